@@ -108,6 +108,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "calls": _of("calls"),
     "compiles": _of("compiles"),
     "exposition": _exposition,
+    "house": _of("house"),
     "imports": _of("imports"),
     "indicators": _of("indicators"),
     "jobs": _of("jobs"),

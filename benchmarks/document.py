@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
+PRODUCT = ("alerts", "dashboards", "exporters", "jaxmon")
 DOCUMENTS = (ROOT / "benchmarks" / "README.md", ROOT / "README.md")
 _MARKED = r"(<!-- measured: (\S+) -->\n).*?(<!-- end -->)"
 
@@ -27,7 +28,7 @@ Results = dict[str, dict[str, Any]]
 def commit() -> str:
     """Return the commit that is measured; ``+`` if the package was changed since."""
     shown = _git("rev-parse", "--short=12", "HEAD")
-    return shown + "+" * bool(_git("status", "--porcelain", "--", "jaxmon"))
+    return shown + "+" * bool(_git("status", "--porcelain", "--", *PRODUCT))
 
 
 def _git(*arguments: str) -> str:

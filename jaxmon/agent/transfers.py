@@ -21,7 +21,7 @@ from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts import memory as facts
 from jaxmon.host.sources import display_path
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import RLock
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from jaxmon.catalog.calls import *  # noqa: F403 - one table on several sheets
 from jaxmon.catalog.indicators import *  # noqa: F403
-from jaxmon.catalog.memory import *  # noqa: F403
 from jaxmon.catalog.model import AGENT as AGENT
 from jaxmon.catalog.model import BOTH as BOTH
 from jaxmon.catalog.model import SIDECAR as SIDECAR
@@ -22,7 +21,6 @@ from jaxmon.catalog.model import Kind as Kind
 from jaxmon.catalog.model import Metric as Metric
 from jaxmon.catalog.model import Source as Source
 from jaxmon.catalog.process import *  # noqa: F403
-from jaxmon.catalog.runs import *  # noqa: F403
 from jaxmon.catalog.values import *  # noqa: F403
 
 

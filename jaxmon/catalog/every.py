@@ -9,35 +9,17 @@ from jaxmon.catalog import (
     gpus,
     host,
     indicators,
-    memory,
-    nccl,
     process,
-    runs,
-    tpus,
 )
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
 from jaxmon.catalog.gpu_activity import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
 from jaxmon.catalog.model import Metric
-from jaxmon.catalog.nccl import *  # noqa: F403
-from jaxmon.catalog.tpus import *  # noqa: F403
 
 
 # As the documentation lists them.
-_SHEETS = (
-    calls,
-    memory,
-    indicators,
-    runs,
-    process,
-    host,
-    accelerators,
-    gpus,
-    gpu_activity,
-    tpus,
-    nccl,
-)
+_SHEETS = (calls, indicators, process, host, accelerators, gpus, gpu_activity)
 
 METRICS: tuple[Metric, ...] = tuple(
     value

@@ -14,7 +14,8 @@ from jaxmon.agent.agent import running
 from jaxmon.agent.context import context_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.own_metrics import Markers
-from jaxmon.agent.parts import parts_of
+from jaxmon.agent.part import LatePart
+from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers import TransferPart
 from jaxmon.agent.walltime.part import WallTimePart
@@ -22,7 +23,7 @@ from jaxmon.host.http.server import Server
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.pusher import Pusher
 from jaxmon.threads import running as our_threads
-from tests import leaks
+from tests import inside, leaks
 from tests.bombs import ACTIVE, Bomb, InjectedError
 from tests.instrumented import SILENT, samples
 from tests.interruption import Alarm, alarms, run
@@ -35,10 +36,8 @@ pytestmark = pytest.mark.contained
 
 def places() -> list[tuple[Any, str]]:
     """Return what is called while an agent starts."""
-    kinds = {
-        type(part)
-        for part in parts_of(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
-    }
+    parts_ = AgentParts(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
+    kinds = {type(part) for part in parts_ if not isinstance(part, LatePart)}
     parts = [
         (kind, name)
         for kind in sorted(kinds, key=lambda one: one.__name__)
@@ -103,7 +102,7 @@ def no_threads(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "lost"),
-    [(Pusher, "export metrics"), (WallTimePart, "start WallTime"), (Server, "serve")],
+    [(Pusher, "export metrics"), (WallTimePart, "start wall_time"), (Server, "serve")],
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_what_cannot_start_leaves_the_rest(
@@ -179,6 +178,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     monkeypatch.setattr(Hooks, "attach", attach)
     agent = jaxmon.instrument(port=0)
     try:
+        inside.sampling(agent)  # else it attaches with the first call
         during = samples(agent)
         active = {s.split('"')[1]: n for s, n in during.items() if s.startswith(ACTIVE)}
         assert float(jax.jit(lambda x: x + 2)(1.0)) == 3

@@ -25,7 +25,7 @@ UNREGISTER = (
 
 
 # Hooks whose observers ask whether JAX is tracing.
-TRACED = {"misses", "compiles", "errors", "transfers", "sampling", "persistent_cache"}
+TRACED = {"misses", "compiles", "errors", "transfers", "persistent_cache"}
 
 
 def place(path: str) -> tuple[Any, str]:

@@ -174,6 +174,7 @@ def test_a_step_is_read_by_default() -> None:
     for settings, expected in (({}, 1), ({"nonfinite": False}, 0)):
         with instrumented(sample_rate=0.001, **settings) as running:
             jax.jit(keep)(jnp.ones(3))
+            inside.numerics(running), inside.sampling(running)  # are loaded
             observers = inside.observers(running)
             assert len(observers.returned) == expected
 

@@ -206,7 +206,7 @@ def test_what_is_reset_costs_itself_alone() -> None:
 
     with Http2Server(answer) as server:
         replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["Failure(code='CANCELLED')", *["b'yes'"] * 2]
+    assert sorted(map(str, replies)) == ["GrpcFailure(code='CANCELLED')", *["b'yes'"] * 2]
 
 
 def test_a_server_that_leaves_keeps_what_it_said() -> None:
@@ -215,7 +215,7 @@ def test_a_server_that_leaves_keeps_what_it_said() -> None:
         lambda stream: reply(stream, b"\0\0\0\0\3yes") if stream == 1 else None
     ) as server:
         replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["Failure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
+    assert sorted(map(str, replies)) == ["GrpcFailure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_nothing_is_left_behind(runtime: Runtime) -> None:
 
 QUIET = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.messages import Call, call_all
-print(call_all([Call("/x" * 100, "/a/b", b"")], 60))
+from jaxmon_exporter.collectors.tpu.messages import GrpcCall, call_all
+print(call_all([GrpcCall("/x" * 100, "/a/b", b"")], 60))
 print(os.environ["GRPC_VERBOSITY"])
 """
 
@@ -275,7 +275,7 @@ print(os.environ["GRPC_VERBOSITY"])
 def test_standard_error_is_left_alone() -> None:
     """Messages of gRPC's core are not in the log, unless requested."""
     quiet = run_python("-c", QUIET).ok()
-    assert "Failure" in quiet.out
+    assert "GrpcFailure" in quiet.out
     assert quiet.err == ""
     loud = run_python("-c", QUIET, env={"GRPC_VERBOSITY": "ERROR"}).ok()
     assert loud.out.endswith("ERROR\n")
@@ -284,8 +284,8 @@ def test_standard_error_is_left_alone() -> None:
 
 FORKED = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.messages import Call, call_all
-calls = [Call(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
+from jaxmon_exporter.collectors.tpu.messages import GrpcCall, call_all
+calls = [GrpcCall(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
 first = call_all(calls, 60)
 if (child := os.fork()) == 0:
     os._exit(7)

@@ -11,7 +11,7 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import ACTIVITY_AGE_SECONDS, ACTIVITY_RUNNING_SECONDS
-from jaxmon.indicators.activity_ages import FAILED, FINISHED, ActivityAges
+from jaxmon.indicators.timeline import FAILED, FINISHED, ActivityAges
 from tests.indicators import recording
 
 

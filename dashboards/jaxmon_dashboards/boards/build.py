@@ -19,7 +19,6 @@ from jaxmon_dashboards.boards.rows import (
     executive,
     fleet,
     functions,
-    goodput,
     gpus,
     memory,
     monitoring,
@@ -27,13 +26,20 @@ from jaxmon_dashboards.boards.rows import (
     processes,
     programs,
     ranks,
-    replicas,
     requests,
     runs,
     services,
-    tpus,
     training,
     transfers,
+)
+from jaxmon_dashboards.boards.rows import (
+    devices as tpus,
+)
+from jaxmon_dashboards.boards.rows import (
+    processes as replicas,
+)
+from jaxmon_dashboards.boards.rows import (
+    training as goodput,
 )
 from jaxmon_dashboards.boards.site import localized
 

@@ -113,7 +113,7 @@ def _demo(options: SidecarOptions, _: GiveUp) -> Collector | None:
 
 
 def _pynvml() -> str:
-    from jaxmon_exporter.collectors.nvidia.session import driver_is_here  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.nvidia.calls import driver_is_here  # noqa: PLC0415 - see above
 
     return "pynvml" if driver_is_here() else ""
 

@@ -30,7 +30,7 @@ from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.routes import RequestInProgress, Routes
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import DaemonThread, Event, RLock
 

@@ -75,14 +75,13 @@ class WarmStarts(Part):
 
     Args:
         context: shared state of the agent.
-        expected: whether the program announces a warm-up.
     """
 
     name = "signatures"
 
-    def __init__(self, context: Context, *, expected: bool) -> None:
+    def __init__(self, context: Context) -> None:
         self._table = context.table
-        self.readiness = Readiness(expected=expected)
+        self.readiness = Readiness(expected=context.settings.expect_warmup)
         self.warmed = {result: Tally() for result in catalog.WARMUP_RESULTS}
         self._context = context
         # Loaded at the first compile. Two threads may both make one; all use the first.

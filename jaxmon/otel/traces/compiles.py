@@ -8,7 +8,7 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.exposition.families import SpanIds
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.requests import RequestSpan, span_ids
 from jaxmon.otel.traces.spans import Clock, Compiled, Payer
 

@@ -17,7 +17,7 @@ from opentelemetry import trace
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import FailureGuard
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.provider import Durations
 from jaxmon.otel.traces.requests import SITE, emit, span_ids
 from jaxmon.otel.traces.spans import MOST, Child, Clock, Payer

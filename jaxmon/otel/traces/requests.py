@@ -12,7 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.recorder import FailureGuard
 from jaxmon.indicators.tracing import RequestOrigin
-from jaxmon.otel.traces import conventions
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import MOST, Child, Clock
 
 

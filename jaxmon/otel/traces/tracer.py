@@ -16,7 +16,8 @@ from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces import compiles, conventions
+from jaxmon.otel.traces import compiles
+from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
 from jaxmon.otel.traces.requests import (

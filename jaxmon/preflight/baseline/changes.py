@@ -2,7 +2,7 @@
 What changed from one run to another, measure by measure, and whether it is worse.
 
 Times are judged as those of one process are against its own past
-(`jaxmon.facts.spread`), what is counted and compiled as in records of baselines; the
+(`jaxmon.facts.functions`), what is counted and compiled as in records of baselines; the
 machine, or machines, may make all of them longer.
 """
 
@@ -15,9 +15,8 @@ from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Function, Spread
+from jaxmon.facts.functions import Distribution, Function, Spread
 from jaxmon.facts.marked import RouteFacts
-from jaxmon.facts.spread import Distribution
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
 from jaxmon.preflight.baseline.record import MEASURES, Tolerance

@@ -28,6 +28,12 @@ from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
 from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
+from jaxmon_exporter.collectors.nvidia.calls import (
+    DRIVER_MISMATCH,
+    INIT_FAILED,
+    NvmlSession,
+    unavailable,
+)
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     LOST,
@@ -43,12 +49,6 @@ from jaxmon_exporter.collectors.nvidia.device import (
     failure,
     identify,
     text,
-)
-from jaxmon_exporter.collectors.nvidia.session import (
-    DRIVER_MISMATCH,
-    INIT_FAILED,
-    NvmlSession,
-    unavailable,
 )
 
 

@@ -35,6 +35,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     LOST,
@@ -46,7 +47,6 @@ from jaxmon_exporter.collectors.nvidia.device import (
     text,
 )
 from jaxmon_exporter.collectors.nvidia.fields import FIELDS
-from jaxmon_exporter.collectors.nvidia.session import NvmlSession, unavailable
 from jaxmon_exporter.precedence import COUNTERS
 
 

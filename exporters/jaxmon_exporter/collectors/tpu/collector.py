@@ -7,13 +7,15 @@ neither is a failure of the collector.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
 from jaxmon.exposition.families import Family, gauge, series
@@ -21,14 +23,94 @@ from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
 from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
+from jaxmon_exporter.collectors.tpu.messages import CoreState
 
 
-# Loaded when there is a TPU: half a megabyte and some milliseconds of every start.
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.hangs import HangDetector
     from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
     from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
+
+
+log = logging.getLogger("jaxmon.exporter")
+
+_STILL_SECONDS = 60.0
+_MOST_TEXT = 300
+
+Standing: TypeAlias = "tuple[str, int, str, CoreState]"
+"""Uuid of a chip, core, runtime, state."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    state: CoreState
+    since: float
+    logged: bool = False
+
+
+class HangDetector:
+    """
+    Remembers the position of each core, and since when.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[str, int], _Seen] = {}
+        self._errors: dict[tuple[str, int], str] = {}
+
+    def update(self, states: Iterable[Standing]) -> list[Standing]:
+        """Record *states*; return those newly without progress."""
+        now = self._clock()
+        seen: dict[tuple[str, int], _Seen] = {}
+        hung = []
+        for uuid, core, runtime, state in states:
+            before = self._seen.get((uuid, core))
+            if before is None or _moved(before.state, state) or not state.queued:
+                before = _Seen(state, now)
+            elif not before.logged and now - before.since >= _STILL_SECONDS:
+                before.logged = True
+                hung.append((uuid, core, runtime, state))
+            seen[uuid, core] = before
+            self._report_error(uuid, core, state)
+        self._seen = seen
+        return hung
+
+    def report(
+        self, uuid: str, core: int, state: CoreState, location: str | None
+    ) -> None:
+        """Log that a core makes no progress, and its position."""
+        log.warning(
+            "core %d of %s has made no progress for a minute with %d programs "
+            "queued: run %s of program %s, at %s",
+            core,
+            uuid,
+            state.queued,
+            state.run,
+            state.program,
+            _plain(location) if location else f"instruction {state.counter}",
+        )
+
+    def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
+        if state.error and self._errors.get((uuid, core)) != state.error:
+            log.warning("core %d of %s: %s", core, uuid, _plain(state.error))
+        self._errors[uuid, core] = state.error
+
+
+def _moved(before: CoreState, now: CoreState) -> bool:
+    return (before.program, before.run, before.counter) != (
+        now.program,
+        now.run,
+        now.counter,
+    )
+
+
+def _plain(text: str) -> str:
+    """Return *text* on one line, shortened."""
+    line = "".join(one if one.isprintable() else " " for one in text)
+    return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"
 
 
 _OWNERS_EVERY = 30.0
@@ -106,7 +188,6 @@ class Tpus:
 
     @cached_property
     def _hangs(self) -> HangDetector:
-        from jaxmon_exporter.collectors.tpu.hangs import HangDetector  # noqa: PLC0415 - see above
 
         return HangDetector(self._clock)
 
