@@ -206,7 +206,10 @@ def test_what_is_reset_costs_itself_alone() -> None:
 
     with Http2Server(answer) as server:
         replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["GrpcFailure(code='CANCELLED')", *["b'yes'"] * 2]
+    assert sorted(map(str, replies)) == [
+        "GrpcFailure(code='CANCELLED')",
+        *["b'yes'"] * 2,
+    ]
 
 
 def test_a_server_that_leaves_keeps_what_it_said() -> None:
@@ -215,7 +218,9 @@ def test_a_server_that_leaves_keeps_what_it_said() -> None:
         lambda stream: reply(stream, b"\0\0\0\0\3yes") if stream == 1 else None
     ) as server:
         replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["GrpcFailure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
+    assert sorted(map(str, replies)) == ["GrpcFailure(code='UNAVAILABLE')"] * 2 + [
+        "b'yes'"
+    ]
 
 
 @pytest.mark.parametrize(
