@@ -131,12 +131,12 @@ class Indicators:
             ),
         ]
 
-    def explain_queues(self) -> tuple[marked.Queue, ...]:
+    def explain_queues(self) -> tuple[marked.QueueFacts, ...]:
         """Return the queues."""
         used: QueueDepths | None = self._used("queues")
         return () if used is None else used.explain()
 
-    def explain_requests(self) -> tuple[marked.Route, ...]:
+    def explain_requests(self) -> tuple[marked.RouteFacts, ...]:
         """Return requests and batches, by route."""
         used: BatchFill | None = self._used("batches")
         fills = {} if used is None else used.explain()
@@ -144,7 +144,9 @@ class Indicators:
             route.explain().replace(batches=fills.pop(route.name, marked.Batches()))
             for route in self.routes
         ]
-        rest = [marked.Route(name=name, batches=one) for name, one in fills.items()]
+        rest = [
+            marked.RouteFacts(name=name, batches=one) for name, one in fills.items()
+        ]
         return (*found, *rest)
 
     def overflow(self) -> dict[str, int]:

@@ -87,7 +87,15 @@ class ProcessLimits:
 
     # Requests.
     failed_requests = count(5, "Minimum number of failed requests of a route.")
-    failed_share = ratio(0.01, "Minimum fraction of its requests that fail.")
+    failed_share = ratio(
+        0.003,
+        "Fraction of its requests above which failures are a page on screens: three "
+        "times what an objective of 99.9 % allows, from where its alert pages.",
+    )
+    budget_share = ratio(
+        0.001,
+        "The same for a ticket: all that this objective allows.",
+    )
     cold_requests = count(
         10,
         "Minimum number of cold requests to a route within cold_window.",

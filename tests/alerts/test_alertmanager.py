@@ -34,7 +34,7 @@ def webhook() -> Iterator[Webhook]:
 def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
     """Return a real Alertmanager with the generated configuration, in quick motion."""
     path = tmp_path / "quick.yaml"
-    options = alerts.Options(scale=60)
+    options = alerts.RuleOptions(scale=60)
     path.write_text(alerts.render(at(webhook.url), options)["alertmanager.yaml"])
     with Alertmanager(tmp_path, path) as running:
         yield running

@@ -143,7 +143,7 @@ def server(
     """
     Return a Prometheus that has scraped every page, and says what it thinks of it.
     """
-    rules = alerts.render(options=alerts.Options(scale=60))
+    rules = alerts.render(options=alerts.RuleOptions(scale=60))
     names = (alerts.build.RECORDING, alerts.build.ALERTS)
     for name in names:
         (tmp_path / name).write_text(rules[name])

@@ -244,7 +244,7 @@ def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
 
 def rules(directory: Path) -> dict[str, Any]:
     """Write recording rules and alerts at the scale of the test; return the setting."""
-    files = alerts.render(options=alerts.Options(scale=SCALE))
+    files = alerts.render(options=alerts.RuleOptions(scale=SCALE))
     names = [name for name in files if name != "alertmanager.yaml"]
     # A program is young for 3 or 10 seconds then, too few for a busy machine to scrape
     # it meanwhile.

@@ -307,7 +307,7 @@ def test_rules_and_dashboards_work_on_what_agent_and_sidecar_push(
     An agent and a sidecar push, and nothing is scraped: recording rules evaluate, an
     alert fires on the job that is at fault, and panels have data.
     """
-    files = alerts.render(options=alerts.Options(scale=SCALE))
+    files = alerts.render(options=alerts.RuleOptions(scale=SCALE))
     names = [name for name in files if name != "alertmanager.yaml"]
     for name in names:
         (tmp_path / name).write_text(files[name])

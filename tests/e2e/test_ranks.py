@@ -72,7 +72,7 @@ def test_ranks_with_different_programs_are_an_alert(
     whatever else runs under the job.
     """
     rules = tmp_path / "alerts.yaml"
-    options = alerts.Options(scale=SCALE)
+    options = alerts.RuleOptions(scale=SCALE)
     rules.write_text(alerts.render(options=options)["alerts.yaml"])
     port, address = free_port(), f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from jaxmon.preflight.profile.xspace import Event, Line, Plane
+from jaxmon.preflight.profile.xspace import Plane, TraceEvent, TraceLine
 
 
 def number(value: int) -> bytes:
@@ -49,20 +49,24 @@ Stack = Sequence[tuple[str, int, str]]
 
 def op(
     name: str, start: int, duration: int, module: str | None = "jit_f", program: int = 1
-) -> Event:
+) -> TraceEvent:
     """Return an operation; times are milliseconds."""
-    return Event(f"kernel of {name}", start * MS, duration * MS, name, module, program)
+    return TraceEvent(
+        f"kernel of {name}", start * MS, duration * MS, name, module, program
+    )
 
 
-def other(name: str, start: int, duration: int) -> Event:
+def other(name: str, start: int, duration: int) -> TraceEvent:
     """Return an event that is none."""
-    return Event(name, start * MS, duration * MS)
+    return TraceEvent(name, start * MS, duration * MS)
 
 
-def plane(*events: Event, name: str = "/device:GPU:0", line: str = "Stream") -> Plane:
+def plane(
+    *events: TraceEvent, name: str = "/device:GPU:0", line: str = "Stream"
+) -> Plane:
     """Return a plane with one line of *events*."""
     ordered = tuple(sorted(events, key=lambda one: (one.start, -one.duration)))
-    return Plane(name, (Line(line, 0, ordered),))
+    return Plane(name, (TraceLine(line, 0, ordered),))
 
 
 class Code:

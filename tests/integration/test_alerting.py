@@ -78,7 +78,7 @@ def rules(tmp_path: Path, webhook: Webhook) -> Path:
     """Return a directory with the generated files."""
     site = slo.Site(webhook=webhook.url)
     slos = replace(slo.load(), site=site)
-    options = alerts.Options(scale=SCALE)
+    options = alerts.RuleOptions(scale=SCALE)
     for name, text in alerts.render(slos, options).items():
         (tmp_path / name).write_text(text)
     return tmp_path

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from jaxmon import catalog
-from jaxmon.cli.host import Host as Terminal
+from jaxmon.cli.host import HostReader as Terminal
 from jaxmon.cli.main import main
 from jaxmon.cli.sources import Sidecar
 from jaxmon.errors import ConfigFileError

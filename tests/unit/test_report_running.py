@@ -382,7 +382,7 @@ def test_each_mistake_is_told_in_these_words(case):
             }
         },
         {"warnings": [{"kind": "deprecated", "text": "Use that.", "count": 9}]},
-        {"requests": requests(success=10_000, error=99)},
+        {"requests": requests(success=10_000, error=30)},
         {"requests": requests(success=3, error=4)},
         {"requests": requests(success=3, client_error=900)},
     ],
