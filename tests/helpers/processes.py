@@ -346,16 +346,16 @@ class Console:
     """A running command, its terminal, and everything that it wrote."""
 
     def __init__(
-        self, master: int, slave: int, process: subprocess.Popen[bytes]
+        self, master: int, slave: int, mode: Any, process: subprocess.Popen[bytes]
     ) -> None:
         self.master, self.slave, self.process = master, slave, process
+        self.mode = mode
         import pyte  # most tests start no terminal, and some environments lack it
 
         columns, lines = _size(slave)
         self._screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self._screen)
         self.output = b""
-        self.mode = termios.tcgetattr(slave)
 
     def lines(self) -> list[str]:
         """Return what is on the screen now, line by line."""
@@ -426,6 +426,8 @@ def console(
     master, slave = os.openpty()
     try:
         _set_size(slave, columns, lines)
+        # Before the process may change it.
+        mode = termios.tcgetattr(slave)
         with subprocess.Popen(
             [sys.executable, "-c", _BECOME, sys.executable, *arguments],
             env={"TERM": "xterm-256color", "LANG": "C.UTF-8", **environ},
@@ -434,7 +436,7 @@ def console(
             stderr=slave,
         ) as process:
             try:
-                yield Console(master, slave, process)
+                yield Console(master, slave, mode, process)
             finally:
                 process.send_signal(signal.SIGCONT)
                 process.kill()

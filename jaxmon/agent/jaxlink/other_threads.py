@@ -116,15 +116,16 @@ def read_stacks(
 
 def is_debugged() -> bool:
     """
-    Return whether a debugger has stopped a thread, or runs the program. Takes a
-    microsecond per function on all stacks if a debugger was imported, else none.
+    Return whether a debugger has stopped a thread, or runs the program, as far as can
+    be known now. Takes a microsecond per function on all stacks if a debugger was
+    imported, else none.
     """
     if not any([one in sys.modules for one in _DEBUGGERS]):
         return False
     try:
         stacks = read_stacks(lambda idents: idents)
-    except NotNowError:
-        return False
+    except NotNowError:  # the next time may tell
+        return True
     names = [at.names.get("__name__") for stack in stacks.values() for at in stack]
     return any([type(one) is str and _is_of_debugger(one) for one in names])
 
