@@ -411,7 +411,7 @@ class Console:
     @property
     def is_restored(self) -> bool:
         """Return whether the mode of the terminal is that of the beginning."""
-        return termios.tcgetattr(self.slave) == self.mode
+        return bool(termios.tcgetattr(self.slave) == self.mode)
 
 
 @contextmanager
