@@ -87,7 +87,12 @@ class ProcessLimits:
 
     # Requests.
     failed_requests = count(5, "Minimum number of failed requests of a route.")
-    failed_share = ratio(0.01, "Minimum fraction of its requests that fail.")
+    failed_share = ratio(
+        0.003,
+        "Minimum fraction of its requests that fail; unless set, what the objective "
+        "on them pages from, ...",
+    )
+    failed_share_ticket = ratio(0.001, "... and the one that is worth a ticket.")
     cold_requests = count(
         10,
         "Minimum number of cold requests to a route within cold_window.",

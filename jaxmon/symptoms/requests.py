@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, Route
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.recent import MINUTE, YOUNG
 from jaxmon.facts.status import HostFacts, Reason, RequestSummary
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -35,6 +37,8 @@ REQUESTS = (
     "The program's log has the messages. A request without an exception set its "
     "outcome to error itself."
 )
+FAILED = "JaxmonRequestErrorBudgetBurn"
+"""The alert of the objective on requests that fail."""
 _MOST_LINES = 5
 _MOST_FAILURES = 3
 _MOST_EVIDENCE = 3
@@ -45,9 +49,13 @@ _CALLERS = 5
 _HANGS_FOR = 0.2
 
 
-def many_fail(failed: float, every: float, limits: Limits) -> bool:
-    """Return whether *failed* of *every* request are too many."""
-    return failed >= max(limits.failed_requests, limits.failed_share * every)
+def many_fail(
+    failed: float, every: float, limits: Limits, severity: Severity = PAGE
+) -> bool:
+    """Return whether *failed* of *every* request are worth a page, or a ticket."""
+    page = severity == PAGE
+    least = limits.failed_share if page else limits.failed_share_ticket
+    return failed >= max(limits.failed_requests, least * every)
 
 
 def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
@@ -89,8 +97,15 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
     for one in facts.requests:
         # What ended processes counted is not about those that respond now.
         inherited = any(map(facts.now.inherited, one.workers))
-        every = (_failing, *([] if inherited else [_failed]), _stuck, _waiting, _slow)
-        found = (judge(one, facts.limits) for judge in every)
+        starting = any(
+            agent.worker in one.workers and (agent.age or 0.0) < YOUNG
+            for agent in facts.agents
+        )
+        judges: list[Callable[[RequestSummary, Limits], Reason | None]] = [
+            *(_failing, *([] if inherited else [_failed]), _stuck),
+            *(partial(_waiting, starting=starting), _slow),
+        ]
+        found = (judge(one, facts.limits) for judge in judges)
         yield from islice(filter(None, found), 1)
 
 
@@ -103,7 +118,7 @@ def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
         )
         if many_fail(failed, finished, limits):
             return _of_route("requests", PAGE, text, one)
-        if failed == finished:
+        if failed == finished or many_fail(failed, finished, limits, TICKET):
             return _of_route("requests", TICKET, text, one)
     return None
 
@@ -309,11 +324,15 @@ def _waited(route: Route) -> float:
     )
 
 
-def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
+def _waiting(one: RequestSummary, limits: Limits, *, starting: bool) -> Reason | None:
+    """Judge the last minute as if the whole window were so, unless it is the first."""
     part, cold = one.cold_ratio, one.cold
-    if part is None or cold is None or cold.count <= limits.cold_requests:
+    if part is None or cold is None or cold.p95 is None:
         return None
-    if part <= limits.cold_share or cold.p95 is None:
+    number = part * (one.recent or 0.0)
+    if not starting:
+        number *= seconds_in(limits.cold_window) / max(one.recent_seconds or 0, MINUTE)
+    if number <= limits.cold_requests or part <= limits.cold_share:
         return None
     text = (
         f"{share(part, 1)} of the requests to {clean(one.route)} wait for a "
@@ -399,7 +418,7 @@ SYMPTOMS = (
         *(failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
         reason=routes,
         because=why_failed,
-        rule=("JaxmonRequestErrorBudgetBurn", None),
+        rule=(FAILED, None),
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),

@@ -109,18 +109,20 @@ def hanging(age: float) -> Scene:
     return Scene({name: "0+60x70"}, reasons(worker), age)
 
 
-def requests(part: float, *, outcome: str = "success", start: str = "warm") -> Scene:
-    """A thousand requests a minute, *part* of them with that outcome and start."""
-    some = round(1000 * part)
+def requests(
+    part: float, *, outcome: str = "success", start: str = "warm", every: int = 1000
+) -> Scene:
+    """So many requests a minute, *part* of them with that outcome and start."""
+    some = round(every * part)
     worker = Worker()
     worker.requests(100)
     before = reading(worker, at=START + 540)
-    worker.requests(1000 - some)
+    worker.requests(every - some)
     worker.requests(some, outcome, start)
     name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="%s"}}'
     return Scene(
         {
-            name % ("%s", "success", "warm"): counting(1000 - some),
+            name % ("%s", "success", "warm"): counting(every - some),
             name % ("%s", outcome, start): counting(some),
             f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
@@ -129,11 +131,16 @@ def requests(part: float, *, outcome: str = "success", start: str = "warm") -> S
 
 
 def failing(part: float) -> Scene:
-    return requests(part, outcome="error")
+    return requests(part, outcome="error", every=10_000)
 
 
 def cold(part: float) -> Scene:
     return requests(part, start="cold")
+
+
+def few_cold(number: float) -> Scene:
+    """A route with few requests: *number* of 10 a minute."""
+    return requests(number / 10, start="cold", every=10)
 
 
 def slower(times: float) -> Scene:
@@ -272,9 +279,10 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     compile_stuck: ("compile_stuck", (400, 900, 960)),
     stalled: ("stalled", (70, 660, 720, 780)),
     hanging: ("hanging", (70, 300, 360, 420)),
-    # An objective is about less, over weeks: these are far from its limits.
-    failing: ("requests", (0.0, 0.02)),
+    # Fewer than five in a minute are chance there, and are not over an hour.
+    failing: ("requests", (0.0, 0.0009, 0.0011, 0.0029, 0.0031, 0.02)),
     cold: ("cold_requests", (0.04, 0.05, 0.06)),
+    few_cold: ("cold_requests", (0, 1, 2, 3)),
     slower: ("slower", (1.375, 1.5, 1.625)),
     loss: ("nonfinite_value", (1, 2, 3)),
     norm: ("nonfinite_value", (9, 10, 11)),
