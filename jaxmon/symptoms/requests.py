@@ -148,12 +148,12 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     exception does not say; else what requests failed with, and other errors.
     """
     for process in processes(facts, about):
-        of = {one["topic"]: one for one in process.findings or ()}
+        of = {one.topic: one for one in process.findings or ()}
         if "oom" in of and "requests" in of:
-            where, first = of["oom"]["where"], of["requests"]["evidence"][:1]
+            where, first = of["oom"].where, of["requests"].evidence[:1]
             if where and first and f" at {where}:" in first[0]:
                 yield sentence(of["oom"])
-    failures = (one["evidence"][:1] for one in findings(facts, about, "requests"))
+    failures = (one.evidence[:1] for one in findings(facts, about, "requests"))
     yield from (f"{first}." for evidence in failures for first in evidence)
     yield from said(facts, about, "oom", "error")
 
