@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from time import perf_counter
 
 from benchmarks.rows import Row
 from benchmarks.sampling import agent
+from jaxmon.threads import running
 
 
 # Looks are more frequent in the first 20 seconds.
@@ -74,11 +74,11 @@ def ticks() -> Iterator[int]:
 
 
 def used() -> dict[str, float]:
-    """Return the processor seconds of each thread of ours; Linux only."""
+    """Return the processor seconds of each thread of ours that runs."""
     found: dict[str, float] = {}
-    for task in Path("/proc/self/task").iterdir():
-        name = (task / "comm").read_text().strip()
-        if name.startswith("jaxmon-"):
-            seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
-            found[name] = found.get(name, 0.0) + seconds
+    for thread in running():
+        if thread.ident is not None:
+            clock = time.pthread_getcpuclockid(thread.ident)
+            spent = time.clock_gettime(clock)
+            found[thread.name] = found.get(thread.name, 0.0) + spent
     return found

@@ -1,71 +1,95 @@
 """
-Programs that do one thing very often: the processor time of the whole process, all
-threads included, with jaxmon and without.
+Programs that do one thing very often: what jaxmon adds to their processor time.
 
-Whole processes in turns, each of which measures its loop and what its threads still do
-after it. Two processes of one program differ by some percent on a busy machine.
+Two processes of one program differ by more than what is measured here. So each program
+is one process, and hooks are on and off in turns of a fraction of a second: what they
+add is the median difference of the program's thread between neighbouring turns. What
+the agent's threads take is exact, and measured first, while a loop runs as often as its
+name says, from the start of the agent on, and for a second after it.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
 import statistics
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from time import process_time, sleep
-from typing import Any
+from time import process_time, sleep, thread_time
+from typing import Any, NamedTuple
 
+from benchmarks.background import used
 from benchmarks.rows import Row
 
 
-PAIRS = 3
-SECONDS = 300
+SECONDS = 600
 GOAL_PERCENT, GOAL_COMPILING_PERCENT = 5.0, 3.0
-_BARE, _WATCHED = "bare", "watched"
 # For threads that still work on what the loop did.
 _SETTLE_SECONDS = 1.0
+_QUARTERS = 4
 
 Steps = Callable[[Iterable[int]], Iterable[int]]
-Loop = Callable[[], object]
+Run = Callable[[int], object]
+"""Does what the loop does, so many times."""
+
+
+class Loop(NamedTuple):
+    """
+    A program.
+
+    Attributes:
+        prepare: returns what runs it, given what marks its steps.
+        times: how often it does its thing while threads are measured.
+        turn: how often in a turn.
+        turns: pairs of turns.
+        goal: what may be added, in percent.
+    """
+
+    prepare: Callable[[Steps], Run]
+    times: int
+    turn: int
+    turns: int
+    goal: float
 
 
 def measure() -> list[Row]:
     """Return what is added to each loop."""
-    return [row for name in LOOPS for row in _compared(name)]
+    return [row for name in LOOPS for row in _rows(name)]
 
 
-def _compared(name: str) -> Iterable[Row]:
-    bare, watched = [], []
-    for _ in range(PAIRS):
-        bare.append(_seconds(name, _BARE))
-        watched.append(_seconds(name, _WATCHED))
-    usual = statistics.median(bare)
-    more = [
-        ours / theirs * 100 - 100 for ours, theirs in zip(watched, bare, strict=True)
-    ]
-    _, number, goal, each = LOOPS[name]
-    added = statistics.median(more) / 100 * usual / number
-    yield Row(name=name, value=usual / number * 1e6, unit=f"µs {each}")
-    yield Row(
-        name="  added by jaxmon",
-        value=statistics.median(more),
-        best=min(more),
-        unit="%",
-        at_most=goal,
-        note=f"{added * 1e6:,.1f} µs; pairs {min(more):.1f} to {max(more):.1f} %",
-    )
-
-
-def _seconds(name: str, kind: str) -> float:
-    command = [sys.executable, "-m", __spec__.name, name, kind]
+def _rows(name: str) -> Iterable[Row]:
+    command = [sys.executable, "-m", __spec__.name, name]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS, check=True
     )
-    return float(done.stdout.split()[-1])
+    bare, threads, hooks = json.loads(done.stdout.splitlines()[-1])
+    added = statistics.median(hooks)
+    # Each fourth pair: how much the figure depends on chance.
+    parts = [statistics.median(hooks[n::_QUARTERS]) for n in range(_QUARTERS)]
+    low, high = ((one + threads) / bare * 100 for one in (min(parts), max(parts)))
+    yield Row(name=name, value=bare * 1e6, unit="µs each")
+    yield Row(
+        name="  added by jaxmon",
+        value=(added + threads) / bare * 100,
+        unit="%",
+        at_most=LOOPS[name].goal,
+        note=f"on the program's thread {added * 1e6:,.1f} µs, by threads of ours "
+        f"{threads * 1e6:,.1f} µs; quarters of the turns {low:.1f} to {high:.1f} %",
+    )
 
 
-def _recompiles(_: Steps) -> Loop:
+@functools.cache
+def _array(*shape: int) -> Any:
+    """Return the same array each time: how one is aligned decides if it is copied."""
+    import numpy as np
+
+    return np.ones(shape, np.float32)
+
+
+def _recompiles(_: Steps) -> Run:
     """One leaf of 1,500 has another shape each time."""
     import jax
     import numpy as np
@@ -80,45 +104,58 @@ def _recompiles(_: Steps) -> Loop:
         first = [tree[f"layer{number}"].sum() for number in range(300)]
         return tree["last"] * sum(first)
 
-    def loop() -> None:
-        for size in range(2, 22):
+    sizes = itertools.count(1)
+
+    def run(times: int) -> None:
+        for size in itertools.islice(sizes, times):
             step({**kept, "last": jax.device_put(np.ones(size, np.float32))})
 
-    step({**kept, "last": jax.device_put(np.ones(1, np.float32))})
-    return loop
+    run(2)
+    return run
 
 
-def _small_functions(_: Steps) -> Loop:
+def _small_functions(_: Steps) -> Run:
     import jax
 
-    lines = [f"def f{number}(x):\n    return x * {number} + 1" for number in range(400)]
-    functions: dict[str, Any] = {}
-    exec(compile("\n".join(lines), "small_functions.py", "exec"), functions)  # noqa: S102 - of our own
-    x = jax.numpy.ones(8)
-    return lambda: [jax.jit(functions[f"f{number}"])(x) for number in range(400)]
+    x, numbers = jax.numpy.ones(8), itertools.count()
+
+    def run(times: int) -> None:
+        for number in itertools.islice(numbers, times):
+            name = f"f{number}"
+            made: dict[str, Any] = {}
+            text = f"def {name}(x):\n    return x * {number} + 1"
+            exec(compile(text, "small_functions.py", "exec"), made)  # noqa: S102 - of our own
+            jax.jit(made[name])(x)
+
+    run(4)
+    return run
 
 
-def _warnings(_: Steps) -> Loop:
+def _warnings(_: Steps) -> Run:
     import jax.numpy as jnp
 
     warnings.simplefilter("ignore")
-    return lambda: [jnp.zeros(3, dtype="float64") for _ in range(8_000)]
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            jnp.zeros(3, dtype="float64")
+
+    return run
 
 
-def _device_puts(_: Steps) -> Loop:
+def _device_puts(_: Steps) -> Run:
     import jax
-    import numpy as np
 
-    x = np.ones(100, np.float32)
+    x = _array(100)
 
-    def loop() -> None:
-        for _ in range(100_000):
+    def run(times: int) -> None:
+        for _ in range(times):
             jax.device_put(x)
 
-    return loop
+    return run
 
 
-def _marked_reads(steps: Steps) -> Loop:
+def _marked_reads(steps: Steps) -> Run:
     """The loss of each step of a tenth of a millisecond is read."""
     import jax
     import jax.numpy as jnp
@@ -131,20 +168,19 @@ def _marked_reads(steps: Steps) -> Loop:
     start = jnp.ones((64, 64))
     step(start)
 
-    def loop() -> None:
+    def run(times: int) -> None:
         state = start
-        for _ in steps(range(20_000)):
+        for _ in steps(range(times)):
             state, loss = step(state)
             float(loss)
 
-    return loop
+    return run
 
 
-def _script(steps: Steps) -> Loop:
-    """Compiles, transfers and marked steps whose loss is read."""
+def _script(steps: Steps) -> Run:
+    """A compile, and two hundred marked steps with a transfer whose loss is read."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     @jax.jit  # type: ignore[untyped-decorator]
     def step(weights: Any, batch: Any) -> Any:
@@ -152,47 +188,99 @@ def _script(steps: Steps) -> Loop:
             weights = jnp.tanh(weights @ batch) / 64
         return weights, weights.mean()
 
-    batch = np.ones((64, 64), np.float32)
+    batch, numbers = _array(64, 64), itertools.count()
 
-    def loop() -> None:
-        for number in range(30):
+    def run(times: int) -> None:
+        for number in itertools.islice(numbers, times):
             jax.jit(lambda x, number=number: jnp.tanh(x * number).sum())(batch)
-        weights = jnp.ones((64, 64))
-        for _ in steps(range(6_000)):
-            weights, loss = step(weights, jax.device_put(batch))
-            float(loss)
+            weights = jnp.ones((64, 64))
+            for _ in steps(range(200)):
+                weights, loss = step(weights, jax.device_put(batch))
+                float(loss)
 
-    return loop
+    run(1)
+    return run
 
 
-LOOPS: dict[str, tuple[Callable[[Steps], Loop], int, float, str]] = {
-    "20 recompiles of 1,500 leaves": (_recompiles, 20, GOAL_COMPILING_PERCENT, "each"),
-    "400 small functions": (_small_functions, 400, GOAL_COMPILING_PERCENT, "each"),
-    "8,000 hidden warnings of JAX": (_warnings, 8_000, GOAL_PERCENT, "each"),
-    "100,000 calls of jax.device_put": (_device_puts, 100_000, GOAL_PERCENT, "each"),
-    "20,000 marked steps, each with a read": (
-        _marked_reads,
-        20_000,
-        GOAL_PERCENT,
-        "each",
+LOOPS = {
+    "20 recompiles of 1,500 leaves": Loop(
+        _recompiles, 20, 1, 40, GOAL_COMPILING_PERCENT
     ),
-    "script with 30 compiles and 6,000 steps": (_script, 1, GOAL_PERCENT, ""),
+    "400 small functions": Loop(_small_functions, 400, 4, 200, GOAL_COMPILING_PERCENT),
+    "80,000 hidden warnings of JAX": Loop(_warnings, 80_000, 400, 200, GOAL_PERCENT),
+    "100,000 calls of jax.device_put": Loop(
+        _device_puts, 100_000, 1_000, 200, GOAL_PERCENT
+    ),
+    "40,000 marked steps, each with a read": Loop(
+        _marked_reads, 40_000, 1_000, 100, GOAL_PERCENT
+    ),
+    "script, 30 times a compile and 200 steps": Loop(
+        _script, 30, 1, 60, GOAL_COMPILING_PERCENT
+    ),
 }
 
 
-def main(name: str, kind: str) -> None:
-    """Print the seconds of processor time that a loop takes."""
-    steps: Steps = iter
-    if kind == _WATCHED:
-        import jaxmon
+class Switch:
+    """Takes the hooks of the agent away from JAX, and puts them back."""
 
-        jaxmon.instrument(port=0, socket=False)
-        steps = jaxmon.steps
-    loop = LOOPS[name][0](steps)
-    before = process_time()
-    loop()
+    def __init__(self) -> None:
+        import jaxmon
+        from jaxmon.agent.agent import runtime_of
+
+        runtime = runtime_of(jaxmon.instrument(port=0, socket=False))
+        if runtime is None or runtime.hooks.listeners is None:
+            msg = "jaxmon is disabled here"
+            raise RuntimeError(msg)
+        self._listeners = runtime.hooks.listeners
+        self._patches = runtime.hooks.patches.now()
+        self._is_on = True
+
+    def turn(self, *, on: bool) -> None:
+        """Put them back, or take them away."""
+        if on == self._is_on:
+            return
+        self._is_on = on
+        for owner, name, original, ours in self._patches[:: 1 if on else -1]:
+            setattr(owner, name, ours if on else original)
+        if on:
+            self._listeners.register()
+        else:
+            self._listeners.unregister()
+
+
+def main(name: str) -> None:
+    """
+    Print seconds for each time that the loop does its thing: of the whole process
+    without hooks and our threads, of our threads, and of the program's thread because
+    of hooks, for each pair of turns.
+    """
+    import jaxmon
+
+    switch, loop = Switch(), LOOPS[name]
+    run = loop.prepare(jaxmon.steps)
+    before = sum(used().values())
+    run(loop.times)
     sleep(_SETTLE_SECONDS)
-    print(process_time() - before)
+    threads = (sum(used().values()) - before) / loop.times
+
+    # Each has jitted functions of its own, which count calls or do not.
+    switch.turn(on=False)
+    runs = {True: run, False: loop.prepare(iter)}
+    whole, hooks = [], []
+    for pair in range(loop.turns):
+        took: dict[bool, float] = {}
+        for on in (True, False) if pair % 2 else (False, True):
+            switch.turn(on=on)
+            began, ours = process_time(), sum(used().values())
+            started = thread_time()
+            runs[on](loop.turn)
+            took[on] = (thread_time() - started) / loop.turn
+            if not on:
+                others = sum(used().values()) - ours
+                whole.append((process_time() - began - others) / loop.turn)
+        hooks.append(took[True] - took[False])
+    switch.turn(on=True)
+    print(json.dumps([statistics.median(whole), threads, hooks]))
 
 
 if __name__ == "__main__":

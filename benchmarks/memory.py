@@ -40,7 +40,7 @@ def _sizes(
     jax: Any, agent: Any, name: str, makers: list[Callable[[int], Any]]
 ) -> Iterator[Row]:
     from jaxmon.agent.memory import profile as pprof
-    from tests import inside
+    from tests.helpers import inside
 
     kept: list[Any] = []
     for size in SIZES:

@@ -61,7 +61,7 @@ def _between_samples() -> Row:
 def _share(functions: int) -> Row:
     import jax
 
-    from tests import inside
+    from tests.helpers import inside
 
     argument = jax.numpy.ones(())
     with agent(1) as running:
@@ -127,7 +127,7 @@ def _truth(repeats: int, calls: int) -> Row:
     """
     import jax
 
-    from tests import inside
+    from tests.helpers import inside
 
     def chain(x: Any) -> Any:
         return jax.lax.fori_loop(

@@ -75,7 +75,7 @@ class Middleware:
         origin = origin_of(route, "http", scope.get("method", ""), _headers(scope))
         frozen = invocations.frozen(route)
         with ServedRequest(route, origin) as request:
-            exchange = _Exchange(receive, send, request, origin, frozen=frozen)
+            exchange = _Request(receive, send, request, origin, frozen=frozen)
             # If nothing is left to send, the request has ended, and no verdict counts.
             try:
                 await self.app(scope, exchange.receive, exchange.send)
@@ -101,7 +101,7 @@ class Middleware:
         return template or UNMATCHED
 
 
-class _Exchange:
+class _Request:
     """
     The message exchange between server and application for *request*; records its
     outcome and end.

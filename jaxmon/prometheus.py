@@ -42,7 +42,7 @@ _THEIRS = ("process_", "python_")
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
-class Agent(Protocol):
+class CollectingAgent(Protocol):
     """What `jaxmon.instrument` returns."""
 
     running: bool
@@ -65,7 +65,7 @@ class Collector(ClientCollector):
         agent: what `jaxmon.instrument` returned.
     """
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: CollectingAgent) -> None:
         self._agent = agent
         self._failed = False
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from tests import leaks, support
-from tests.cpu_seconds import CpuSeconds
 from tests.fakes.nvml.build import build
-from tests.preloaded import run_preloaded
-from tests.support import Prometheus, Result
+from tests.helpers import processes, session
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import Result
+from tests.helpers.prometheus import Prometheus
+from tests.helpers.session import CpuSeconds
 
 
 # Tests run on the CPU unless the caller chose otherwise; set before JAX is loaded.
@@ -30,8 +31,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Most of what tests compile runs once; see the mark ``optimised``.
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 # XLA reads its flags once in a process: this holds for what is marked, too.
-if support.NO_FUSION_EMITTERS:
-    os.environ.setdefault("XLA_FLAGS", support.NO_FUSION_EMITTERS)
+if processes.NO_FUSION_EMITTERS:
+    os.environ.setdefault("XLA_FLAGS", processes.NO_FUSION_EMITTERS)
 # Programs in Go, such as Prometheus, are short-lived here and share two processors:
 # they need not tidy up, nor run several threads.
 os.environ.setdefault("GOGC", "off")
@@ -83,9 +84,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fail a test that leaves a thread, descriptor, patch, listener or registration."""
-    before = leaks.snapshot()
+    before = session.snapshot()
     yield
-    if found := leaks.leaked(before):
+    if found := session.leaked(before):
         pytest.fail("left behind:\n  " + "\n  ".join(found), pytrace=False)
 
 
@@ -105,7 +106,7 @@ def failures_escape(
 @pytest.fixture
 def free_port() -> int:
     """Return an unused TCP port of the loopback interface."""
-    return support.free_port()
+    return processes.free_port()
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def python_script(tmp_path: Path, run_dir: Path) -> Callable[..., Result]:
     def run(source: str, *args: str, **options: Any) -> Result:
         path = tmp_path / "script.py"
         path.write_text(source)
-        return support.run_python(str(path), *args, run_dir=run_dir, **options)
+        return processes.run_python(str(path), *args, run_dir=run_dir, **options)
 
     return run
 

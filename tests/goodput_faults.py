@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import ml_goodput
-from tests.goodput_runs import Fault, Supervised
+from tests.helpers import goodput
+from tests.helpers.goodput import Fault, Supervised
 
 
 FAULTS = (
@@ -72,8 +72,8 @@ def _print(title: str, run: Supervised) -> None:
 
 def _compare(run: Supervised, directory: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        theirs = ml_goodput.figures(run, Path(directory), patch)
-    ours = ml_goodput.as_theirs(run.record())
+        theirs = goodput.figures(run, Path(directory), patch)
+    ours = goodput.as_theirs(run.record())
     _say("| | ml-goodput-measurement | jaxmon |")
     _say("|---|---:|---:|")
     for name, found in theirs.items():

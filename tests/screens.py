@@ -25,10 +25,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main as jaxmon
-from tests.browser import chromium, resize
-from tests.exporter import Exporter, exporters
-from tests.ptys import Console, console
-from tests.support import ROOT, clean_environ, free_port, until
+from tests.helpers.browser import chromium, resize
+from tests.helpers.processes import (
+    ROOT,
+    Console,
+    clean_environ,
+    console,
+    free_port,
+    until,
+)
+from tests.helpers.sidecars import Exporter, exporters
 from tests.verdicts import lines
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from tests.preloaded import run_preloaded
-from tests.support import QUICK_COMPILES, ROOT, Result
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import QUICK_COMPILES, ROOT, Result
 
 
 DIRECTORY = ROOT / "tests" / "programs" / "verdicts"

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.fakes.nvml.build import build  # noqa: E402 - found from here on
-from tests.support import clean_environ, free_port  # noqa: E402
+from tests.helpers.processes import clean_environ, free_port  # noqa: E402
 
 
 GPUS = 8

@@ -32,7 +32,7 @@ from jaxmon.agent.events import LIMIT
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests import inside
+from tests.helpers import inside
 
 
 ROUNDS = 20

@@ -6,7 +6,7 @@ Writes docs/symptoms.md: everything that can be wrong, who says it, and by which
 
 The limits of an alert are those that are read as it is built, and those of a judgement
 the ones that its function mentions, and what this calls in its module, unless that
-judges other symptoms.
+judges other symptoms. What agents decide while they measure is in `BY_AGENTS`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from jaxmon_alerts.rules.build import burn_alerts
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "symptoms.md"
+BY_AGENTS = {"slower": "slower"}
+"""The limits by which agents decide that something is a fact, by symptom."""
 MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 INTRODUCTION = """\
@@ -127,6 +129,8 @@ def reach(
 
 def judged(symptom: Symptom) -> Iterator[str]:
     """Yield the limits of a finding, and of a reason of the answer."""
+    if limit := BY_AGENTS.get(symptom.name):
+        yield limit
     judges: list[Callable[..., Any] | None]
     judges = [symptom.finding, symptom.together, symptom.reason]
     for judge in [one for one in judges if one]:

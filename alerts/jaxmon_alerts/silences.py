@@ -169,8 +169,7 @@ class DeployWindows:
         scope = {name: values[name] for name in (*first, *others)}
         try:
             start, end = (
-                datetime.fromisoformat(str(silence[name]))
-                for name in ("startsAt", "endsAt")
+                _moment(str(silence[name])) for name in ("startsAt", "endsAt")
             )
             return DeployWindow(
                 identity=str(silence["id"]),
@@ -183,6 +182,12 @@ class DeployWindows:
         except (KeyError, ValueError):
             reason = "a silence without identity or times"
             raise self._session.foreign(reason) from None
+
+
+def _moment(text: str) -> datetime:
+    """Return a time; one without an offset is of UTC, as everywhere in jaxmon."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _equalities(matchers: Any) -> dict[str, str] | None:

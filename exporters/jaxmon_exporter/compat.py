@@ -56,7 +56,7 @@ def _millijoules(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CompatMetric:
     """
     One metric of dcgm-exporter.
 
@@ -80,16 +80,18 @@ def _row(
     of: tuple[str, ...] = (),
     kind: Kind = "gauge",
     convert: Callable[[float], float] = _same,
-) -> Row:
+) -> CompatMetric:
     foreign = Metric(f"DCGM_FI_{name}", kind, meaning)
-    return Row(foreign, ours, of, convert)
+    return CompatMetric(foreign, ours, of, convert)
 
 
-def _share(name: str, what: str, ours: Metric) -> Row:
+def _share(name: str, what: str, ours: Metric) -> CompatMetric:
     return _row(name, f"Fraction of time {what}.", ours)
 
 
-def _count(name: str, what: str, *ours: Metric, of: tuple[str, ...] = ()) -> Row:
+def _count(
+    name: str, what: str, *ours: Metric, of: tuple[str, ...] = ()
+) -> CompatMetric:
     return _row(name, f"{what} so far.", *ours, of=of, kind="counter")
 
 
@@ -319,7 +321,7 @@ class _Place:
         foreign: dcgm-exporter's series.
     """
 
-    row: Row
+    row: CompatMetric
     foreign: str
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from jaxmon import interrupts
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.settings import Settings
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from jaxmon.agent.checks.determinism import DeterminismPart
     from jaxmon.agent.memory.profile import MemoryProfile
     from jaxmon.agent.runtime import Runtime
+
+
+# A fork waits so long at most while a part is being loaded, which takes milliseconds.
+_LOAD_SECONDS = 5.0
 
 
 class Agent:
@@ -112,13 +117,31 @@ class AgentSlot:
         self.lock = RLock()
         self.agent: Agent | None = None
         self._watches_forks = False
+        self._loading = RLock()
 
     def watch_forks(self) -> None:
         """Make forked children abandon the parent's agent."""
         # Python cannot remove a fork handler, so there is only ever one.
         if not self._watches_forks:
             self._watches_forks = True
-            os.register_at_fork(after_in_child=self._after_fork)
+            os.register_at_fork(
+                before=self._before_fork,
+                after_in_parent=self._after_fork_in_parent,
+                after_in_child=self._after_fork,
+            )
+
+    def _before_fork(self) -> None:
+        """Wait until no part is being loaded: see `jaxmon.agent.part.Loading`."""
+        runtime = None if self.agent is None else runtime_of(self.agent)
+        if runtime is not None:
+            self._loading = runtime.loading
+            self._loading.acquire(timeout=_LOAD_SECONDS)
+
+    def _after_fork_in_parent(self) -> None:
+        try:
+            self._loading.release()
+        except RuntimeError as error:  # the part took longer to load
+            interrupts.pass_on(error)
 
     def _after_fork(self) -> None:
         agent, self.agent = self.agent, None

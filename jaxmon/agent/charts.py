@@ -230,7 +230,7 @@ class Charts(Part):
         )
         self._memory = memory
         self._moments = Moments(_MEMORY)
-        self._polled = monotonic()
+        self._polled = context.began
         self._work: deque[float] = deque(maxlen=MOST_MEANS)
         context.observers.timer.append(self._tick)
 

@@ -27,9 +27,8 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, histograms, series
 from jaxmon.facts import marked
-from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.timeline import FAILED, FINISHED, Timeline
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import Child, Payer

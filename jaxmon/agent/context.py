@@ -14,6 +14,7 @@ from jaxmon.agent.jaxlink.call_sites import CallSites
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.registry import Registry
 from jaxmon.agent.scheduler import Scheduler
+from jaxmon.clocks import monotonic
 from jaxmon.settings import Settings
 
 
@@ -99,6 +100,7 @@ class Observers:
         settling: called before a step whose trace is kept ends, to add what is pending;
             raises nothing.
         tracer: makes the spans of compiles and the like, if traces are on.
+        logged: called when the program logs values, until something reads them.
         surfaced: for exceptions that left a request, an activity or the source of a
             loop; raises nothing.
     """
@@ -110,6 +112,7 @@ class Observers:
         "error",
         "executable",
         "executed",
+        "logged",
         "lowered",
         "promotion",
         "returned",
@@ -138,6 +141,7 @@ class Observers:
         self.compiling: list[Callable[[], None]] = []
         self.settling: list[Callable[[], None]] = []
         self.tracer: Tracer | None = None
+        self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
 
 
@@ -155,6 +159,7 @@ class Context(NamedTuple):
         events: the event log.
         observers: callbacks by which parts notify each other.
         sites: the places in the program that call jitted functions.
+        began: when it began, by `monotonic`.
     """
 
     jax: Any
@@ -166,6 +171,7 @@ class Context(NamedTuple):
     events: EventLog
     observers: Observers
     sites: CallSites
+    began: float
 
 
 def context_of(jax: Any, settings: Settings) -> Context:
@@ -181,4 +187,5 @@ def context_of(jax: Any, settings: Settings) -> Context:
         EventLog(),
         Observers(),
         CallSites(),
+        monotonic(),
     )

@@ -27,8 +27,7 @@ from jaxmon.agent.inspection import (
     module_of,
     name_of,
 )
-from jaxmon.agent.jaxlink.jit import exported, inside_shim, name_in_program
-from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.jaxlink.jit import exported, inside_shim, is_module, name_in_program
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.catalog import COMPILE_SECONDS, Metric
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
@@ -47,7 +47,7 @@ class Markers(Part):
             {
                 "requests": figures.explain_requests,
                 "steps": figures.loops.explain,
-                "queues": figures.queues.explain,
+                "queues": figures.explain_queues,
             }
         )
 
@@ -66,6 +66,7 @@ class ProcessPart(Part):
     name = "process"
 
     def __init__(self) -> None:
+
         self._figures = ProcessFamilies()
 
     def collect(self) -> Iterable[Family]:
@@ -79,6 +80,7 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
+
         self._figures = ContainerFamilies()
 
     def collect(self) -> Iterable[Family]:
@@ -107,7 +109,7 @@ class OwnMetrics:
     def __init__(  # noqa: PLR0913 - all that an agent consists of
         self,
         context: Context,
-        parts: Sequence[Part],
+        parts: Iterable[Part],
         markers: Markers,
         serving: Serving,
         pusher: Pusher | None,

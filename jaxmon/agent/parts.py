@@ -20,232 +20,399 @@ The parts of an agent, and what each hooks into JAX.
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
 | timing | sampling | the same, for `jaxmon baseline` | the time of each call |
 
-The only module that knows them all. They attach and start in this order, and stop in
-reverse; parts disabled by settings are not imported.
+They attach and start in the order of `ROWS`, and stop in reverse. What settings disable
+is not imported, and what is *late* not before it has something to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.calls import CallLayer
-from jaxmon.agent.checkpoints import CheckpointPart
-from jaxmon.agent.checks.determinism import DeterminismPart
-from jaxmon.agent.checks.keys import KeyPart
-from jaxmon.agent.checks.log_values import LoggedValues
-from jaxmon.agent.checks.numerics import NumericsPart
-from jaxmon.agent.compiles.misses import Misses
-from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.context import Context
-from jaxmon.agent.devices.part import DeviceIdentity
 from jaxmon.agent.errors.last_words import LastWords
-from jaxmon.agent.errors.part import ErrorPart
-from jaxmon.agent.errors.warnings import Warnings
-from jaxmon.agent.goodput.identity import is_run
-from jaxmon.agent.handoffs import Handoffs
-from jaxmon.agent.loaded_programs import LoadedPrograms
-from jaxmon.agent.memory.lines import MemoryLines
-from jaxmon.agent.memory.part import MemoryPart
-from jaxmon.agent.oom.part import OomReports
-from jaxmon.agent.part import Part
-from jaxmon.agent.recompiles.part import Recompiles
-from jaxmon.agent.reports.profile import Profiler
-from jaxmon.agent.reports.rank import RankPart
-from jaxmon.agent.trackers.part import Trackers
-from jaxmon.agent.warm.part import WarmStarts
+from jaxmon.agent.part import LatePart, Loading, Part
 from jaxmon.agent.worker import Watcher
-from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
+from jaxmon.settings import Settings
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.compiles.programs import Programs
+    from jaxmon.agent.loaded_programs import LoadedPrograms
+    from jaxmon.facts.rank import Rank
 
 
-def parts_of(context: Context, indicators: Indicators) -> list[Part]:
+class Ask(NamedTuple):
     """
-    Return the parts of one agent.
+    A method of another part, which is called if that part is loaded.
+
+    Attributes:
+        path: name of the part and of the method.
+        absent: returns the response without the part.
+    """
+
+    path: str
+    absent: Callable[[], Any]
+
+
+SPANNING = Ask("programs.spanning", tuple)
+PROGRAMS = Ask("programs.snapshot", dict)
+DEVICES = Ask("device_figures.collect", tuple)
+MEMORY = Ask("memory.collect", tuple)
+
+
+def _no_rank() -> Rank:
+    from jaxmon.facts.rank import Rank  # noqa: PLC0415 - on request
+
+    return Rank()
+
+
+def _always(_: Settings) -> bool:
+    return True
+
+
+def _never(_: Settings) -> bool:
+    return False
+
+
+class PartRow(NamedTuple):
+    """
+    A part.
+
+    Attributes:
+        name: of the part.
+        place: its module, below `jaxmon.agent`, and its class.
+        needs: what it is given beside the context, by parameter: the path of an
+            attribute of `AgentParts` or of another part, which is then loaded; an
+            `Ask`; or several of these.
+        enabled: returns whether settings enable it.
+        late: lists of `Observers`: it is loaded when the first event is passed to one
+            of them. `None`: at the start. Such a part must export nothing before.
+        early: returns whether settings need it at the start nevertheless.
+        pages: its endpoints on the Unix socket, which load it too.
+        scraped: whether collecting loads it: it counts nothing.
+        alone: whether it is given no context.
+    """
+
+    name: str
+    place: str
+    needs: Mapping[str, str | Ask | tuple[Ask, ...]] = MappingProxyType({})
+    enabled: Callable[[Settings], object] = _always
+    late: tuple[str, ...] | None = None
+    early: Callable[[Settings], object] = _never
+    pages: tuple[str, ...] = ()
+    scraped: bool = False
+    alone: bool = False
+
+
+def _samples(wanted: Settings) -> bool:
+    return wanted.calls and bool(wanted.sample_rate)
+
+
+ROWS: tuple[PartRow, ...] = (
+    PartRow("memory", "memory.part:MemoryPart"),
+    PartRow("allocations", "memory.lines:MemoryLines"),
+    PartRow(
+        "programs",
+        "compiles.programs:Programs",
+        {"loaded": "loaded", "utilization": "flops"},
+        enabled=lambda wanted: wanted.programs,
+        late=("executable",),
+        pages=("/debug/hlo",),
+    ),
+    PartRow(
+        "flops",
+        "flops.part:UtilizationPart",
+        enabled=lambda wanted: wanted.programs,
+        late=("call", "lowered"),
+    ),
+    PartRow(
+        "tracing",
+        "tracing.part:TraceMistakes",
+        enabled=lambda wanted: wanted.programs,
+        late=("compiled",),
+    ),
+    PartRow(
+        "compiles",
+        "compiles.part:Compiles",
+        {
+            "misses": "misses",
+            "indicators": "indicators",
+            "recompiles": "recompiles",
+            "cache": "cache",
+        },
+    ),
+    PartRow("cache", "cache.part:PersistentCache"),
+    PartRow(
+        "checkpoints", "checkpoints:CheckpointPart", {"timeline": "indicators.timeline"}
+    ),
+    PartRow("misses", "compiles.misses:Misses", {"timeline": "indicators.timeline"}),
+    PartRow("recompiles", "recompiles.part:Recompiles"),
+    PartRow(
+        "errors",
+        "errors.part:ErrorPart",
+        {
+            "function_of": "misses.function_of",
+            "on_call_error": "misses.on_call_error",
+            "words": "words",
+        },
+    ),
+    PartRow(
+        "warnings",
+        "errors.warnings:Warnings",
+        {"function_of": "misses.function_of", "on_callback": "errors.record_callback"},
+    ),
+    PartRow(
+        "oom", "oom.part:OomReports", {"lines": "allocations", "programs": PROGRAMS}
+    ),
+    PartRow("signatures", "warm.part:WarmStarts"),
+    PartRow(
+        "transfers",
+        "transfers:TransferPart",
+        enabled=lambda wanted: wanted.transfers,
+    ),
+    PartRow("calls", "calls:CallLayer", enabled=lambda wanted: wanted.calls),
+    PartRow("timer", "sampling.timer:Timer", enabled=_samples),
+    PartRow(
+        "sampling",
+        "sampling.part:Sampling",
+        {"spanning": SPANNING},
+        enabled=_samples,
+        late=("call", "returned", "timer"),
+    ),
+    PartRow(
+        "charts",
+        "charts:Charts",
+        {
+            "indicators": "indicators",
+            "memory": "memory.snapshot",
+        },
+        enabled=_samples,
+        late=("timer",),
+        early=lambda wanted: wanted.report or wanted.summary_dir,
+    ),
+    PartRow(
+        "history",
+        "history.part:SpeedHistory",
+        {"loops": "indicators.loops", "programs": PROGRAMS, "devices": DEVICES},
+        enabled=_samples,
+        late=("executed", "executable", "timer"),
+    ),
+    PartRow(
+        "timing",
+        "sampling.exact:ExactTiming",
+        enabled=lambda wanted: wanted.calls and wanted.figures_dir is not None,
+    ),
+    PartRow(
+        "handoffs",
+        "handoffs:Handoffs",
+        {"routes": "indicators.routes", "guard": "indicators.guard"},
+        alone=True,
+    ),
+    PartRow("determinism", "checks.determinism:DeterminismPart"),
+    PartRow(
+        "values",
+        "checks.log_values:LoggedValues",
+        {"values": "indicators.logged", "watcher": "reading"},
+        late=("logged",),
+    ),
+    PartRow(
+        "numerics",
+        "checks.numerics:NumericsPart",
+        {"watcher": "reading"},
+        late=("promotion", "sample", "returned"),
+    ),
+    PartRow(
+        "keys",
+        "checks.keys:KeyPart",
+        {"watcher": "reading"},
+        late=("lowered", "sample"),
+    ),
+    PartRow("identity", "devices.part:DeviceIdentity", late=(), scraped=True),
+    PartRow(
+        "wall_time",
+        "walltime.part:WallTimePart",
+        {
+            "timeline": "indicators.timeline",
+            "routes": "indicators.routes",
+            "spanning": SPANNING,
+            "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
+            "gone": "errors.gone.latest",
+        },
+        enabled=lambda wanted: wanted.time_interval,
+    ),
+    PartRow(
+        "goodput",
+        "goodput.part:RunGoodput",
+        {
+            "timeline": "indicators.timeline",
+            "loops": "indicators.loops",
+            "crashed": "words.crashed",
+        },
+        enabled=lambda wanted: wanted.run or wanted.run_state is not None,
+    ),
+    PartRow(
+        "rank",
+        "reports.rank:RankPart",
+        {
+            "doing": Ask("wall_time.doing", _no_rank),
+            "run": Ask("goodput.describe", Fact),
+            "loops": "indicators.loops",
+            "programs": PROGRAMS,
+            "spanning": SPANNING,
+            "compiling": "compiles.in_progress",
+        },
+        late=(),
+        pages=("/debug/rank",),
+    ),
+    PartRow(
+        "device_figures",
+        "devices.driver_metrics:DeviceMetrics",
+        enabled=lambda wanted: wanted.device_figures,
+    ),
+    PartRow(
+        "traces",
+        "traces:TracePart",
+        {"indicators": "indicators"},
+        enabled=lambda wanted: wanted.traces is not False,
+    ),
+    PartRow(
+        "events",
+        "eventlog:EventLogging",
+        enabled=lambda wanted: wanted.log_events,
+    ),
+    PartRow(
+        "profile",
+        "reports.profile:Profiler",
+        {"routes": "indicators.routes", "loaded": "loaded"},
+        late=(),
+        pages=("/debug/profile",),
+    ),
+    PartRow(
+        "trackers",
+        "trackers.part:Trackers",
+        {
+            "loops": "indicators.loops",
+            "timeline": "indicators.timeline",
+            "devices": (MEMORY, DEVICES),
+            "ideal": Ask("flops.ideal_seconds", lambda: None),
+        },
+        late=(),
+    ),
+    PartRow("process", "own_metrics:ProcessPart", late=(), scraped=True, alone=True),
+    PartRow("container", "own_metrics:Container", late=(), scraped=True, alone=True),
+)
+
+
+class AgentParts:
+    """
+    The parts of one agent, and what they are given.
 
     Args:
         context: shared state of the agent.
         indicators: what the program marks and logs: compile time is attributed to its
             activities, and its logged arrays are read.
+
+    Attributes:
+        indicators: as given.
+        loading: when late parts may be loaded.
     """
-    wanted = context.settings
-    programs, utilization, mistakes = None, None, list[Part]()
-    run_ahead = _unknown
-    loaded = LoadedPrograms(context.jax)
-    if wanted.programs:
-        from jaxmon.agent.compiles.programs import Programs  # noqa: PLC0415
-        from jaxmon.agent.flops.part import UtilizationPart  # noqa: PLC0415
-        from jaxmon.agent.tracing.part import TraceMistakes  # noqa: PLC0415
 
-        utilization = UtilizationPart(context)
-        programs = Programs(context, loaded, utilization)
-        mistakes += [utilization, TraceMistakes(context)]
-    devices = None
-    if wanted.device_figures:
-        from jaxmon.agent.devices.driver_metrics import DeviceMetrics  # noqa: PLC0415
-
-        devices = DeviceMetrics(context)
-    lines = MemoryLines(context)
-    cache = PersistentCache(context)
-    recompiles = Recompiles(context)
-    misses = Misses(context, indicators.timeline)
-    spanning = programs.spanning if programs is not None else tuple
-    errors = ErrorPart(
-        context,
-        function_of=misses.function_of,
-        on_call_error=misses.on_call_error,
-        words=LastWords(context, indicators.loops, spanning),
-    )
-    memory = MemoryPart(context)
-    compiles = Compiles(context, misses, indicators, recompiles, cache)
-    found: list[Part] = [
-        memory,
-        lines,
-        *([programs] if programs is not None else []),
-        *mistakes,
-        compiles,
-        cache,
-        CheckpointPart(context, indicators.timeline),
-        misses,
-        recompiles,
-        errors,
-        Warnings(
-            context,
-            function_of=misses.function_of,
-            on_callback=errors.record_callback,
-        ),
-        OomReports(
-            context,
-            lines=lines,
-            programs=programs.snapshot if programs is not None else dict,
-        ),
-    ]
-    found.append(WarmStarts(context, expected=wanted.expect_warmup))
-    if wanted.transfers:
-        from jaxmon.agent.transfers import TransferPart  # noqa: PLC0415
-
-        found.append(TransferPart(context))
-    if wanted.calls:
-        found.append(CallLayer(context))
-        if wanted.sample_rate:
-            from jaxmon.agent.charts import Charts  # noqa: PLC0415
-            from jaxmon.agent.history.part import SpeedHistory  # noqa: PLC0415
-            from jaxmon.agent.sampling.part import Sampling  # noqa: PLC0415
-
-            found.append(sampling := Sampling(context, spanning))
-            run_ahead = sampling.run_ahead.look
-            found.append(Charts(context, indicators, memory.snapshot))
-            found.append(
-                SpeedHistory(
-                    context,
-                    indicators.loops,
-                    programs=programs.snapshot if programs is not None else dict,
-                    devices=devices.collect if devices is not None else tuple,
+    def __init__(self, context: Context, indicators: Indicators) -> None:
+        self.indicators = indicators
+        self.loading = Loading(context.guard)
+        indicators.on_logged = self._on_logged
+        self._context = context
+        self._rows = {row.name: row for row in ROWS if row.enabled(context.settings)}
+        self._made: dict[str, Part] = {}
+        for name, row in self._rows.items():
+            if row.late is not None and not row.early(context.settings):
+                self._made[name] = LatePart(
+                    name,
+                    functools.partial(self._make, row),
+                    self.loading,
+                    {one: getattr(context.observers, one) for one in row.late},
+                    pages=row.pages,
+                    scraped=row.scraped,
                 )
-            )
-        if wanted.figures_dir is not None:
-            from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
+        self._all = tuple([self._part(name) for name in self._rows])
 
-            found.append(ExactTiming(context))
-    reading = Watcher("numerics", context.scheduler)
-    found += [
-        Handoffs(indicators.routes, context.guard),
-        DeterminismPart(context),
-        LoggedValues(context, indicators.logged, reading),
-        NumericsPart(context, reading),
-        KeyPart(context, reading),
-        DeviceIdentity(context),
-    ]
-    found += _for_others(
-        context,
-        indicators,
-        compiles=compiles,
-        programs=programs,
-        run_ahead=run_ahead,
-        errors=errors,
-    )
-    if devices is not None:
-        found.append(devices)
-    found += _for_opentelemetry(context, indicators)
-    found += [
-        Profiler(context, indicators.routes, loaded),
-        Trackers(
-            context,
-            indicators.loops,
-            indicators.timeline,
-            [one.collect for one in (memory, devices) if one is not None],
-            _nothing if utilization is None else utilization.ideal_seconds,
-        ),
-    ]
-    return found
+    def __iter__(self) -> Iterator[Part]:
+        """Yield all that settings enable, in the order of `ROWS`."""
+        return iter(self._all)
 
+    @functools.cached_property
+    def loaded(self) -> LoadedPrograms:
+        """The loaded XLA programs."""
+        from jaxmon.agent.loaded_programs import LoadedPrograms  # noqa: PLC0415
 
-def _for_others(  # noqa: PLR0913 - what it is to show
-    context: Context,
-    indicators: Indicators,
-    *,
-    compiles: Compiles,
-    programs: Programs | None,
-    run_ahead: Callable[[], tuple[float, float]],
-    errors: ErrorPart,
-) -> list[Part]:
-    """Return what shows how this process gets on, to people and to a whole job."""
-    found = list[Part]()
-    spanning = programs.spanning if programs is not None else tuple
-    doing: Callable[[], Rank] = Rank
-    if context.settings.time_interval:
-        from jaxmon.agent.walltime.part import WallTimePart  # noqa: PLC0415
+        return LoadedPrograms(self._context.jax)
 
-        timeline, routes = indicators.timeline, indicators.routes
-        time = WallTimePart(
-            context, timeline, routes, spanning, run_ahead, gone=errors.gone.latest
+    @functools.cached_property
+    def reading(self) -> Watcher:
+        """Reads arrays of the program once they are ready."""
+        return Watcher("numerics", self._context.scheduler)
+
+    @functools.cached_property
+    def words(self) -> LastWords:
+        """What this process leaves when it ends."""
+        doing = self._ask(Ask("wall_time.position", dict))
+        return LastWords(
+            self._context, self.indicators.loops, self._ask(SPANNING), doing
         )
-        doing = time.doing
-        errors.words.doing = time.position
-        found.append(time)
-    record: Callable[[], Fact] = Fact
-    if is_run(context.settings):
-        from jaxmon.agent.goodput.part import RunGoodput  # noqa: PLC0415
 
-        timeline, loops = indicators.timeline, indicators.loops
-        run = RunGoodput(context, timeline, loops, crashed=errors.words.crashed)
-        record = run.describe
-        found.append(run)
-    rank = RankPart(
-        context,
-        doing=doing,
-        run=record,
-        loops=indicators.loops,
-        programs=programs.snapshot if programs is not None else dict,
-        spanning=spanning,
-        compiling=compiles.in_progress,
-    )
-    return [*found, rank]
+    def of(self, kind: type[Part]) -> Part | None:
+        """
+        Return the part of class *kind*, which is loaded; `None` if it is disabled by
+        settings, or cannot be loaded.
+        """
+        place = f"{kind.__module__}:{kind.__qualname__}".removeprefix("jaxmon.agent.")
+        names = [name for name, row in self._rows.items() if row.place == place]
+        return _loaded(self._part(names[0])) if names else None
+
+    def _make(self, row: PartRow) -> Part:
+        """Return a new part; what it needs of others is loaded."""
+        module, _, kind = row.place.partition(":")
+        found: Any = getattr(import_module(f"jaxmon.agent.{module}"), kind)
+        given = {name: self._resolved(need) for name, need in row.needs.items()}
+        part: Part = found(*(() if row.alone else (self._context,)), **given)
+        return part
+
+    def _on_logged(self) -> None:
+        for observe in self._context.observers.logged:
+            observe()
+
+    def _part(self, name: str) -> Part:
+        if name not in self._made:
+            self._made[name] = self._make(self._rows[name])
+        return self._made[name]
+
+    def _resolved(self, need: str | Ask | tuple[Ask, ...]) -> Any:
+        if isinstance(need, Ask):
+            return self._ask(need)
+        if not isinstance(need, str):
+            return tuple([self._ask(one) for one in need])
+        name, *path = need.split(".")
+        part = _loaded(self._part(name)) if name in self._rows else getattr(self, name)
+        return functools.reduce(getattr, path, part)
+
+    def _ask(self, need: Ask) -> Callable[[], Any]:
+        name, *path = need.path.split(".")
+
+        def asked() -> Any:
+            found: Any = self._made.get(name)
+            if isinstance(found, LatePart):
+                found = found.part
+            if found is None:
+                return need.absent()
+            return functools.reduce(getattr, path, found)()
+
+        return asked
 
 
-def _for_opentelemetry(context: Context, indicators: Indicators) -> list[Part]:
-    wanted, found = context.settings, list[Part]()
-    if wanted.traces is not False:
-        from jaxmon.agent.traces import TracePart  # noqa: PLC0415
-
-        found.append(TracePart(context, indicators))
-    if wanted.log_events:
-        from jaxmon.agent.eventlog import EventLogging  # noqa: PLC0415
-
-        found.append(EventLogging(context))
-    return found
-
-
-def _unknown() -> tuple[float, float]:
-    """Stand for what no sample shows."""
-    return 0.0, 0.0
-
-
-def _nothing() -> None:
-    """Stand for what is not counted."""
+def _loaded(part: Part) -> Any:
+    return part.load() if isinstance(part, LatePart) else part

@@ -13,15 +13,14 @@ from jaxmon import catalog, interrupts
 from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
 from jaxmon.agent.end_writer import EndWriter
-from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import logger as events_log
 from jaxmon.agent.functions import UNKNOWN
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from jaxmon.agent.own_metrics import Container, Markers, OwnMetrics, ProcessPart
-from jaxmon.agent.part import Part
-from jaxmon.agent.parts import parts_of
+from jaxmon.agent.own_metrics import Markers, OwnMetrics
+from jaxmon.agent.part import LatePart, Part
+from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
@@ -60,6 +59,7 @@ class Runtime:
         parts: the parts, in the order of starting.
         serving: the server of the metrics.
         running: whether it is observing.
+        loading: held while a late part is loaded.
     """
 
     def __init__(self, jax: ModuleType, settings: Settings) -> None:
@@ -68,19 +68,16 @@ class Runtime:
         self._guard = self.context.guard
         if settings.figures_dir is not None:
             self._guard.deadline = Deadline(_COSTS_SECONDS)
-        self._started = wall_time(), monotonic()
+        self._started = wall_time(), self.context.began
         self.hooks = Hooks(jax, self._guard)
         indicators = Indicators(
             settings.max_functions, self._guard, on_error=self._on_surfaced
         )
         self._markers = Markers(indicators)
-        self.parts = (
-            *parts_of(self.context, indicators),
-            *(self._markers, ProcessPart(), Container()),
-        )
-        self._words = next(
-            iter([one.words for one in self.parts if isinstance(one, ErrorPart)])
-        )
+        self._made = AgentParts(self.context, indicators)
+        self.parts = (*self._made, self._markers)
+        self.loading = self._made.loading.lock
+        self._words = self._made.words
         self._ending = EndWriter()
         self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
@@ -138,7 +135,8 @@ class Runtime:
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of class *kind*, `None` if disabled by settings."""
-        return next(iter([one for one in self.parts if isinstance(one, kind)]), None)
+        found = self._markers if kind is Markers else self._made.of(kind)
+        return found if isinstance(found, kind) else None
 
     @functools.cached_property
     def overview(self) -> Overview:
@@ -220,12 +218,14 @@ class Runtime:
         if not self._begins("serve metrics", self.serving.start):
             self.serving.close()
         for part in self.parts:
-            self._begins(f"start {type(part).__name__}", part.start)
+            self._begins(f"start {part.name}", part.start)
         if self._pusher is not None:
             self._begins("export metrics", self._pusher.start)
-        # What that imports: see `jaxmon.exposition.add.prepare`.
-        if self.serving.socket is not None:
+        # What that imports, which nothing does at exit: see `exposition.add.prepare`.
+        if self._pusher is not None or self._reports is not None:
             self._begins("collect metrics", self.collect)
+        elif self.serving.socket is not None:
+            self._begins("collect metrics", self._counted)
 
     @staticmethod
     def _begins(what: str, begin: Callable[[], object]) -> bool:
@@ -291,6 +291,7 @@ class Runtime:
         At exit: write the reports that are enabled, while the hooks are still
         installed, then stop. All of it has one deadline.
         """
+        self._made.loading.closed = True
         self._guard.last(self._report, self.stop)
 
     def _report(self) -> None:
@@ -361,8 +362,18 @@ class Runtime:
 
     def collect(self) -> list[Family]:
         """Return all metric families. Thread-safe; 20 µs per function."""
+        return self._collect(self.parts)
+
+    def _counted(self) -> list[Family]:
+        """Return the families of the parts that are loaded."""
+        loaded = (
+            one for one in self.parts if not isinstance(one, LatePart) or one.part
+        )
+        return self._collect(loaded)
+
+    def _collect(self, parts: Iterable[Part]) -> list[Family]:
         sources: tuple[tuple[str, Callable[[], Iterable[Family]]], ...] = (
-            *((part.name, part.collect) for part in self.parts),
+            *((part.name, part.collect) for part in parts),
             ("hooks", self.hooks.collect),
         )
         families: list[Family] = []
@@ -382,7 +393,7 @@ class Runtime:
         Raises:
             PageError: that is invalid.
         """
-        families = lasting(self.collect())
+        families = lasting(self._counted())
         return encode(added(families, read(before)) if before else families)
 
     # --- callbacks ----------------------------------------------------------------

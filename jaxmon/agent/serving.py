@@ -37,13 +37,14 @@ from jaxmon.host.http.listeners import Listener
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler, Server
 from jaxmon.otel.environment import Plan, is_asked, plan
-from jaxmon.otel.pusher import Pusher
 from jaxmon.settings import SIDECAR_PORT, Settings
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from jaxmon.otel.pusher import Pusher
 
 
 def planned(settings: Settings) -> Plan | None:
@@ -66,6 +67,8 @@ def prepared(
     """Return what pushes the families of *collect*, `None` if nothing can."""
     if plan is None:
         return None
+    from jaxmon.otel.pusher import Pusher  # noqa: PLC0415 - few processes push
+
     pusher = Pusher(
         collect,
         plan,

@@ -20,7 +20,7 @@ from jaxmon.errors import SignaturesError
 from jaxmon.facts.signatures import (
     Document,
     RecordedFunction,
-    Signature,
+    RecordedSignature,
     parsed,
     read,
 )
@@ -100,7 +100,7 @@ def warmup(
     return Warmed(total - len(failed), tuple(failed), missing)
 
 
-_Todo = list[tuple[RecordedFunction, Any, Signature]]
+_Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]
 
 
 def _matched(
@@ -120,7 +120,10 @@ def _matched(
 
 
 def _tried(
-    arguments: Arguments, function: RecordedFunction, jitted: Any, signature: Signature
+    arguments: Arguments,
+    function: RecordedFunction,
+    jitted: Any,
+    signature: RecordedSignature,
 ) -> str:
     """Call *jitted*; return why that failed, an empty text if it did not."""
     try:

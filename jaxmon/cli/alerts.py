@@ -19,7 +19,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon_alerts.rules import Options
+    from jaxmon_alerts.rules import RuleOptions
     from jaxmon_alerts.rules.build import Format
     from jaxmon_alerts.slo import Slos
 
@@ -97,9 +97,9 @@ def build(
     """Write the files and list those that changed."""
     from jaxmon.host.files import generated as write
     from jaxmon_alerts import slo
-    from jaxmon_alerts.rules import Options, render
+    from jaxmon_alerts.rules import RuleOptions, render
 
-    files = render(slo.load(slo_file), Options(scale=time_scale), form=form)
+    files = render(slo.load(slo_file), RuleOptions(scale=time_scale), form=form)
     for name in write.write(out, files):
         output.line(out / name)
 
@@ -136,10 +136,10 @@ def check(
     Runs promtool and amtool as well where they are installed. Writes nothing.
     """
     from jaxmon_alerts import slo
-    from jaxmon_alerts.rules import Options, render
+    from jaxmon_alerts.rules import RuleOptions, render
 
     slos = slo.load(slo_file)
-    options = Options(scale=time_scale)
+    options = RuleOptions(scale=time_scale)
     for tool in missing_tools():
         output.line(f"{tool} is not installed; skipping its checks", err=True)
     reports = list(problems(render(slos, options)))
@@ -153,7 +153,9 @@ def check(
     output.line(f"{len(slos.slos)} SLOs: no problems")
 
 
-def _differences(against: str, slos: Slos, options: Options, form: Format) -> list[str]:
+def _differences(
+    against: str, slos: Slos, options: RuleOptions, form: Format
+) -> list[str]:
     """Return how the rules differ from those in a directory, or at a URL."""
     from jaxmon.host.files import generated as write
     from jaxmon_alerts.rules import all_groups, render

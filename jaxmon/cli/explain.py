@@ -21,7 +21,7 @@ from jaxmon.errors import CommandError
 if TYPE_CHECKING:
     from jaxmon.cli.judged import Judged
     from jaxmon.cli.painted import Painted
-    from jaxmon.cli.workers import Worker
+    from jaxmon.cli.workers import AgentProcess
 
 
 _SCHEMA = 1
@@ -130,7 +130,7 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
 
 def _chosen(
     worker: str | None, run_dir: Path | None, *, everyone: bool
-) -> list[Worker]:
+) -> list[AgentProcess]:
     """
     Return the processes to explain, several only for *everyone*.
 
@@ -155,7 +155,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     _show_one(pick(worker, run_dir), run_dir)
 
 
-def _show_one(worker: Worker, run_dir: Path | None) -> None:
+def _show_one(worker: AgentProcess, run_dir: Path | None) -> None:
     from jaxmon.cli.painted import painted
     from jaxmon.screens.text import explanation
 
@@ -252,7 +252,9 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
     output.document({"schema": _SCHEMA, "processes": processes})
 
 
-def _document(worker: Worker, findings: Sequence[Any], events: Any) -> dict[str, Any]:
+def _document(
+    worker: AgentProcess, findings: Sequence[Any], events: Any
+) -> dict[str, Any]:
     from jaxmon.facts.record import encoded
     from jaxmon.symptoms.findings import as_fact
 
@@ -266,7 +268,9 @@ def _document(worker: Worker, findings: Sequence[Any], events: Any) -> dict[str,
     }
 
 
-def _evaluated(worker: Worker, run_dir: Path | None) -> tuple[Any, list[Any], Any]:
+def _evaluated(
+    worker: AgentProcess, run_dir: Path | None
+) -> tuple[Any, list[Any], Any]:
     """Return what *worker* reports, the findings, and the events."""
     from jaxmon.cli.workers import neighbours
     from jaxmon.facts.process import read

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.cli.sources import Source
+from jaxmon.cli.sources import HostSource
 from jaxmon.facts.reading import Reading, by_process, read
 from jaxmon.facts.recent import MINUTE, Recent, Window
 from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
@@ -30,7 +30,7 @@ _RANKS: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessView:
     """
     A process, and what it does.
 
@@ -134,7 +134,7 @@ class Process:
         return _RANKS.index(self.state), -urgent, self.order
 
 
-class Host:
+class HostReader:
     """
     Reads *source* again and again, and knows the last minute from what it has read.
 
@@ -146,7 +146,7 @@ class Host:
 
     def __init__(
         self,
-        source: Source,
+        source: HostSource,
         limits: Limits | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -180,7 +180,7 @@ class Host:
         """Return the status of the host."""
         return self._summary(self._now, self._before(), self._verdict)
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
         before = self._before()
         earlier = by_process(before) if before is not None else {}
@@ -191,7 +191,7 @@ class Host:
             summary = self._summary(now, then, verdict, whole=False)
             # What ended in order is none.
             found += [
-                Process(one, summary, condition(one), _compiles(worker, now, then))
+                ProcessView(one, summary, condition(one), _compiles(worker, now, then))
                 for one in summary.agents
             ]
         return sorted(found, key=lambda one: one.order)
@@ -222,7 +222,7 @@ class Host:
         )
 
 
-def rate(one: Process) -> str:
+def rate(one: ProcessView) -> str:
     """Return requests or steps a second."""
     if one.requests is not None:
         return f"{amount(one.requests)} req/s"

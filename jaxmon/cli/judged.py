@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jaxmon.cli.workers import TIMEOUT, Worker
+from jaxmon.cli.workers import TIMEOUT, AgentProcess
 from jaxmon.facts import responses
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
@@ -27,13 +27,13 @@ class Judged(NamedTuple):
         events: response of ``/debug/events``, empty if there was none.
     """
 
-    worker: Worker
+    worker: AgentProcess
     snapshot: Snapshot
     findings: Sequence[Finding]
     events: dict[str, object]
 
 
-def judged(workers: Iterable[Worker], limits: Limits) -> list[Judged]:
+def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
     """
     Return *workers*, judged by *limits*, the worst first: those that do not respond,
     then by their most urgent finding. Takes at most `TIMEOUT`, and some milliseconds

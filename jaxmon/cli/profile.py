@@ -20,7 +20,7 @@ from jaxmon.errors import CommandError, WireError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.workers import Worker
+    from jaxmon.cli.workers import AgentProcess
     from jaxmon.preflight.profile.operations import By
 
 
@@ -186,7 +186,9 @@ def command(
     raise CommandError(msg)
 
 
-def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[AgentTrace]:
+def _slow(
+    worker: AgentProcess, slower_than: float, deadline: float
+) -> Iterator[AgentTrace]:
     """Yield a profile for each slow request of *worker*, for *deadline* seconds."""
     until = monotonic() + deadline
     while (left := until - monotonic()) > 0:
@@ -197,7 +199,9 @@ def _slow(worker: Worker, slower_than: float, deadline: float) -> Iterator[Agent
             yield profile
 
 
-def _show(worker: Worker, profile: AgentTrace, out: Path, view: ProfileView) -> None:
+def _show(
+    worker: AgentProcess, profile: AgentTrace, out: Path, view: ProfileView
+) -> None:
     """Write the files of *profile*, and print its table."""
     from jaxmon.preflight.profile import operations, text, xspace
     from jaxmon.preflight.profile.operations import grouped
@@ -237,7 +241,7 @@ def _show(worker: Worker, profile: AgentTrace, out: Path, view: ProfileView) -> 
     output.line(f"  {files['perfetto']}")
 
 
-def _show_head(worker: Worker, profile: AgentTrace, width: int) -> None:
+def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
     """Print what was profiled."""
     from jaxmon.facts.process import read
     from jaxmon.host.formats.layout import clean
@@ -275,7 +279,7 @@ def _check_writable(out: Path) -> None:
         raise CommandError(msg)
 
 
-def _record(worker: Worker, query: str, seconds: float) -> AgentTrace | None:
+def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | None:
     """
     Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
 
@@ -311,7 +315,7 @@ def _record(worker: Worker, query: str, seconds: float) -> AgentTrace | None:
     return AgentTrace(response.body, response.headers)
 
 
-def _labels(worker: Worker) -> dict[str, str]:
+def _labels(worker: AgentProcess) -> dict[str, str]:
     """Return jaxmon's label by XLA's name of a program, where only one fits."""
     from jaxmon.facts.process import read
 

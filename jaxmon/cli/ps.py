@@ -28,7 +28,7 @@ from jaxmon.host.formats.layout import (
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.host import Process
+    from jaxmon.cli.host import ProcessView
     from jaxmon.facts.ending import ProcessEnd
     from jaxmon.facts.status import Summary
 
@@ -90,7 +90,7 @@ def command(
     crashed is listed until another takes its slot; one that does not respond is
     "stuck?", one that a signal stopped is "stopped".
     """
-    from jaxmon.cli.host import Host
+    from jaxmon.cli.host import HostReader
     from jaxmon.cli.sources import Sockets
     from jaxmon.host import rundir
 
@@ -103,7 +103,7 @@ def command(
 
         summary, processes = remote.processes(access.session("sidecar", url), url)
     else:
-        host = Host(Sockets(directory), limits_of(directory))
+        host = HostReader(Sockets(directory), limits_of(directory))
         host.poll()
         if host.processes():
             time.sleep(seconds)
@@ -129,7 +129,9 @@ def command(
 
 
 def _show(
-    summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
+    summary: Summary,
+    processes: Sequence[ProcessView],
+    finished: Mapping[str, ProcessEnd],
 ) -> None:
     """Print whether users are all right, and a line for each process."""
     width = output.report_width()
@@ -161,7 +163,7 @@ def _show(
     output.lines(lines[len(processes) + 1 :])
 
 
-def _row(one: Process) -> list[str]:
+def _row(one: ProcessView) -> list[str]:
     from jaxmon.cli.host import rate
 
     age, pid = one.agent.age, one.agent.pid
@@ -178,7 +180,7 @@ def _row(one: Process) -> list[str]:
     ]
 
 
-def _devices(one: Process) -> str:
+def _devices(one: ProcessView) -> str:
     kinds = [clean(of.kind or of.platform) for of in one.summary.devices]
     if not kinds:
         return clean(one.agent.platform or "") or UNKNOWN
@@ -201,7 +203,9 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
         ]
 
 
-def _finished(directory: Path, processes: Sequence[Process]) -> dict[str, ProcessEnd]:
+def _finished(
+    directory: Path, processes: Sequence[ProcessView]
+) -> dict[str, ProcessEnd]:
     """Return the records of the slots whose process finished."""
     from jaxmon.facts import endings
 
@@ -228,7 +232,9 @@ def _of_others(directory: Path) -> Iterator[str]:
 
 
 def _document(
-    summary: Summary, processes: Sequence[Process], finished: Mapping[str, ProcessEnd]
+    summary: Summary,
+    processes: Sequence[ProcessView],
+    finished: Mapping[str, ProcessEnd],
 ) -> dict[str, Any]:
     from jaxmon.facts.endings import age_of
     from jaxmon.facts.record import encoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jaxmon.cli.host import Process, condition
+from jaxmon.cli.host import ProcessView, condition
 from jaxmon.errors import CommandError
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.status import Summary
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jaxmon.host.http.session import Session
 
 
-def processes(session: Session, url: str) -> tuple[Summary, list[Process]]:
+def processes(session: Session, url: str) -> tuple[Summary, list[ProcessView]]:
     """
     Return the status of the host of the sidecar at *url*, and its processes by slot.
 
@@ -28,7 +28,7 @@ def processes(session: Session, url: str) -> tuple[Summary, list[Process]]:
     try:
         whole = _read(session, {})
         found = [
-            Process(agent, alone, condition(agent), None)
+            ProcessView(agent, alone, condition(agent), None)
             for known in whole.agents
             for alone in [_read(session, {"worker": known.worker})]
             for agent in alone.agents[:1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxmon.cli.limits import limits_of
 from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, Worker, neighbours
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
@@ -24,7 +24,7 @@ from jaxmon.symptoms.cache import is_worth_comparing
 _MAX_BYTES = 32 << 20
 
 
-def facts_of(worker: Worker, run_dir: Path | None) -> Facts:
+def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
     """
     Return what the agent of *worker* reports; takes milliseconds.
 
@@ -49,7 +49,7 @@ def facts_of(worker: Worker, run_dir: Path | None) -> Facts:
 
 
 def facts(
-    worker: Worker,
+    worker: AgentProcess,
     events: Mapping[str, Any],
     environment: Mapping[str, Any],
     metrics: str | FetchError,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jaxmon.cli.workers import Worker, running
+from jaxmon.cli.workers import AgentProcess, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
@@ -25,7 +25,7 @@ _HINTS = {
 
 def pick(
     choice: str | None, run_dir: Path | None, *, responding: bool = True
-) -> Worker:
+) -> AgentProcess:
     """
     Return the process *choice*, or the only running one.
 
@@ -61,7 +61,7 @@ def pick(
     raise CommandError(msg, details=listed(chosen or workers), exit_code=2)
 
 
-def candidates(choice: str | None, run_dir: Path | None) -> list[Worker]:
+def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
     """
     Return the processes among which *choice* is to be found.
 
@@ -81,7 +81,7 @@ def candidates(choice: str | None, run_dir: Path | None) -> list[Worker]:
     return workers
 
 
-def matching(workers: Sequence[Worker], choice: str | None) -> list[Worker]:
+def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentProcess]:
     """Return those of *workers* that *choice* names, all for `None`."""
     if choice is None:
         return list(workers)
@@ -107,7 +107,7 @@ def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
     return found[:_MOST_LISTED]
 
 
-def listed(workers: Sequence[Worker]) -> list[str]:
+def listed(workers: Sequence[AgentProcess]) -> list[str]:
     """Return a line for each of *workers*, for an error."""
     lines = [one.description for one in workers[:_MOST_LISTED]]
     if (rest := len(workers) - _MOST_LISTED) > 0:
@@ -115,7 +115,7 @@ def listed(workers: Sequence[Worker]) -> list[str]:
     return lines
 
 
-def of_kernel(worker: Worker) -> list[str]:
+def of_kernel(worker: AgentProcess) -> list[str]:
     """Return what the kernel knows of a process that does not respond in time."""
     if not worker.slow or worker.pid is None:
         return []

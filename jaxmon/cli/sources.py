@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FINDINGS_SECONDS = 3.0
 
 
-class Source(Protocol):
+class HostSource(Protocol):
     """Where to read from; each call takes at most some seconds."""
 
     name: str

@@ -29,7 +29,7 @@ _ROOM = 76
 
 
 @dataclass(frozen=True)
-class Worker:
+class AgentProcess:
     """
     A process with an agent.
 
@@ -102,7 +102,7 @@ class Worker:
 
 def running(
     run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
-) -> list[Worker]:
+) -> list[AgentProcess]:
     """
     Return the processes with an agent, by number, within *timeout* seconds.
 
@@ -132,17 +132,17 @@ def running(
     found = []
     for number, answer in answers.items():
         try:
-            worker = Worker(number, sockets[number], responses.overview(answer))
+            worker = AgentProcess(number, sockets[number], responses.overview(answer))
         except FetchError as error:
             if error.reason in (fetch.GONE, fetch.LEFT):
                 continue
             trouble, slow = responses.trouble(error), error.reason == fetch.TIMEOUT
-            worker = Worker(number, sockets[number], {}, trouble, slow)
+            worker = AgentProcess(number, sockets[number], {}, trouble, slow)
         found.append(worker)
     return sorted(found, key=lambda worker: int(worker.number))
 
 
-def neighbours(worker: Worker, run_dir: Path | None) -> list[Mapping[str, Any]]:
+def neighbours(worker: AgentProcess, run_dir: Path | None) -> list[Mapping[str, Any]]:
     """
     Return the functions of the other processes, as ``/debug/functions`` has them, those
     that respond within a second.

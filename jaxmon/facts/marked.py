@@ -43,7 +43,7 @@ class Failure(Fact):
     latest: float = 0.0
 
 
-class Route(Fact):
+class RouteFacts(Fact):
     """The requests of one route; the oldest in progress began *oldest_seconds* ago."""
 
     name: str = ""
@@ -99,7 +99,7 @@ class Checkpoints(Fact):
     bytes: float = 0.0
 
 
-class Queue(Fact):
+class QueueFacts(Fact):
     """
     The depth of one queue.
 

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from jaxmon.facts.events import Errors, Event, Recompile, Slower, Tracing, Warned
 from jaxmon.facts.functions import Cache, Compiling, Function, Signatures
-from jaxmon.facts.marked import Checkpoints, Loop, Quantity, Queue, Route, Series, Usual
+from jaxmon.facts.marked import (
+    Checkpoints,
+    Loop,
+    Quantity,
+    QueueFacts,
+    RouteFacts,
+    Series,
+    Usual,
+)
 from jaxmon.facts.memory import Allocations, Memory, Transfers
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
@@ -81,10 +89,10 @@ class Snapshot(Fact):
     functions: tuple[Function, ...] = ()
     functions_left_out: int = 0
     compiling: Compiling = Compiling()
-    requests: tuple[Route, ...] = ()
+    requests: tuple[RouteFacts, ...] = ()
     steps: tuple[Loop, ...] = ()
     checkpoints: tuple[Checkpoints, ...] = ()
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[QueueFacts, ...] = ()
     memory: Memory = Memory()
     allocations: Allocations = Allocations()
     cache: Cache = Cache()

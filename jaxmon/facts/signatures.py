@@ -41,7 +41,7 @@ _CONTAINERS = ("dict", "list", "tuple", "namedtuple", "node", "static")
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class RecordedSignature:
     """
     One signature of a function.
 
@@ -90,7 +90,7 @@ class RecordedFunction:
     qualname: str
     parameters: tuple[str, ...] | None
     options: Mapping[str, str]
-    signatures: tuple[Signature, ...]
+    signatures: tuple[RecordedSignature, ...]
     omitted: Mapping[str, int]
 
     def as_json(self) -> dict[str, Any]:
@@ -205,14 +205,14 @@ def _function(value: Any) -> RecordedFunction:
     )
 
 
-def _signature(name: str, value: Any) -> Signature:
+def _signature(name: str, value: Any) -> RecordedSignature:
     found = require_object(f"a signature of {name}", value)
     args = require_list(f"args of {name}", found.get("args"))
     kwargs = require_object(f"kwargs of {name}", found.get("kwargs", {}))
     for one in (*args, *kwargs.values()):
         _require_node(name, one)
     calls = found.get("calls")
-    return Signature(
+    return RecordedSignature(
         tuple(args),
         kwargs,
         _whole(f"compiles of {name}", found.get("compiles", 1)),

@@ -67,7 +67,7 @@ class RequestSummary(Fact):
 
     ``rate``, ``error_ratio``, ``cold_ratio`` and the latencies are recent: ``latency``
     of all requests, ``warm`` of those that waited for no compile, ``cold`` of the
-    others, `None` without any.
+    others, `None` without any; ``cold_total`` is how many did since the start.
     ``usual_p50`` and ``usual_p95`` are those of warm requests before. ``oldest`` is the
     age of the oldest request in progress, in the process ``oldest_worker``.
     """
@@ -77,6 +77,7 @@ class RequestSummary(Fact):
     total: float = 0.0
     failed: float = 0.0
     client_errors: float = 0.0
+    cold_total: float = 0.0
     recent_seconds: float | None = None
     recent: float | None = None
     recent_failed: float | None = None

@@ -103,6 +103,7 @@ def _request(
         total=_count(every.values()),
         failed=_count(_of(every, "error")),
         client_errors=_count(_of(every, "client_error")),
+        cold_total=_count(_of(every, None, warm=False)),
         recent_seconds=max(times, default=None),
         recent=finished if known else None,
         recent_failed=failed if known else None,

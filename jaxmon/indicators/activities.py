@@ -6,10 +6,10 @@ import functools
 from types import TracebackType
 from typing import TypeAlias
 
-from jaxmon.indicators.activity_ages import FAILED, FINISHED
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.recorder import recorder, report
+from jaxmon.indicators.timeline import FAILED, FINISHED
 from jaxmon.threads import get_ident
 
 

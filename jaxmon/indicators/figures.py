@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
 from jaxmon.facts import marked
-from jaxmon.indicators.batches import BatchFill
 from jaxmon.indicators.compile_log import CompileLog
-from jaxmon.indicators.invocations import Invocations
 from jaxmon.indicators.loops import Loops
-from jaxmon.indicators.queues import QueueDepths
 from jaxmon.indicators.recorder import FailureGuard
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.indicators.tracing import RequestTracer
-from jaxmon.indicators.values import Values
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.batches import BatchFill
+    from jaxmon.indicators.invocations import Invocations
+    from jaxmon.indicators.queues import QueueDepths
+    from jaxmon.indicators.values import Values
+
+T = TypeVar("T")
+
+_QUEUES = "jaxmon.indicators.queues"
+
+
+class FirstUse(Generic[T]):
+    """
+    An attribute that is made when it is first read, of which all threads get the same:
+    statistics of a marker, whose module the program has loaded by using it.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, one: Any, owner: type) -> T:
+        made: T = vars(one).setdefault(self._name, self._make(one))
+        return made
 
 
 class Indicators:
@@ -31,6 +58,7 @@ class Indicators:
     Attributes:
         flush: pushes what is measured, within so many seconds.
         place_of: returns the line of the program that an exception came from.
+        on_logged: called when the program logs values and no part reads them yet.
         serverless: whether the process is frozen between requests.
         tracer: makes the spans of requests, if traces are on.
     """
@@ -47,15 +75,47 @@ class Indicators:
         self.timeline = Timeline(limit)
         self.compiles = CompileLog()
         self.tracer: RequestTracer | None = None
-        self.batches = BatchFill(self.routes.labels)
-        self.queues = QueueDepths(limit, guard)
-        self.logged = Values(limit)
-        self.invocations = Invocations()
+        self._limit = limit
+        self.on_logged: Callable[[], object] = bool
         self.flush: Callable[[float], bool] = bool
         self.serverless = False
         self.guard = guard
         self.on_error = on_error
         self.place_of: Callable[[BaseException], str] = _unknown
+
+    @FirstUse
+    def batches(self) -> BatchFill:
+        """How full batches are."""
+        from jaxmon.indicators.batches import BatchFill  # noqa: PLC0415 - see `FirstUse`
+
+        return BatchFill(self.routes.labels)
+
+    @FirstUse
+    def queues(self) -> QueueDepths:
+        """How many items wait in queues."""
+        from jaxmon.indicators.queues import QueueDepths  # noqa: PLC0415 - likewise
+
+        return QueueDepths(self._limit, self.guard)
+
+    @FirstUse
+    def logged(self) -> Values:
+        """What the program logs."""
+        from jaxmon.indicators.values import Values  # noqa: PLC0415 - likewise
+
+        return Values(self._limit, self.on_logged)
+
+    @FirstUse
+    def invocations(self) -> Invocations:
+        """Invocations of serverless functions."""
+        from jaxmon.indicators.invocations import Invocations  # noqa: PLC0415 - likewise
+
+        return Invocations()
+
+    def _used(self, name: str) -> Any:
+        """Return the statistics *name*, `None` if the marker has not been used."""
+        if name == "queues" and _QUEUES in sys.modules:
+            return self.queues  # of functions, too, which are only read
+        return vars(self).get(name)
 
     def collect(self) -> list[Family]:
         """Return all application metrics. Thread-safe."""
@@ -63,20 +123,30 @@ class Indicators:
             *self.routes.collect(),
             *self.loops.collect(),
             *self.timeline.collect(),
-            *self.batches.collect(),
-            *self.queues.collect(),
-            *self.logged.collect(),
-            *self.invocations.collect(),
+            *(
+                family
+                for name in ("batches", "queues", "logged", "invocations")
+                if (used := self._used(name)) is not None
+                for family in used.collect()
+            ),
         ]
 
-    def explain_requests(self) -> tuple[marked.Route, ...]:
+    def explain_queues(self) -> tuple[marked.QueueFacts, ...]:
+        """Return the queues."""
+        used: QueueDepths | None = self._used("queues")
+        return () if used is None else used.explain()
+
+    def explain_requests(self) -> tuple[marked.RouteFacts, ...]:
         """Return requests and batches, by route."""
-        fills = self.batches.explain()
+        used: BatchFill | None = self._used("batches")
+        fills = {} if used is None else used.explain()
         found = [
             route.explain().replace(batches=fills.pop(route.name, marked.Batches()))
             for route in self.routes
         ]
-        rest = [marked.Route(name=name, batches=one) for name, one in fills.items()]
+        rest = [
+            marked.RouteFacts(name=name, batches=one) for name, one in fills.items()
+        ]
         return (*found, *rest)
 
     def overflow(self) -> dict[str, int]:
@@ -86,10 +156,12 @@ class Indicators:
             "loop": self.loops.labels,
             "item": self.loops.item_labels,
             "activity": self.timeline.labels,
-            "queue": self.queues.labels,
-            "name": self.logged.labels,
         }
-        return {name: one.overflow for name, one in labels.items()}
+        used = {"queue": self._used("queues"), "name": self._used("logged")}
+        return {
+            **{name: one.overflow for name, one in labels.items()},
+            **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
+        }
 
 
 def _unknown(error: BaseException) -> str:

@@ -51,7 +51,7 @@ class DepthHistory:
         if not self._kept or time - self._kept[-1][0] >= _APART_SECONDS:
             self._kept.append((time, depth))
 
-    def explain(self) -> marked.Queue:
+    def explain(self) -> marked.QueueFacts:
         """
         Return the depth now, the greatest ever, and the growth since the oldest depth
         kept, `None` if there is only one; and the lowest and the highest in each
@@ -62,7 +62,7 @@ class DepthHistory:
         over = time - kept[0][0] if kept else 0.0
         thirds = _thirds([depth for _, depth in kept])
         known = over >= _APART_SECONDS
-        return marked.Queue(
+        return marked.QueueFacts(
             depth=self.depth,
             maximum=self.maximum,
             growth=self.depth - kept[0][1] if known else None,
@@ -228,7 +228,7 @@ class QueueDepths:
         """Forget the depth that was set."""
         self._set.pop(name, None)
 
-    def explain(self) -> tuple[marked.Queue, ...]:
+    def explain(self) -> tuple[marked.QueueFacts, ...]:
         """Query all sources; return depth and growth by queue."""
         known = self._read()
         histories = [(name, self._histories.get(name)) for name in known]

@@ -154,9 +154,9 @@ class RequestRoute:
         serving = list(self.serving)
         return max(now() - serving[0].started, 0.0) if serving else 0.0
 
-    def explain(self) -> marked.Route:
+    def explain(self) -> marked.RouteFacts:
         """Return the requests so far, by outcome and start."""
-        return marked.Route(
+        return marked.RouteFacts(
             name=self.name,
             in_progress=len(self.serving),
             oldest_seconds=self.oldest(),

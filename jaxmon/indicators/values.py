@@ -231,19 +231,26 @@ def log_values(
 
 class Values:
     """
-    Logged quantities, at most *limit* of them.
+    Logged quantities.
+
+    Args:
+        limit: maximum number of them.
+        begin: called for each record before there is a reader, to set one.
 
     Attributes:
         reader: takes each record and reads it later; may reject it with an exception.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, begin: Callable[[], object] = bool) -> None:
         self.labels = Labels(limit)
+        self._begin = begin
         self.reader: Callable[[Record], None] | None = None
         self._trends: dict[str, Trend] = {}
 
     def put(self, values: tuple[tuple[str, Any], ...], step: Any) -> None:
         """Pass *values*, by name, to the reader. Thread-safe."""
+        if self.reader is None:
+            self._begin()
         if self.reader is not None:
             self.reader(Record(wall_time(), step, values))
 

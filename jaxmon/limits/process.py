@@ -89,10 +89,13 @@ class ProcessLimits:
     failed_requests = count(5, "Minimum number of failed requests of a route.")
     failed_share = ratio(
         0.003,
-        "Minimum fraction of its requests that fail; unless set, what the objective "
-        "on them pages from, ...",
+        "Fraction of its requests above which failures are a page on screens: three "
+        "times what an objective of 99.9 % allows, from where its alert pages.",
     )
-    failed_share_ticket = ratio(0.001, "... and the one that is worth a ticket.")
+    budget_share = ratio(
+        0.001,
+        "The same for a ticket: all that this objective allows.",
+    )
     cold_requests = count(
         10,
         "Minimum number of cold requests to a route within cold_window.",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.facts.signatures import Document, RecordedFunction, Signature
+from jaxmon.facts.signatures import Document, RecordedFunction, RecordedSignature
 
 
 COUNTS = (1, 2, 4, 8, 16)
@@ -88,7 +88,7 @@ _Place = tuple[int, int]
 """Number of the array, and of its dimension."""
 
 
-def _all(signature: Signature) -> dict[str, Any]:
+def _all(signature: RecordedSignature) -> dict[str, Any]:
     numbered = {f"[{number}]": one for number, one in enumerate(signature.args)}
     return {**numbered, **signature.kwargs}
 

@@ -19,7 +19,7 @@ from jaxmon.promql.expressions import number as number
 from jaxmon.promql.expressions import ratio as ratio
 from jaxmon.promql.expressions import time as time
 from jaxmon.promql.series import Counter as Counter
-from jaxmon.promql.series import Histogram as Histogram
+from jaxmon.promql.series import HistogramQuery as HistogramQuery
 from jaxmon.promql.series import Matcher as Matcher
 from jaxmon.promql.series import alerts as alerts
 from jaxmon.promql.series import alerts_since as alerts_since

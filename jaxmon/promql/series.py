@@ -114,7 +114,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class HistogramQuery:
     """
     Buckets, count and sum of one metric.
 
@@ -231,10 +231,10 @@ def gauge_changes(metric: Metric, window: str, *matchers: Matcher) -> Expr:
     return Expr(text, shape=shape_of(metric).measured(""))
 
 
-def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> Histogram:
-    """Return the series of a histogram; *rare* as in `Histogram`."""
+def histogram(metric: Metric, *matchers: Matcher, rare: bool = False) -> HistogramQuery:
+    """Return the series of a histogram; *rare* as in `HistogramQuery`."""
     _check(metric, matchers, "histogram")
-    return Histogram(metric, matchers, rare)
+    return HistogramQuery(metric, matchers, rare)
 
 
 def up(*matchers: Matcher) -> Expr:

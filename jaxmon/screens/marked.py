@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxmon.facts.marked import Finished, Loop, Queue, Route
+from jaxmon.facts.marked import Finished, Loop, QueueFacts, RouteFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.layout import UNKNOWN, Column, ago, amount, duration, share
 from jaxmon.screens.section import Section, more
@@ -88,11 +88,11 @@ def _table(
     return Section(title, columns=layout, rows=rows[:most], below=below)
 
 
-def _finished(route: Route) -> int:
+def _finished(route: RouteFacts) -> int:
     return sum(one.count for one in route.finished)
 
 
-def _request(route: Route, one: Finished, *, first: bool) -> list[str]:
+def _request(route: RouteFacts, one: Finished, *, first: bool) -> list[str]:
     return [
         route.name if first else "",
         one.outcome.replace("_", " "),
@@ -115,7 +115,7 @@ def _loop(one: Loop) -> list[str]:
     ]
 
 
-def _queue(one: Queue) -> list[str]:
+def _queue(one: QueueFacts) -> list[str]:
     change = UNKNOWN
     if one.growth is not None and one.growth_seconds:
         change = f"{one.growth:+,} in {duration(one.growth_seconds)}"

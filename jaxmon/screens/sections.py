@@ -33,6 +33,7 @@ from jaxmon.symptoms.symptom import Urgency
 
 
 _FUNCTIONS = "COMPILE TIME"
+_TAKES_TIME = " What takes the time:"
 _WHILE_IT_RUNS = "run `jaxmon explain` while the process is running."
 _OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
 _UNCOUNTED = (
@@ -66,7 +67,7 @@ def findings(
     """
     lines = ["FINDINGS"]
     if quiet := verdict(found):
-        lines.append(f"{INDENT}{quiet}")
+        lines.append(f"{INDENT}{quiet}" + (_TAKES_TIME if found else ""))
     for number, one in enumerate(found, 1):
         block = _finding(number, one, width, observed, brief=room is not None)
         rest = len(found) - number

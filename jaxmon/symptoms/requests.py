@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import islice
 
 from jaxmon import catalog, promql
-from jaxmon.facts.marked import Failure, Route
+from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.recent import MINUTE, YOUNG
+from jaxmon.facts.recent import MINUTE
 from jaxmon.facts.status import HostFacts, Reason, RequestSummary
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -49,13 +48,11 @@ _CALLERS = 5
 _HANGS_FOR = 0.2
 
 
-def many_fail(
-    failed: float, every: float, limits: Limits, severity: Severity = PAGE
-) -> bool:
-    """Return whether *failed* of *every* request are worth a page, or a ticket."""
-    page = severity == PAGE
-    least = limits.failed_share if page else limits.failed_share_ticket
-    return failed >= max(limits.failed_requests, least * every)
+def many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
+    """Return how bad it is that *failed* of *every* request did, `None` if not."""
+    if failed < limits.failed_requests or failed <= limits.budget_share * every:
+        return None
+    return PAGE if failed > limits.failed_share * every else TICKET
 
 
 def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
@@ -63,7 +60,7 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     for route in snapshot.requests:
         every = sum(one.count for one in route.finished)
         failed = sum(one.count for one in route.finished if one.outcome == "error")
-        if not many_fail(failed, every, snapshot.limits):
+        if many_fail(failed, every, snapshot.limits) != PAGE:
             continue
         finding = (
             f"{counted(failed, 'request')} to {route.name} failed, "
@@ -97,15 +94,8 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
     for one in facts.requests:
         # What ended processes counted is not about those that respond now.
         inherited = any(map(facts.now.inherited, one.workers))
-        starting = any(
-            agent.worker in one.workers and (agent.age or 0.0) < YOUNG
-            for agent in facts.agents
-        )
-        judges: list[Callable[[RequestSummary, Limits], Reason | None]] = [
-            *(_failing, *([] if inherited else [_failed]), _stuck),
-            *(partial(_waiting, starting=starting), _slow),
-        ]
-        found = (judge(one, facts.limits) for judge in judges)
+        every = (_failing, *([] if inherited else [_failed]), _stuck, _waiting, _slow)
+        found = (judge(one, facts.limits) for judge in every)
         yield from islice(filter(None, found), 1)
 
 
@@ -116,9 +106,9 @@ def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
             f"{failed:,.0f} of {counted(finished, 'request')} to {clean(one.route)} "
             f"failed in the last {period(one.recent_seconds)}."
         )
-        if many_fail(failed, finished, limits):
-            return _of_route("requests", PAGE, text, one)
-        if failed == finished or many_fail(failed, finished, limits, TICKET):
+        if severity := many_fail(failed, finished, limits):
+            return _of_route("requests", severity, text, one)
+        if failed == finished:
             return _of_route("requests", TICKET, text, one)
     return None
 
@@ -126,14 +116,15 @@ def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
 def _failed(one: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
     finished = one.recent
-    if finished or not many_fail(one.failed, one.total, limits):
+    severity = many_fail(one.failed, one.total, limits)
+    if finished or severity is None:
         return None
     text = (
         f"{one.failed:,.0f} of {counted(one.total, 'request')} to "
         f"{clean(one.route)} failed"
     )
     if finished is None:
-        return _of_route("requests", PAGE, f"{text} since the start.", one)
+        return _of_route("requests", severity, f"{text} since the start.", one)
     text = f"{text}; none has come in the last minute."
     return _of_route("requests", TICKET, text, one)
 
@@ -186,7 +177,7 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _usual(route: Route, limits: Limits) -> float | None:
+def _usual(route: RouteFacts, limits: Limits) -> float | None:
     """Return what 95 % of the warm requests take, `None` if they are few."""
     kind, least = ("success", "warm"), limits.requests_judged
     warm = (one for one in route.finished if (one.outcome, one.start) == kind)
@@ -304,11 +295,11 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _cold(route: Route) -> int:
+def _cold(route: RouteFacts) -> int:
     return sum(one.count for one in route.finished if one.start == "cold")
 
 
-def _waited(route: Route) -> float:
+def _waited(route: RouteFacts) -> float:
     """Return how much longer cold requests took than warm ones, 0 if unknown."""
     usual = [
         one.p50_seconds
@@ -324,15 +315,15 @@ def _waited(route: Route) -> float:
     )
 
 
-def _waiting(one: RequestSummary, limits: Limits, *, starting: bool) -> Reason | None:
-    """Judge the last minute as if the whole window were so, unless it is the first."""
+def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
     part, cold = one.cold_ratio, one.cold
-    if part is None or cold is None or cold.p95 is None:
+    if part is None or cold is None or one.cold_total <= limits.cold_requests:
         return None
-    number = part * (one.recent or 0.0)
-    if not starting:
-        number *= seconds_in(limits.cold_window) / max(one.recent_seconds or 0, MINUTE)
-    if number <= limits.cold_requests or part <= limits.cold_share:
+    # As many as come in the window of the alert, at the pace of the last minute.
+    pace = part * (one.recent or 0.0) / max(one.recent_seconds or 0.0, MINUTE)
+    if pace * seconds_in(limits.cold_window) <= limits.cold_requests:
+        return None
+    if part <= limits.cold_share or cold.p95 is None:
         return None
     text = (
         f"{share(part, 1)} of the requests to {clean(one.route)} wait for a "

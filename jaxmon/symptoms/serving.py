@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.facts.marked import Queue
+from jaxmon.facts.marked import QueueFacts
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
@@ -37,7 +37,7 @@ def queues(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _grows(queue: Queue, limits: Limits) -> bool:
+def _grows(queue: QueueFacts, limits: Limits) -> bool:
     """
     Return whether *queue* grows steadily: a bounded one stops when it is full, work
     that arrives at once is one step, and a burst drains.

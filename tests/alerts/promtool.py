@@ -15,7 +15,7 @@ import yaml
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 RUNBOOKS = "https://runbooks.example.com"

@@ -22,8 +22,8 @@ from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.symptoms.symptom import Symptom
 from jaxmon.symptoms.table import SYMPTOMS
 from tests.alerts.promtool import evaluate, needed, shipped
-from tests.reports import function
-from tests.status import ROUTE, START, Worker, reading, status
+from tests.helpers.findings import function
+from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
 WHERE = 'instance="a",worker="0",job="%s"'
@@ -110,12 +110,12 @@ def hanging(age: float) -> Scene:
 
 
 def requests(
-    part: float, *, outcome: str = "success", start: str = "warm", every: int = 1000
+    some: int, every: int, *, outcome: str = "success", start: str = "warm"
 ) -> Scene:
-    """So many requests a minute, *part* of them with that outcome and start."""
-    some = round(every * part)
+    """So many requests a minute, *some* of them with that outcome and start."""
     worker = Worker()
-    worker.requests(100)
+    worker.requests(9 * (every - some))
+    worker.requests(9 * some, outcome, start)
     before = reading(worker, at=START + 540)
     worker.requests(every - some)
     worker.requests(some, outcome, start)
@@ -131,16 +131,16 @@ def requests(
 
 
 def failing(part: float) -> Scene:
-    return requests(part, outcome="error", every=10_000)
+    return requests(round(part * 10_000), 10_000, outcome="error")
 
 
 def cold(part: float) -> Scene:
-    return requests(part, start="cold")
+    return requests(round(part * 1000), 1000, start="cold")
 
 
 def few_cold(number: float) -> Scene:
-    """A route with few requests: *number* of 10 a minute."""
-    return requests(number / 10, start="cold", every=10)
+    """Ten of them in ten minutes are the limit."""
+    return requests(int(number), 10, start="cold")
 
 
 def slower(times: float) -> Scene:
@@ -187,10 +187,7 @@ def checkpoint(failed: float) -> Scene:
     worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
     name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
     return Scene(
-        {
-            name: counting(failed),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
-        },
+        {name: counting(failed), f"jaxmon_counting_seconds{{{WHERE}}}": counting(60)},
         status(worker, before=before).answer.reasons,
     )
 
@@ -279,10 +276,9 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     compile_stuck: ("compile_stuck", (400, 900, 960)),
     stalled: ("stalled", (70, 660, 720, 780)),
     hanging: ("hanging", (70, 300, 360, 420)),
-    # Fewer than five in a minute are chance there, and are not over an hour.
-    failing: ("requests", (0.0, 0.0009, 0.0011, 0.0029, 0.0031, 0.02)),
+    failing: ("requests", (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032)),
     cold: ("cold_requests", (0.04, 0.05, 0.06)),
-    few_cold: ("cold_requests", (0, 1, 2, 3)),
+    few_cold: ("cold_requests", (0, 1, 2)),
     slower: ("slower", (1.375, 1.5, 1.625)),
     loss: ("nonfinite_value", (1, 2, 3)),
     norm: ("nonfinite_value", (9, 10, 11)),

@@ -11,8 +11,8 @@ import pytest
 
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from tests.alertmanager import Alertmanager, Webhook
-from tests.support import require_program, until
+from tests.helpers.processes import require_program, until
+from tests.helpers.prometheus import Alertmanager, Webhook
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def webhook() -> Iterator[Webhook]:
 def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
     """Return a real Alertmanager with the generated configuration, in quick motion."""
     path = tmp_path / "quick.yaml"
-    options = alerts.Options(scale=60)
+    options = alerts.RuleOptions(scale=60)
     path.write_text(alerts.render(at(webhook.url), options)["alertmanager.yaml"])
     with Alertmanager(tmp_path, path) as running:
         yield running

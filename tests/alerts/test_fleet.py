@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.alerts.promtool import shipped
-from tests.support import QUICK_COMPILES, require_program, until
+from tests.helpers.processes import QUICK_COMPILES, require_program, until
 from tools.fleet import boards, costs, filled, history, layout, recording, replay, rules
 from tools.fleet.faults import Fault
 from tools.fleet.remote import Floats

@@ -174,10 +174,7 @@ def test_counts_are_exact(tmp_path):
         "expr": f"slo:events:increase1h{{{own}}}",
         "eval_time": "50m",
         "exp_samples": [
-            {
-                "labels": f"slo:events:increase1h{labels}",
-                "value": 200 + 18 + 50 + 33,
-            }
+            {"labels": f"slo:events:increase1h{labels}", "value": 200 + 18 + 50 + 33}
         ],
     }
     groups = needed(ALERT, shipped())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.alerts.promtool import evaluate, shipped
-from tests.support import some
+from tests.helpers.processes import some
 
 
 GOOD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'

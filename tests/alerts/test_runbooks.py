@@ -19,16 +19,16 @@ from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
 from jaxmon_alerts import rules as alerts
 from tests.alerts.promtool import shipped
-from tests.preloaded import run_preloaded, start_preloaded
-from tests.support import (
+from tests.helpers.preloaded import run_preloaded, start_preloaded
+from tests.helpers.processes import (
     ROOT,
-    Prometheus,
     clean_environ,
     each,
     free_port,
     http_get,
     until,
 )
+from tests.helpers.prometheus import Prometheus
 
 
 NAMES = runbook.names()

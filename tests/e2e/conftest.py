@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import chromium
-from tests.landing_page import Agent
-from tests.support import clean_environ
+from tests.helpers.browser import Agent, chromium
+from tests.helpers.processes import clean_environ
 
 
 if TYPE_CHECKING:

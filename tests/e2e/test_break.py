@@ -14,10 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.alertmanager import Webhook
-from tests.demo import DEADLINE, demo, read_until
-from tests.processes import files
-from tests.support import ROOT, require_program, until
+from tests.helpers.commands import DEADLINE, demo, read_until
+from tests.helpers.processes import ROOT, files, require_program, until
+from tests.helpers.prometheus import Webhook
 
 
 SECONDS = 90.0

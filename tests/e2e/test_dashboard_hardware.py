@@ -21,8 +21,9 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon_alerts import rules as alerts
-from tests.panels import Grafana, panels
-from tests.support import Prometheus, until
+from tests.helpers.dashboards import Grafana, distinct
+from tests.helpers.processes import until
+from tests.helpers.prometheus import Prometheus
 
 
 NODES = "jaxmon/jaxmon-node"
@@ -142,7 +143,7 @@ def server(
     """
     Return a Prometheus that has scraped every page, and says what it thinks of it.
     """
-    rules = alerts.render(options=alerts.Options(scale=60))
+    rules = alerts.render(options=alerts.RuleOptions(scale=60))
     names = (alerts.build.RECORDING, alerts.build.ALERTS)
     for name in names:
         (tmp_path / name).write_text(rules[name])
@@ -156,7 +157,7 @@ def server(
 
 def shown(grafana: Grafana, title: str, label: str) -> set[str]:
     """Return the values of *label* in what a panel shows."""
-    (panel,) = (one for one in panels() if one["title"] == title)
+    (panel,) = (one for one in distinct() if one["title"] == title)
     return {
         one["metric"][label]
         for target in panel["targets"]

@@ -20,9 +20,10 @@ from jaxmon_dashboards.boards import render_all
 from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
-from tests.panels import Grafana, is_sidecars, panels, problems, settled
-from tests.preloaded import start_preloaded
-from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
+from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import ROOT, clean_environ, free_port, http_get, until
+from tests.helpers.prometheus import Prometheus
 
 
 PROGRAM = str(ROOT / "tests" / "programs" / "indicators.py")
@@ -243,7 +244,7 @@ def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
 
 def rules(directory: Path) -> dict[str, Any]:
     """Write recording rules and alerts at the scale of the test; return the setting."""
-    files = alerts.render(options=alerts.Options(scale=SCALE))
+    files = alerts.render(options=alerts.RuleOptions(scale=SCALE))
     names = [name for name in files if name != "alertmanager.yaml"]
     # A program is young for 3 or 10 seconds then, too few for a busy machine to scrape
     # it meanwhile.
@@ -285,7 +286,7 @@ def test_every_query_has_data_on_a_cpu_host(
     program(run_dir, tmp_path / "cache", port, stack)
 
     by_sidecar, by_agent = Grafana(server, "sidecar"), Grafana(server, "direct")
-    every = list(panels())
+    every = list(distinct())
     expected = [
         one
         for one in every
@@ -348,7 +349,7 @@ def test_panels_of_accelerators_have_data_in_the_demo(
     grafana = Grafana(server, "sidecar")
     expected = [
         one
-        for one in panels()
+        for one in distinct()
         if one["title"] in EMPTY_ON_CPU and one["title"] not in EMPTY_IN_DEMO
     ]
     assert len(expected) == len(EMPTY_ON_CPU) - len(EMPTY_IN_DEMO)
@@ -382,7 +383,7 @@ def test_panels_of_tpus_have_data_from_a_runtime(
     server = prometheus({"sidecar": [address]})
     server.until_up()
     grafana = Grafana(server, "sidecar")
-    expected = [one for one in panels() if one["title"] in TPU_PANELS]
+    expected = [one for one in distinct() if one["title"] in TPU_PANELS]
     assert len(expected) == len(TPU_PANELS)
 
     def observe() -> None:

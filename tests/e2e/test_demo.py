@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from jaxmon.catalog import JIT_CALLS
-from tests.demo import DEADLINE, demo, read_until
-from tests.support import http_get, run_python, until
+from tests.helpers.commands import DEADLINE, demo, read_until
+from tests.helpers.processes import http_get, run_python, until
 
 
 @pytest.fixture
@@ -63,6 +63,8 @@ def test_demo_measures_and_leaves_nothing(short_tmp: Path) -> None:
     table = dict(re.findall(r"^ +__main__\.(\w+) +([\d,]+) ", out, re.MULTILINE))
     assert number(table["train_step"]) == totals["steps"]
     assert number(table["forward"]) > 0
+    _, _, answer = out.partition("\nAre users all right?\n")
+    assert re.match("(Yes|Not quite|No): ", answer), answer
 
     assert len(children) == 3
     assert not any(child.is_running() for child in children)

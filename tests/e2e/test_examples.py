@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.catalog import COMPILES, JIT_CACHE_HITS, JIT_CALLS
 from jaxmon.catalog import STEPS as MARKED_STEPS
-from tests.support import ROOT, run_python
+from tests.helpers.processes import ROOT, run_python
 
 
 STEPS = 60

@@ -23,9 +23,16 @@ from jaxmon.catalog import (
     JIT_CALLS,
 )
 from jaxmon.exposition.parse import parse
-from tests.preloaded import start_preloaded
-from tests.processes import files
-from tests.support import ROOT, Prometheus, clean_environ, free_port, http_get, until
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import (
+    ROOT,
+    clean_environ,
+    files,
+    free_port,
+    http_get,
+    until,
+)
+from tests.helpers.prometheus import Prometheus
 
 
 WORKER = str(ROOT / "tests" / "programs" / "worker.py")

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import Shell, commands, files
-from tests.support import ROOT, clean_environ, free_port, require_program, some
+from tests.helpers.commands import Shell, commands, files
+from tests.helpers.processes import (
+    ROOT,
+    clean_environ,
+    free_port,
+    require_program,
+    some,
+)
 
 
 PORTS = ("9466", "9467", "9090", "8000")

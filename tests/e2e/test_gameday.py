@@ -22,7 +22,13 @@ from jaxmon_alerts.gameday import stack
 from jaxmon_alerts.gameday.children import Children
 from jaxmon_alerts.gameday.scenarios import SCENARIOS
 from jaxmon_alerts.gameday.stack import MonitoringPrograms
-from tests.support import QUICK_COMPILES, ROOT, clean_environ, require_program, until
+from tests.helpers.processes import (
+    QUICK_COMPILES,
+    ROOT,
+    clean_environ,
+    require_program,
+    until,
+)
 
 
 # All of them take three to four minutes on two processors.

@@ -12,9 +12,9 @@ from jaxmon import catalog
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.host import host
 from jaxmon.job.stragglers import find_stragglers
-from tests.exporter import values
+from tests.helpers.processes import http_get, until
+from tests.helpers.sidecars import values
 from tests.job.running import Job, place, running
-from tests.support import http_get, until
 
 
 # Rank, and kind that is reported.

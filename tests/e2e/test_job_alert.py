@@ -11,8 +11,9 @@ import yaml
 
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
+from tests.helpers.processes import http_get, until
+from tests.helpers.prometheus import Prometheus
 from tests.job.running import Job, running
-from tests.support import Prometheus, http_get, until
 
 
 ALERT = "JaxmonRankStuck"
@@ -21,7 +22,7 @@ SCALE = 60
 
 def rules(directory: Path) -> Path:
     """Return a file with the rule of the alert as it is generated, but accelerated."""
-    text = alerts.render(slo.load(), alerts.Options(scale=SCALE, drawn=False))
+    text = alerts.render(slo.load(), alerts.RuleOptions(scale=SCALE, drawn=False))
     groups = yaml.safe_load(text["alerts.yaml"])["groups"]
     [rule] = [
         one for group in groups for one in group["rules"] if one.get("alert") == ALERT

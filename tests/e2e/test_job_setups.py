@@ -10,8 +10,8 @@ from jaxmon.facts.rank import Rank
 from jaxmon.job.compiles import repeated
 from jaxmon.job.model import MissCause
 from jaxmon.limits import Limits
+from tests.helpers.processes import http_get, until
 from tests.job.running import Job, running
-from tests.support import http_get, until
 
 
 ANY = Limits(rank_repeated_seconds=0)

@@ -9,19 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.browser import (
-    PHONE,
-    console,
-)
-from tests.support import (
-    http_get,
-    until,
-)
+from tests.helpers.browser import PHONE, console
+from tests.helpers.processes import http_get, until
 
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
-from tests.landing_page import (
+from tests.helpers.browser import (
     CONTRAST,
     HOSTILE,
     LONG,
@@ -32,7 +26,7 @@ from tests.landing_page import (
     open_page,
     text,
 )
-from tests.reports import recompiling
+from tests.helpers.findings import recompiling
 
 
 def test_findings_come_first_and_say_what_to_do(

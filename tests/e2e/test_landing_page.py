@@ -13,7 +13,8 @@ from jaxmon.exposition.families import (
     Family,
     series,
 )
-from tests.browser import (
+from tests.fakes.nvml.build import build
+from tests.helpers.browser import (
     DESKTOP,
     PHONE,
     accessibility_faults,
@@ -21,13 +22,12 @@ from tests.browser import (
     require_axe,
     resize,
 )
-from tests.fakes.nvml.build import build
-from tests.support import free_port, some, until
+from tests.helpers.processes import free_port, some, until
 
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
-from tests.landing_page import (
+from tests.helpers.browser import (
     CONTRAST,
     HOSTILE,
     LONG,
@@ -38,7 +38,7 @@ from tests.landing_page import (
     open_page,
     text,
 )
-from tests.reports import recompiling
+from tests.helpers.findings import recompiling
 
 
 def test_figures_appear_and_update_without_a_reload(

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from tests.support import QUICK_COMPILES, ROOT, clean_environ, until
+from tests.helpers.processes import QUICK_COMPILES, ROOT, clean_environ, until
 
 
 EXAMPLE = ROOT / "examples" / "train_flax_nnx.py"

@@ -13,8 +13,9 @@ import pytest
 
 from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
 from jaxmon_alerts import rules as alerts
-from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, Prometheus, clean_environ, free_port, until
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ, free_port, until
+from tests.helpers.prometheus import Prometheus
 
 
 # Ten minutes are ten seconds.
@@ -71,7 +72,7 @@ def test_ranks_with_different_programs_are_an_alert(
     whatever else runs under the job.
     """
     rules = tmp_path / "alerts.yaml"
-    options = alerts.Options(scale=SCALE)
+    options = alerts.RuleOptions(scale=SCALE)
     rules.write_text(alerts.render(options=options)["alerts.yaml"])
     port, address = free_port(), f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:

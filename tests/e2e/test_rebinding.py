@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from jaxmon.host.http.server import Response, Server
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 # As much as a script may hide of the browser that runs it.

@@ -29,8 +29,8 @@ from jaxmon.catalog import (
     STARTS,
 )
 from jaxmon.exposition.families import series
-from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, clean_environ
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ
 
 
 PREDICT, GATHER, STREAM = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jaxmon.screens.html.page import files_of
-from tests.browser import (
+from tests.helpers.browser import (
     DESKTOP,
     PHONE,
     accessibility_faults,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.processes import QUICK_COMPILES
 from tests.screens import PAGES, running
-from tests.support import QUICK_COMPILES
 
 
 if TYPE_CHECKING:

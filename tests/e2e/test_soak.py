@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import support
+from tests.helpers import processes
 from tools import soak
 from tools.soak import Round
 
@@ -20,14 +20,14 @@ def test_nothing_grows(run_dir: Path) -> None:
     Tens of thousands of calls, hundreds of recompiles, thousands of arrays: memory,
     threads and descriptors stay, and as many events as there is room for.
     """
-    result = support.run_python(
-        str(support.ROOT / "tools" / "soak.py"),
+    result = processes.run_python(
+        str(processes.ROOT / "tools" / "soak.py"),
         "--calls=40000",
         "--recompiles=240",
         "--arrays=8000",
         "--json",
         run_dir=run_dir,
-        env=support.QUICK_COMPILES,
+        env=processes.QUICK_COMPILES,
         seconds=200,
     )
     told = result.json()

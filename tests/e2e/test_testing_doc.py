@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.preflight.baseline.record import MEASURES
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 DOC = (ROOT / "docs" / "testing.md").read_text()

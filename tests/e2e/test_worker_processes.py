@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, clean_environ
+from tests.helpers.processes import ROOT, clean_environ
 
 
 WORKERS = 4
@@ -36,8 +36,8 @@ async def app(scope, receive, send):
 # In a network of its own, whose loopback interface is down at first.
 SITE = """
 import fcntl, json, socket, struct, subprocess, sys
-from tests.exporter import JAXMON, Exporter, values
-from tests.support import until
+from tests.helpers.sidecars import JAXMON, Exporter, values
+from tests.helpers.processes import until
 with socket.socket() as one:
     up = struct.pack("16sH14s", b"lo", 1, b"")
     fcntl.ioctl(one, 0x8914, up)

@@ -87,11 +87,7 @@ FIELDS = (
 
 
 def labels(
-    gpu: int,
-    *,
-    new: bool = False,
-    model: str = "NVIDIA H100 80GB HBM3",
-    more: str = "",
+    gpu: int, *, new: bool = False, model: str = "NVIDIA H100 80GB HBM3", more: str = ""
 ) -> str:
     """Return the labels of one GPU as dcgm-exporter puts them, not escaped."""
     driver = f"DCGM_FI_{'SYSTEM_' if new else ''}DRIVER_VERSION"

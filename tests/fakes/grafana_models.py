@@ -98,10 +98,7 @@ def _element(panel: Json) -> Json:
                 "kind": "VizConfig",
                 "group": panel["type"],
                 "version": "",
-                "spec": {
-                    "options": panel.get("options", {}),
-                    "fieldConfig": config,
-                },
+                "spec": {"options": panel.get("options", {}), "fieldConfig": config},
             },
         },
     }

@@ -15,9 +15,9 @@ from pathlib import Path
 from jaxmon.host.http.server import Response, Server
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
-from tests.hostile_text import HOSTILE, harmful
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.processes import ROOT, clean_environ, freeze
 from tests.job.ranks import report
-from tests.support import ROOT, clean_environ, freeze
 
 
 AREA = Area("agent")

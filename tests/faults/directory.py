@@ -13,16 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.agents import (
-    agent_up,
-    good,
-    process,
-    sidecar_of,
-    whole,
-)
+from tests.faults.agents import agent_up, good, process, sidecar_of, whole
 from tests.faults.matrix import Area
 from tests.faults.stage import MAIN, Page, Stage, errors, success
-from tests.support import freeze
+from tests.helpers.processes import freeze
 
 
 AREA = Area("agent")

@@ -8,16 +8,7 @@ import time
 import pytest
 
 from tests.faults.matrix import Area
-from tests.faults.stage import (
-    UUID,
-    Sidecar,
-    Stage,
-    age,
-    errors,
-    figures,
-    success,
-    up,
-)
+from tests.faults.stage import UUID, Sidecar, Stage, age, errors, figures, success, up
 
 
 AREA = Area("GPU")

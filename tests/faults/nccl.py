@@ -100,8 +100,7 @@ def flooded(stage: Stage) -> None:
         writers[1].raw(b"{" * 1000 + b"\n" + b"x" * (6 << 20))
         recorded()
     stage.shows(
-        lambda: errors(sidecar.page(), "nccl_inspector", "behind") > 0,
-        "behind counted",
+        lambda: errors(sidecar.page(), "nccl_inspector", "behind") > 0, "behind counted"
     )
     before = recorded()
     stage.shows(lambda: recorded() > before, "those of the other process count")

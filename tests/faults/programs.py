@@ -11,9 +11,9 @@ from tests.fakes.hostile import ENDLESS, Hostile, hostile
 from tests.faults.agents import agent_up
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, success
-from tests.planted import ARGUMENTS, SECRETS
-from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, clean_environ
+from tests.helpers.adversaries import ARGUMENTS, SECRETS
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ
 
 
 AREA = Area("program")

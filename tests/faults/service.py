@@ -19,7 +19,7 @@ import pytest
 from tests.faults.agents import good, whole
 from tests.faults.matrix import Area
 from tests.faults.stage import MAIN, Sidecar, Stage, Unexpected, age, success
-from tests.support import clean_environ, freeze
+from tests.helpers.processes import clean_environ, freeze
 
 
 AREA = Area("sidecar")

@@ -22,7 +22,7 @@ import pytest
 
 from jaxmon.exposition.parse import parse
 from tests.fakes.nvml.build import build
-from tests.support import clean_environ, http_get
+from tests.helpers.processes import clean_environ, http_get
 
 
 UUID = "GPU-5f0c9d2e-1a2b-3c4d-5e6f-{:012d}"

@@ -12,7 +12,7 @@ from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
 from tests.faults.matrix import Area
 from tests.faults.stage import Page, Sidecar, Stage, errors, success
-from tests.support import free_port, freeze
+from tests.helpers.processes import free_port, freeze
 
 
 AREA = Area("TPU")

@@ -24,12 +24,9 @@ from click.testing import CliRunner
 from jaxmon.catalog import BY_NAME, SLOWDOWN
 from jaxmon.cli.main import main
 from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import Worker
+from jaxmon.cli.workers import AgentProcess
 from jaxmon.exposition.parse import labels, parse
-from tests.exporter import exporters
-from tests.job.ranks import report, waiting
-from tests.job.served import agent, sidecar
-from tests.support import (
+from tests.helpers.processes import (
     QUICK_COMPILES,
     ROOT,
     clean_environ,
@@ -37,6 +34,9 @@ from tests.support import (
     http_get,
     until,
 )
+from tests.helpers.sidecars import exporters
+from tests.job.ranks import report, waiting
+from tests.job.served import agent, sidecar
 
 
 DIRECTORY = ROOT / "tests" / "goldens"
@@ -132,7 +132,7 @@ def write(found: dict[str, str]) -> None:
         (DIRECTORY / f"{name}.txt").write_text(text)
 
 
-def _is_settled(worker: Worker) -> bool:
+def _is_settled(worker: AgentProcess) -> bool:
     """Return whether it stands long enough for all that is reported then."""
     overview, rank = (worker.fetch(f"/debug/{page}") for page in ("overview", "rank"))
     growth = overview["queues"]["predict"]["growth"]

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import inside
-from tests.explaining import running
 from tests.fakes.agents import Raw, Serve, behaving, serving
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.nvml.gpus import Gpus, fake_gpus
-from tests.instrumented import instrumented
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.commands import running
+from tests.helpers.dashboards import Site, check_site
+from tests.helpers.preloaded import Program
 from tests.job.inspected import Write, writing
-from tests.preloaded import Program
-from tests.push_site import Site, check_site
 
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME, METRICS
-from tests.preloaded import run_preloaded
-from tests.support import require_program
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import require_program
 
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"

@@ -21,7 +21,7 @@ from tests.fakes.agents import (
     page_of,
     up,
 )
-from tests.support import until
+from tests.helpers.processes import until
 
 
 HISTOGRAM = b"""\

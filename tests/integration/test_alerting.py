@@ -19,8 +19,8 @@ from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from tests.alertmanager import Alertmanager, Webhook
-from tests.support import Prometheus, http_get, until
+from tests.helpers.processes import http_get, until
+from tests.helpers.prometheus import Alertmanager, Prometheus, Webhook
 
 
 SCALE = 60
@@ -78,7 +78,7 @@ def rules(tmp_path: Path, webhook: Webhook) -> Path:
     """Return a directory with the generated files."""
     site = slo.Site(webhook=webhook.url)
     slos = replace(slo.load(), site=site)
-    options = alerts.Options(scale=SCALE)
+    options = alerts.RuleOptions(scale=SCALE)
     for name, text in alerts.render(slos, options).items():
         (tmp_path / name).write_text(text)
     return tmp_path

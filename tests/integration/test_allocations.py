@@ -15,14 +15,14 @@ import pytest
 
 from jaxmon.agent.memory import profile as pprof
 from jaxmon.facts.record import encoded
-from tests import inside, support
-from tests.instrumented import instrumented, samples, value
-from tests.preloaded import run_preloaded
+from tests.helpers import inside, processes
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.preloaded import run_preloaded
 
 
 DEVICES = 4
 FLAGS = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}"}
-HOLDERS = support.ROOT / "tests" / "programs" / "holders.py"
+HOLDERS = processes.ROOT / "tests" / "programs" / "holders.py"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_bytes_are_told_by_device(books: Any) -> None:
 LEAKING = """
 import json, sys, time
 import jax, jax.numpy as jnp, numpy as np, jaxmon
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(
     port=0, socket=False, memory_interval=0, memory_lines_interval=0.1, leak_window=1
 )
@@ -157,7 +157,7 @@ import json, resource, time
 import jax, numpy as np, jaxmon
 from jaxmon.agent.memory import leaks, lines
 from jaxmon.host.resources import host_memory
-from tests import inside
+from tests.helpers import inside
 leaks.WINDOW_SECONDS, leaks.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
 agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)
 step = jax.jit(lambda x: x * 2)
@@ -310,7 +310,7 @@ def test_a_look_keeps_no_array_and_makes_none() -> None:
 BEFORE = """
 import jax, jaxmon
 from jax._src import xla_bridge
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=0, socket=False, memory_lines_interval=0.1)
 agent.refresh()
 assert agent.memory().lines == ()

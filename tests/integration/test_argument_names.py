@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from tests import inside
-from tests.instrumented import instrumented
-from tests.support import require_module, some
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import require_module, some
 
 
 pytestmark = pytest.mark.ground_truth

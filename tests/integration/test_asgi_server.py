@@ -16,10 +16,9 @@ from starlette.routing import Route
 
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS_IN_PROGRESS
-from tests.asgi_servers import served
-from tests.indicators import Recorded, recording
-from tests.serving import everything
-from tests.support import until
+from tests.helpers.indicators import Recorded, recording
+from tests.helpers.processes import until
+from tests.helpers.servers import everything, served
 
 
 if TYPE_CHECKING:

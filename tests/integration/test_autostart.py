@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support import Result
+from tests.helpers.processes import Result
 
 
 def test_starts_with_the_import_and_then_steps_aside(

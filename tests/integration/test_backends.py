@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import run_python
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import run_python
 
 
 STARTING = """
 import contextlib, json, threading, urllib.request
 import jax, jaxmon
 from jax._src import xla_bridge
-from tests import inside
+from tests.helpers import inside
 
 began, joined = threading.Event(), threading.Event()
 

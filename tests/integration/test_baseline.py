@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.preflight.baseline.record import MEASURES
-from tests.preloaded import run_preloaded
-from tests.support import Result, clean_environ, run_python
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import Result, clean_environ, run_python
 
 
 PROGRAM = """

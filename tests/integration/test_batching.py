@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 PROGRAM = str(ROOT / "tests" / "programs" / "batching_servers.py")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp import receiver
-from tests.otlp_receiver import Receiver
-from tests.support import ROOT, run_python, some
+from tests.helpers.otlp import TraceReceiver, receiver
+from tests.helpers.processes import ROOT, run_python, some
 
 
 PROVIDERS = """
@@ -74,7 +73,7 @@ def test_no_span_and_no_metric_is_doubled(
     )
     directory = tmp_path / "metrics"
     directory.mkdir()
-    with Receiver() as traces, receiver(directory) as metrics:
+    with TraceReceiver() as traces, receiver(directory) as metrics:
         environ = {
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"http://127.0.0.1:{traces.http}/v1",
             "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{metrics.http}/v1/metrics",

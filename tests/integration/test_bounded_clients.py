@@ -30,10 +30,15 @@ from jaxmon.otel.exporters import exported, exporter
 from jaxmon_alerts.gameday import stack
 from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession
 from jaxmon_exporter.collectors.dcgm import fetch_page
-from jaxmon_exporter.collectors.tpu.messages import SLOW, Call, Failure, call_all
+from jaxmon_exporter.collectors.tpu.messages import (
+    SLOW,
+    GrpcCall,
+    GrpcFailure,
+    call_all,
+)
 from tests.fakes.hostile import ENDLESS, Answer, Hostile, hostile
 from tests.fakes.http2 import Http2Server, reply
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 SECONDS = 0.1
@@ -283,13 +288,13 @@ def test_a_grpc_server_that_never_ends():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with hostile(Answer(settings, unknown)) as server:
         port = int(server.url.rpartition(":")[2])
-        assert call_all([Call(("127.0.0.1", port), "/x", b"")], 5) == [SLOW]
+        assert call_all([GrpcCall(("127.0.0.1", port), "/x", b"")], 5) == [SLOW]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown << 10 < 256 << 20
     length = (1 << 30).to_bytes(4, "big")
     with Http2Server(lambda stream: reply(stream, b"\0" + length + b"x")) as server:
-        replies = call_all([Call(server.target, "/x", b"")], 600)
-    assert replies == [Failure("RESOURCE_EXHAUSTED")]
+        replies = call_all([GrpcCall(server.target, "/x", b"")], 600)
+    assert replies == [GrpcFailure("RESOURCE_EXHAUSTED")]
 
 
 SIGNALS = {

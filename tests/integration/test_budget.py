@@ -16,9 +16,9 @@ import jaxmon
 from jaxmon.agent.agent import running
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.instrumented import value
-from tests.support import run_python
+from tests.helpers import inside
+from tests.helpers.agents import value
+from tests.helpers.processes import run_python
 
 
 pytestmark = pytest.mark.ground_truth

@@ -22,8 +22,9 @@ from jaxmon.cli.bundle import archive
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.main import main
 from jaxmon.cli.markdown import escaped
-from tests.preloaded import Program, start_preloaded
-from tests.support import Prometheus, clean_environ, free_port, freeze, http_get, until
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import clean_environ, free_port, freeze, http_get, until
+from tests.helpers.prometheus import Prometheus
 
 
 SECRET = "correct-horse-battery"  # noqa: S105 - of no one

@@ -10,7 +10,7 @@ import pytest
 from jaxmon import catalog
 from jaxmon.facts.process import read
 from jaxmon.screens.tables import cache as cache_section
-from tests.cache_books import TWO_PROGRAMS, entries, run
+from tests.helpers.caches import TWO_PROGRAMS, entries, run
 
 
 pytestmark = pytest.mark.ground_truth

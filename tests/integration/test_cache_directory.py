@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache_books import TWO_PROGRAMS, books_of, entries, options, run
+from tests.helpers.caches import TWO_PROGRAMS, books_of, entries, options, run
 
 
 pytestmark = pytest.mark.ground_truth

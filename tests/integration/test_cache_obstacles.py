@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests import support
-from tests.cache_books import (
+from tests.helpers import processes
+from tests.helpers.caches import (
     FILELOCK,
     PORTABLE,
     PROGRAM,
@@ -28,7 +28,7 @@ from tests.cache_books import (
     options,
     run,
 )
-from tests.preloaded import run_preloaded, start_preloaded
+from tests.helpers.preloaded import run_preloaded, start_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -191,7 +191,7 @@ def test_only_the_first_process_of_a_cluster_writes(tmp_path: Path) -> None:
     running = [
         start_preloaded(
             *(str(PROGRAM), one),
-            environ=support.clean_environ(),
+            environ=processes.clean_environ(),
             stdout=PIPE,
             stderr=PIPE,
         )

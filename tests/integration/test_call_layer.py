@@ -20,8 +20,8 @@ import pytest
 import jaxmon
 from jaxmon.agent import counted
 from jaxmon.agent.jaxlink import jit as codes
-from tests import inside
-from tests.instrumented import instrumented, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
 
 
 CALLS = "jaxmon_jit_calls_total"

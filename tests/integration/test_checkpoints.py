@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 # Only the programs import it, which takes half a second.

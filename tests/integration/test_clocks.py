@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests import leaks
-from tests.processes import HEAD
-from tests.support import Result
+from tests.helpers import session
+from tests.helpers.processes import HEAD, Result
 
 
 CLOCKS = {
@@ -21,7 +20,7 @@ CLOCKS = {
 PROGRAM = """
 import functools, itertools, math, time
 import numpy as np
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=0, memory_interval=0.1, sample_rate=20)
 function = jax.jit(lambda x: x + 1)
 looks = threading.Semaphore(0)
@@ -67,7 +66,7 @@ def test_a_clock_that_makes_no_sense_ends_no_thread(
     result = preloaded_script(head + program)
 
     threads, lost, page = result.json()
-    assert set(leaks.THREADS) <= set(threads)
+    assert set(session.THREADS) <= set(threads)
     assert lost == {}
     assert page
     assert "Exception in thread" not in result.err
@@ -83,7 +82,7 @@ def patch(when):
 patch("early")
 import json, logging, os, socket, threading
 import jax, jaxmon
-from tests import inside
+from tests.helpers import inside
 patch("between")
 def listed():
     counts = threading.active_count(), len(threading._active), len(threading._dangling)

@@ -20,9 +20,9 @@ from jaxmon_exporter.ranks import HostSources, Ranks
 from jaxmon_exporter.service import Service
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
+from tests.helpers.processes import http_get, until
 from tests.job.inspected import Inspected, Write, writing
 from tests.job.ranks import report
-from tests.support import http_get, until
 
 
 HOST = "host-0"

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import COMMANDS, load, main
 from jaxmon.errors import CommandError
-from tests.hostile_text import HOSTILE, harmful
-from tests.push_site import ONCALL
-from tests.support import free_port, some
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.dashboards import ONCALL
+from tests.helpers.processes import free_port, some
 
 
 LINES = 40

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.gpus import UUID
-from tests.support import clean_environ
+from tests.helpers.processes import clean_environ
 
 
 pytest.importorskip("pynvml")

@@ -18,7 +18,8 @@ from jaxmon.exposition.parse import parse
 from jaxmon_exporter.compat import FOREIGN
 from tests.fakes.dcgm import DcgmExporter, dcgm_exporter, page
 from tests.fakes.nvml.gpus import UUID
-from tests.support import Prometheus, clean_environ, free_port, http_get, until
+from tests.helpers.processes import clean_environ, free_port, http_get, until
+from tests.helpers.prometheus import Prometheus
 
 
 pytest.importorskip("pynvml")

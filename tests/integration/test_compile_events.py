@@ -14,9 +14,9 @@ import pytest
 import jaxmon
 from jaxmon.agent.compiles import compile as compiling
 from jaxmon.agent.events import LoggedEvent
-from tests import inside
-from tests.instrumented import instrumented
-from tests.preloaded import run_preloaded
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.preloaded import run_preloaded
 
 
 if TYPE_CHECKING:

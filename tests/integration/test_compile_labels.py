@@ -19,8 +19,8 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from tests import inside
-from tests.instrumented import instrumented, samples
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples
 
 
 pytestmark = pytest.mark.ground_truth

@@ -17,8 +17,8 @@ import pytest
 import jaxmon
 from jaxmon import catalog
 from jaxmon.agent import Agent
-from tests import inside
-from tests.instrumented import instrumented, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
 
 
 pytestmark = pytest.mark.ground_truth

@@ -14,10 +14,10 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
-from tests import inside
-from tests.bombs import ACTIVE, ERRORS, Bomb, InjectedError
-from tests.instrumented import instrumented, samples, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.adversaries import ACTIVE, ERRORS, Bomb, InjectedError
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.contained

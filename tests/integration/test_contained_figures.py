@@ -16,10 +16,10 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.worker import Worker
-from tests import inside
-from tests.bombs import ERRORS, Bomb
-from tests.instrumented import instrumented, samples, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.adversaries import ERRORS, Bomb
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.contained

@@ -24,10 +24,10 @@ import pytest
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.jaxlink.probe import Probe
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.jitting import CASES, attributes_of, body, comparable, failure
-from tests.support import some
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.likeness import CASES, attributes_of, body, comparable, failure
+from tests.helpers.processes import some
 
 
 CALLS = "jaxmon_jit_calls_total"

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import pytest
 
-from tests.instrumented import instrumented
-from tests.likeness import MODULES, PAGE, outcome
+from tests.helpers.agents import instrumented
+from tests.helpers.likeness import MODULES, PAGE, outcome
 
 
 pytestmark = pytest.mark.ground_truth

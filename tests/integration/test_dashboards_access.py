@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.grafana_rows import TOKEN, VIEWER
 from tests.fakes.http import Reply
-from tests.push_site import MANY, SAVE
+from tests.helpers.dashboards import MANY, SAVE
 
 
 # They are the same for both models of dashboards.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.grafana_rows import VIEWER
 from tests.fakes.http import Reply
-from tests.push_site import CLASSIC
+from tests.helpers.dashboards import CLASSIC
 
 
 pytestmark = CLASSIC

@@ -6,7 +6,7 @@ import re
 
 from tests.fakes.grafana_rows import VIEWER
 from tests.fakes.http import Reply
-from tests.push_site import CLASSIC, DEBUG, ONCALL, WRITE
+from tests.helpers.dashboards import CLASSIC, DEBUG, ONCALL, WRITE
 
 
 def test_no_difference(pushed):

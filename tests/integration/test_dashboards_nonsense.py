@@ -1,7 +1,8 @@
 """
 `jaxmon dashboards` when Grafana stores or answers what makes no sense.
 
-What holds after every push is checked here, too: see `tests.push_site.check_site`.
+What holds after every push is checked here, too: see `check_site` in
+`tests.helpers.dashboards`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import pytest
 
 from jaxmon_dashboards.grafana.models import shown
 from tests.fakes.http import Reply
-from tests.push_site import MANY, ONCALL
-from tests.support import some
+from tests.helpers.dashboards import MANY, ONCALL
+from tests.helpers.processes import some
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.grafana_rows import Quirks
 from tests.fakes.http import Reply
-from tests.push_site import CLASSIC, DEBUG, ONCALL, SAVE, WRITE
+from tests.helpers.dashboards import CLASSIC, DEBUG, ONCALL, SAVE, WRITE
 
 
 def test_a_moved_dashboard_stays_where_it_is(pushed):

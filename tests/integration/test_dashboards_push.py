@@ -3,7 +3,7 @@
 
 Whatever a case does, after it: no edit made by hand is lost, the token is nowhere but
 in the Authorization header, and one more push writes nothing
-(`tests.push_site.check_site`).
+(`tests.helpers.dashboards.check_site`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon_dashboards.grafana.content import digest, pushed_digest
 from jaxmon_dashboards.grafana.models import content
-from tests.push_site import CLASSIC, DEBUG, ONCALL, WRITE
+from tests.helpers.dashboards import CLASSIC, DEBUG, ONCALL, WRITE
 
 
 V2_HEAD = '"apiVersion": "dashboard.grafana.app/v2", "kind": "Dashboard"'

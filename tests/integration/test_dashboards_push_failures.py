@@ -1,7 +1,8 @@
 """
 `jaxmon dashboards push` when requests, tokens, addresses or proxies fail.
 
-What holds after every push is checked here, too: see `tests.push_site.check_site`.
+What holds after every push is checked here, too: see `check_site` in
+`tests.helpers.dashboards`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import pytest
 
 from tests.fakes.grafana_rows import Quirks
 from tests.fakes.http import Reply
-from tests.push_site import DEBUG, MANY, ONCALL, SAVE
-from tests.support import some
+from tests.helpers.dashboards import DEBUG, MANY, ONCALL, SAVE
+from tests.helpers.processes import some
 
 
 # Things go wrong.

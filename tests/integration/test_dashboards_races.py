@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.fakes.grafana_rows import TOKEN, Quirks
-from tests.push_site import DEBUG, ONCALL, SAVE
-from tests.support import run_python
+from tests.helpers.dashboards import DEBUG, ONCALL, SAVE
+from tests.helpers.processes import run_python
 
 
 # Others write at the same time.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes.grafana_rows import Quirks
 from tests.fakes.http import Reply
-from tests.push_site import CLASSIC, ONCALL
+from tests.helpers.dashboards import CLASSIC, ONCALL
 
 
 # Grafana differs from release to release.

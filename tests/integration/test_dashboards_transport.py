@@ -11,8 +11,8 @@ import pytest
 
 from tests.fakes.grafana_rows import TOKEN
 from tests.fakes.proxy import Proxy
-from tests.push_site import MANY, Site
-from tests.support import Result, require_program, run_python, some
+from tests.helpers.dashboards import MANY, Site
+from tests.helpers.processes import Result, require_program, run_python, some
 
 
 # It is the same for both models of dashboards.

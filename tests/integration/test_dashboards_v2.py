@@ -3,7 +3,7 @@
 ones.
 
 What every push must do in both models is in the other modules. What holds after every
-push is checked here, too: see `tests.push_site.check_site`.
+push is checked here, too: see `tests.helpers.dashboards.check_site`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from jaxmon.cli.dashboards.command import Generation
 from tests.fakes.grafana_models import as_v2, resource
 from tests.fakes.grafana_rows import Quirks
-from tests.push_site import DEBUG, ONCALL, V2, WRITE
-from tests.support import some
+from tests.helpers.dashboards import DEBUG, ONCALL, V2, WRITE
+from tests.helpers.processes import some
 
 
 pytestmark = V2

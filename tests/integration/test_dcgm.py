@@ -17,7 +17,7 @@ from jaxmon_exporter.collectors.dcgm import Dcgm
 from jaxmon_exporter.polling import Poller
 from tests.fakes.dcgm import BLANKS, DcgmExporter, dcgm_exporter, labels, page
 from tests.fakes.nvml.gpus import UUID, failures
-from tests.support import require_program, until
+from tests.helpers.processes import require_program, until
 
 
 INFO = (

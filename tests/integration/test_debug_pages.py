@@ -23,9 +23,9 @@ from jaxmon.agent.events import KINDS, LIMIT
 from jaxmon.agent.reports.setup import Setup
 from jaxmon.facts.process import read
 from jaxmon.facts.record import dumps, encoded
-from tests import inside
-from tests.instrumented import instrumented
-from tests.support import ROOT, http_get
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import ROOT, http_get
 
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ import json, threading
 import jax, jaxmon, numpy as np
 from pathlib import Path
 from jaxmon.host.http.fetch import fetch_all
-from tests import inside
+from tests.helpers import inside
 
 agent = jaxmon.instrument(port=None)
 stop = threading.Event()

@@ -17,11 +17,11 @@ from jaxmon.symptoms.alert import DEPLOY_NOISE
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.silences import DeployWindows
-from tests.alertmanager import Alertmanager
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_rows import TOKEN, VIEWER
 from tests.fakes.http import Reply
-from tests.support import free_port, http_get
+from tests.helpers.processes import free_port, http_get
+from tests.helpers.prometheus import Alertmanager
 
 
 WEB = ("--job=web", "--cluster=eu")

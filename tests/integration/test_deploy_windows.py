@@ -14,16 +14,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jaxmon.cli.main import main
+from jaxmon.host.http.client import ClientResponse
 from jaxmon.host.http.session import Session
 from jaxmon.symptoms.alert import DEPLOY_NOISE
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.silences import LONGEST, DeployWindows
-from tests.alertmanager import Alertmanager
-from tests.support import Prometheus, free_port, http_get, until
+from tests.helpers.processes import free_port, http_get, until
+from tests.helpers.prometheus import Alertmanager, Prometheus
 
 
 NOISE = dict(DEPLOY_NOISE)
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +234,21 @@ def test_foreign_silences_are_left_alone(alertmanager):
     assert [one["id"] for one in silences(alertmanager)] == [made]
     assert deploy(alertmanager, "list").stderr == "no deploy window is open\n"
     session.delete(f"/api/v2/silence/{made}")
+
+
+def test_times_without_offset_are_of_utc():
+    """As in options; they can be compared with those that have one."""
+    status, labels = {"state": "active"}, {"job": "web", **NOISE}
+    matchers = [{"name": name, "value": value} for name, value in labels.items()]
+    times = {"startsAt": "2026-05-18T09:00:00", "endsAt": "2026-05-18T10:00:00+01:00"}
+    silence = {"id": "a", "status": status, "matchers": matchers, **times}
+
+    class Mute(Session):
+        def get(self, path: str, query: object = None) -> ClientResponse:  # noqa: ARG002 - fixed
+            return ClientResponse(200, JSON, json.dumps([silence]).encode())
+
+    (window,) = DeployWindows(Mute("Alertmanager", "http://a:1"), NOISE).open()
+    assert window.start == window.end == datetime(2026, 5, 18, 9, tzinfo=UTC)
 
 
 def test_list_as_json(alertmanager):

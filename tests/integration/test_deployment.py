@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.instrumented import instrumented
-from tests.support import (
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import (
     ROOT,
     clean_environ,
     free_port,

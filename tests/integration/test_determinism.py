@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import jaxmon
-from tests import inside
-from tests.instrumented import instrumented, samples, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
 
 
 CHECKS = "jaxmon_determinism_checks_total"

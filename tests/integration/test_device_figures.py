@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.host.http.server import Response, Server
 from tests.faults.stage import Sidecar, Stage, up
-from tests.support import clean_environ
+from tests.helpers.processes import clean_environ
 
 
 UUID = "GPU-5f0c9d2e-1a2b-3c4d-5e6f-{:012d}"

@@ -17,16 +17,16 @@ import pytest
 
 from jaxmon.facts import endings
 from jaxmon.host.http.fetch import fetch_all
-from tests.otlp import receiver
-from tests.planted import ARGUMENTS, SECRETS
-from tests.support import ROOT, clean_environ, free_port, http_get, until
+from tests.helpers.adversaries import ARGUMENTS, SECRETS
+from tests.helpers.otlp import receiver
+from tests.helpers.processes import ROOT, clean_environ, free_port, http_get, until
 
 
 PROGRAM = """
 import functools, logging, os, sys
 import jax, jaxmon
 import jax.numpy as jnp
-from tests.planted import MESSAGES, STATIC
+from tests.helpers.adversaries import MESSAGES, STATIC
 
 logging.basicConfig(level=logging.INFO)
 token = sys.argv[sys.argv.index("--token") + 1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.helpers.processes import run_python
 
 
 def test_this_environment_is_in_order(run_dir: Path) -> None:

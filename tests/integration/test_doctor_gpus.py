@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.helpers.processes import run_python
 
 
 # The host has a driver; which packages there are is said on the command line.

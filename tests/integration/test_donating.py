@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 PROGRAM = ROOT / "tests" / "programs" / "donating.py"

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
-from tests import inside
-from tests.failing import FULL, fail, kinds
-from tests.instrumented import instrumented, value
+from tests.helpers import inside
+from tests.helpers.agents import FULL, fail, instrumented, kinds, value
 
 
 pytestmark = pytest.mark.ground_truth

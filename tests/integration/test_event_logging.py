@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp import Receiver, receiver
-from tests.preloaded import run_preloaded
+from tests.helpers.otlp import Receiver, receiver
+from tests.helpers.preloaded import run_preloaded
 
 
 # Settings are such that nothing happens by itself.

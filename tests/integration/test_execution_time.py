@@ -15,23 +15,29 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.sampling.part import Sampling
-from tests import naps
-from tests.instrumented import instrumented
-from tests.preloaded import run_preloaded
-from tests.sampled import (
+from tests.helpers import timing
+from tests.helpers.agents import instrumented
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
+from tests.helpers.timing import (
     BY_HAND,
+    Comparison,
+    Naps,
+    agreed_once,
     arm,
     calibrated,
     chain,
     execution_times,
     executions,
+    fifth,
     figures,
     idle,
+    looking,
+    nearest,
     operand,
+    sometime,
     timed,
 )
-from tests.support import ROOT
-from tests.truth import Comparison, Naps, agreed_once, fifth, looking, nearest, sometime
 
 
 pytestmark = pytest.mark.optimised
@@ -47,7 +53,7 @@ def agent() -> Iterator[Agent]:
 @pytest.fixture(scope="module")
 def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Make the body of napping programs known to XLA."""
-    naps.build(tmp_path_factory.mktemp("nap"))
+    timing.build(tmp_path_factory.mktemp("nap"))
 
 
 @pytest.fixture
@@ -103,11 +109,11 @@ def test_sampled_calls_are_like_all_others(
     are not sampled, by the program's own clock; or nothing, where looks, which take the
     processor from it, would take more than a tenth.
     """
-    x, nothing = jnp.ones((256, 256)), naps.duration(0)
-    probe = naps.clocked("probe", 20)
+    x, nothing = jnp.ones((256, 256)), timing.duration(0)
+    probe = timing.clocked("probe", 20)
     timed(lambda: probe(x, nothing))
     shortest = min(timed(lambda: probe(x, nothing)) for _ in range(9))
-    step = naps.clocked("step", max(1, round(milliseconds / 1000 * 20 / shortest)))
+    step = timing.clocked("step", max(1, round(milliseconds / 1000 * 20 / shortest)))
     timed(lambda: step(x, nothing))
 
     def attempt() -> bool:
@@ -121,7 +127,7 @@ def test_sampled_calls_are_like_all_others(
                 result = jax.block_until_ready(step(x, nothing))
                 # The second call is timed; what is done with it may hold up the third.
                 if turn > 2:
-                    others.append(naps.told(result[1])[1] - began)
+                    others.append(timing.told(result[1])[1] - began)
             idle(sampling)
             if fresh := execution_times(sampling, "step")[seen:]:
                 own += fresh
@@ -181,9 +187,9 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
     A short program behind long ones of other functions, counted or not, on the same
     device and without a common array, has its own time.
     """
-    long, short = naps.napping("long"), naps.napping("short")
-    slow, x = naps.duration(0.06), naps.duration(0.02)
-    ready = naps.napping("ahead").lower(slow).compile()
+    long, short = timing.napping("long"), timing.napping("short")
+    slow, x = timing.duration(0.06), timing.duration(0.02)
+    ready = timing.napping("ahead").lower(slow).compile()
     for call, argument in ((long, slow), (short, x), (ready, slow), (short, x)):
         jax.block_until_ready(call(argument))
 
@@ -195,7 +201,9 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
             pairs = [((long, ready)[turn % 2](slow), short(x)) for _ in range(3)]
             jax.block_until_ready(pairs)
             idle(sampling)
-            truth = [naps.told(own)[1] - naps.told(other)[1] for other, own in pairs]
+            truth = [
+                timing.told(own)[1] - timing.told(other)[1] for other, own in pairs
+            ]
             found = execution_times(sampling, "short")[seen:]
             ratios += [nearest(seconds, truth) for seconds in found]
         return bool(ratios) and 0.9 < median(ratios) < 1.1
@@ -249,10 +257,10 @@ def test_donated_state_leaves_the_time_known(
     To 0.8 JAX works on donated arrays within the call, on a CPU, mostly: where calls
     are seen to take that long, what is reported is right, or nothing is.
     """
-    argument = naps.duration(0.03)
+    argument = timing.duration(0.03)
 
     def train(state: Any) -> Any:
-        told = naps.nap(argument + (state[0] * 0).astype(jnp.uint32))
+        told = timing.nap(argument + (state[0] * 0).astype(jnp.uint32))
         return state + told[1], told
 
     def alone(state: Any) -> Any:
@@ -281,7 +289,7 @@ def test_donated_state_leaves_the_time_known(
                 other = lonely(other)
             jax.block_until_ready(other)
             idle(sampling)
-            ends = [naps.told(result)[1] for result in results]
+            ends = [timing.told(result)[1] for result in results]
             truth = [late - early for early, late in pairwise(ends)]
             found = execution_times(sampling, "train")[seen:]
             ratios += [nearest(seconds, truth) for seconds in found]
@@ -295,9 +303,10 @@ def test_donated_state_leaves_the_time_known(
 
 GOES_ON = """
 import json
-from tests import inside
-from tests.instrumented import instrumented
-from tests.sampled import BY_HAND, arm, calibrated, chain, figures, idle, operand, timed
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.timing import BY_HAND, arm, calibrated, chain, figures, idle
+from tests.helpers.timing import operand, timed
 from jaxmon.agent.counted import call_count
 with instrumented(**BY_HAND) as agent:
     sampling = inside.sampling(agent)
@@ -327,7 +336,7 @@ def test_caller_is_not_blocked() -> None:
 
 SEVERAL_DEVICES = """
 import jax, jax.numpy as jnp, jaxmon, time
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
 sampling = inside.sampling(agent)
 def work(length):

@@ -13,8 +13,9 @@ from jaxmon import catalog
 from jaxmon.exposition.encode import OPENMETRICS
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
 from jaxmon.host.http.server import Server, metrics_handler
-from tests.exporter import exporters
-from tests.support import Prometheus, until
+from tests.helpers.processes import until
+from tests.helpers.prometheus import Prometheus
+from tests.helpers.sidecars import exporters
 
 
 TRACES = ("0af7651916cd43dd8448eb211c80319c", "1" * 32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.hostile import ENDLESS, hostile
-from tests.preloaded import run_preloaded
+from tests.helpers.preloaded import run_preloaded
 
 
 # Counts the time in which no thread of the process runs, or waits for a processor.

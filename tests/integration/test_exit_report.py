@@ -15,8 +15,8 @@ from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon.host.formats import layout
 from jaxmon.screens.text import MOST_LINES
-from tests.preloaded import Program, start_preloaded
-from tests.support import Result, clean_environ, run_python
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import Result, clean_environ, run_python
 
 
 PROGRAM = """

@@ -17,8 +17,8 @@ from jaxmon.cli.main import main
 from jaxmon.host.formats import layout
 from jaxmon.limits import Limits
 from jaxmon.limits.shared import publish
-from tests.explaining import BUSY, IDLE, PYTHON, explain
-from tests.support import Result, clean_environ, run_python, until
+from tests.helpers.commands import BUSY, IDLE, PYTHON, explain
+from tests.helpers.processes import Result, clean_environ, run_python, until
 
 
 # Compiles for a while when told to; several are told at once.

@@ -13,8 +13,8 @@ import pytest
 from jaxmon.cli import workers
 from jaxmon.host import rundir
 from jaxmon.host.formats import layout
-from tests.explaining import IDLE, PYTHON, explain, page, serving
-from tests.support import freeze
+from tests.helpers.commands import IDLE, PYTHON, explain, page, serving
+from tests.helpers.processes import freeze
 
 
 def test_others_are_not_waited_for(programs, run_dir):

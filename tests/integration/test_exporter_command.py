@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon_exporter.collectors.registry import NAMES
-from tests.exporter import JAXMON, STOP_SECONDS, Exporter, exporters
-from tests.support import clean_environ, run_python
+from tests.helpers.processes import clean_environ, run_python
+from tests.helpers.sidecars import JAXMON, STOP_SECONDS, Exporter, exporters
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from jaxmon.catalog import BY_NAME, METRICS
 from jaxmon.exposition.parse import parse
 from jaxmon.host.http.server import Response, Server
-from tests.exporter import Exporter, exporters, values
-from tests.support import until
+from tests.helpers.processes import until
+from tests.helpers.sidecars import Exporter, exporters, values
 
 
 PAGE = b"""\

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter import STOP_SECONDS, Exporter, exporters
-from tests.support import clean_environ, run_python, until
+from tests.helpers.processes import clean_environ, run_python, until
+from tests.helpers.sidecars import STOP_SECONDS, Exporter, exporters
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from jaxmon.agent.agent import running
 from jaxmon.agent.context import context_of
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.own_metrics import Markers
-from jaxmon.agent.parts import parts_of
+from jaxmon.agent.part import LatePart
+from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.transfers import TransferPart
 from jaxmon.agent.walltime.part import WallTimePart
@@ -22,12 +23,10 @@ from jaxmon.host.http.server import Server
 from jaxmon.indicators.figures import Indicators
 from jaxmon.otel.pusher import Pusher
 from jaxmon.threads import running as our_threads
-from tests import leaks
-from tests.bombs import ACTIVE, Bomb, InjectedError
-from tests.instrumented import SILENT, samples
-from tests.interruption import Alarm, alarms, run
-from tests.processes import files
-from tests.support import http_get
+from tests.helpers import inside, session
+from tests.helpers.adversaries import ACTIVE, Alarm, Bomb, InjectedError, alarms, run
+from tests.helpers.agents import SILENT, samples
+from tests.helpers.processes import files, http_get
 
 
 pytestmark = pytest.mark.contained
@@ -35,10 +34,8 @@ pytestmark = pytest.mark.contained
 
 def places() -> list[tuple[Any, str]]:
     """Return what is called while an agent starts."""
-    kinds = {
-        type(part)
-        for part in parts_of(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
-    }
+    parts_ = AgentParts(CONTEXT, Indicators(1, CONTEXT.guard, on_error=print))
+    kinds = {type(part) for part in parts_ if not isinstance(part, LatePart)}
     parts = [
         (kind, name)
         for kind in sorted(kinds, key=lambda one: one.__name__)
@@ -75,18 +72,18 @@ def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
 ) -> None:
     """Hooks, listeners, threads, sockets and files; the program runs without it."""
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
-    before = leaks.snapshot()
+    before = session.snapshot()
     monkeypatch.setattr(owner, name, Bomb(error))
 
     agent = jaxmon.instrument(port=0)
     assert not agent.running
     assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
     assert files(run_dir) == []
     assert running() is None
     jaxmon.uninstrument()
 
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
     [record] = caplog.records
     assert record.exc_info is None
     monkeypatch.undo()
@@ -103,7 +100,7 @@ def no_threads(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "lost"),
-    [(Pusher, "export metrics"), (WallTimePart, "start WallTime"), (Server, "serve")],
+    [(Pusher, "export metrics"), (WallTimePart, "start wall_time"), (Server, "serve")],
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_what_cannot_start_leaves_the_rest(
@@ -114,7 +111,7 @@ def test_what_cannot_start_leaves_the_rest(
 ) -> None:
     """Without threads for one of them the others serve, look and export."""
     jax.jit(lambda x: x + 1)(1.0)
-    before = leaks.snapshot()
+    before = session.snapshot()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(owner, "start", no_threads)
 
@@ -130,7 +127,7 @@ def test_what_cannot_start_leaves_the_rest(
     assert found == {kind: kind is not owner for kind in found}
     first = caplog.records[0].getMessage()
     assert first.startswith(f"jaxmon is observing but cannot {lost}")
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
 
 
 def threads() -> set[str]:
@@ -166,7 +163,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     one sentence says so.
     """
     jax.jit(lambda x: x + 1)(1.0)
-    before = leaks.snapshot()
+    before = session.snapshot()
     whole = Hooks.attach
 
     def attach(self: Hooks, name: str, take: Any, **needs: Any) -> None:
@@ -179,6 +176,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     monkeypatch.setattr(Hooks, "attach", attach)
     agent = jaxmon.instrument(port=0)
     try:
+        inside.sampling(agent)  # else it attaches with the first call
         during = samples(agent)
         active = {s.split('"')[1]: n for s, n in during.items() if s.startswith(ACTIVE)}
         assert float(jax.jit(lambda x: x + 2)(1.0)) == 3
@@ -188,7 +186,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     lost = {hook, "causes"} if hook in {"misses", "compiles"} else {hook}
     assert {*active} == {*HOOKS, "causes"}
     assert {name for name, on in active.items() if not on} == lost
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
     [record] = caplog.records
     assert record.exc_info is None
     assert f"{hook!r} cannot attach" in record.getMessage()
@@ -198,7 +196,7 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is JAX's own while the agent runs without that hook."""
-    before = leaks.snapshot()
+    before = session.snapshot()
     whole = TransferPart._take
 
     def half(self: TransferPart, at: Any) -> None:
@@ -208,14 +206,14 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(
     monkeypatch.setattr(TransferPart, "_take", half)
     agent = jaxmon.instrument(**SILENT)
     try:
-        during = leaks.snapshot().attributes
+        during = session.snapshot().attributes
         place = "jax._src.lax.lax._convert_element_type"
         assert during[place] is before.attributes[place]
         assert samples(agent)[f'{ACTIVE}{{hook="transfers"}}'] == 0
         assert samples(agent)[f'{ACTIVE}{{hook="misses"}}'] == 1
     finally:
         jaxmon.uninstrument()
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -233,7 +231,7 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
             jaxmon.uninstrument()
 
     run(program)
-    before = leaks.snapshot()
+    before = session.snapshot()
     points, problem = run(program)
     assert problem is None
     with alarms(Alarm) as raised:
@@ -243,5 +241,5 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
             jaxmon.uninstrument()
             del caught
             raised.clear()
-            assert leaks.leaked(before) == [], points.where
+            assert session.leaked(before) == [], points.where
             assert files(run_dir) == [], points.where

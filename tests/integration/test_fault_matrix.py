@@ -10,7 +10,7 @@ import pytest
 from tests.faults import rows
 from tests.faults.matrix import Row, run, run_all, table
 from tests.faults.stage import Stage, Unexpected
-from tests.support import ROOT, some
+from tests.helpers.processes import ROOT, some
 
 
 QUICK = [row for row in rows.ALL if row.quick]

@@ -16,40 +16,38 @@ from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.products import _overlaps
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from tests import products
-from tests.products import (
+from tests.helpers import flops as products
+from tests.helpers.flops import (
     CONVOLVED,
+    LAYER,
+    LAYERS,
+    PERCEPTRON,
     PRODUCT,
+    STEP,
+    WIDTH,
+    WORDS,
     branches,
     convolution,
     counted_while,
     factored,
     jitted_twice,
+    layer,
     looped,
     mapped,
     nested,
+    ones,
     outside,
     product,
     ragged,
     slopes_of_convolution,
+    step,
     times_to,
+    tokens,
     until_large,
+    weights_of,
     with_rules,
 )
-from tests.support import Result, each
-from tests.transformer import (
-    LAYER,
-    LAYERS,
-    PERCEPTRON,
-    STEP,
-    WIDTH,
-    WORDS,
-    layer,
-    ones,
-    step,
-    tokens,
-    weights_of,
-)
+from tests.helpers.processes import Result, each
 
 
 pytestmark = pytest.mark.ground_truth
@@ -188,7 +186,7 @@ def test_what_is_unknown(
     assert (found.reason, found.what) == (reason, what)
     if what != "cholesky":  # jitted by JAX
         place, _, line = found.where.rpartition(":")
-        assert place.endswith("products.py")
+        assert place.endswith("flops.py")
         with Path(products.__file__).open() as file:
             source = file.readlines()[int(line) - 1]
         assert re.search("while_loop|fori_loop|cond|ffi_call", source)

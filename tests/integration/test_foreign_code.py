@@ -22,10 +22,10 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from tests import inside
-from tests.instrumented import instrumented
-from tests.instrumented import value as exported
-from tests.support import some
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.agents import value as exported
+from tests.helpers.processes import some
 
 
 pytestmark = pytest.mark.ground_truth

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon.agent import Agent
 from jaxmon.exposition.encode import encode
-from tests import inside
-from tests.instrumented import instrumented
-from tests.support import some
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import some
 
 
 pytestmark = pytest.mark.ground_truth

@@ -15,7 +15,7 @@ from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Patience
 from jaxmon_alerts.gameday.scenarios import BY_NAME
 from jaxmon_alerts.gameday.site import Firing
 from jaxmon_alerts.gameday.workload import Workload
-from tests.support import until
+from tests.helpers.processes import until
 
 
 SCENARIO = BY_NAME["gpu-lost"]

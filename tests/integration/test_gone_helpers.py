@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import FailedHelper as Failed
-from tests.support import Result
+from tests.helpers.processes import Result
 
 
 PROGRAM = """

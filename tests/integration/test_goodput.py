@@ -18,10 +18,10 @@ from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
 from jaxmon.screens.runs.summary import read_file
-from tests import ml_goodput
-from tests.goodput_runs import RUN, Fault, Supervised
-from tests.reports import findings
-from tests.support import Result
+from tests.helpers import goodput
+from tests.helpers.findings import findings
+from tests.helpers.goodput import RUN, Fault, Supervised
+from tests.helpers.processes import Result
 
 
 pytestmark = pytest.mark.ground_truth
@@ -126,8 +126,8 @@ def test_ml_goodput_measurement_agrees(
     Of the same run, Google's library has the same figures: it counts lost steps where
     they were done first, and the rest of the last step as recovery.
     """
-    theirs = ml_goodput.figures(run, tmp_path, monkeypatch)
-    ours, ledger = ml_goodput.as_theirs(run.record()), run.ledger()
+    theirs = goodput.figures(run, tmp_path, monkeypatch)
+    ours, ledger = goodput.as_theirs(run.record()), run.ledger()
     allowed = ledger.tolerance + ledger.traced + ledger.repeated
     assert theirs.pop("interruptions") == ours.pop("interruptions")
     for name, seconds in ours.items():
@@ -219,7 +219,7 @@ import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.facts.process import read
 from jaxmon.screens.notes import doubts
-from tests.instrumented import samples
+from tests.helpers.agents import samples
 
 directory = pathlib.Path(sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

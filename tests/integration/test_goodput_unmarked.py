@@ -11,8 +11,8 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.goodput import part
 from jaxmon.agent.goodput.part import RunGoodput
 from jaxmon.clocks import monotonic
-from tests.instrumented import instrumented
-from tests.support import until
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import until
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmon
-from tests import inside
-from tests.instrumented import instrumented, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
 
 
 CHECKS = "jaxmon_gradient_checks_total"

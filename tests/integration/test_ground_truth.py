@@ -9,13 +9,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon import catalog
-from tests import support
-from tests.preloaded import run_preloaded
+from tests.helpers import processes
+from tests.helpers.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
 
-PROGRAM = support.ROOT / "tests" / "programs" / "known_counts.py"
+PROGRAM = processes.ROOT / "tests" / "programs" / "known_counts.py"
 MAIN = "__main__."
 
 

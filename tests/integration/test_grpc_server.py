@@ -17,8 +17,8 @@ import pytest
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.grpc import Interceptor, aio_interceptor
 from jaxmon.indicators.requests import mark_cold
-from tests.indicators import Recorded, recording
-from tests.support import until
+from tests.helpers.indicators import Recorded, recording
+from tests.helpers.processes import until
 
 
 SERVICE = "models.Predict"

@@ -23,11 +23,10 @@ from jaxmon_exporter import service
 from jaxmon_exporter.judge import judge
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
-from tests.exporter import Exporter, exporters
 from tests.fakes.agents import Raw
-from tests.hosts import LONG, SHORT, Host
-from tests.reports import HEALTHY, recompiling
-from tests.support import ROOT, http_get, until
+from tests.helpers.findings import HEALTHY, recompiling
+from tests.helpers.processes import ROOT, http_get, until
+from tests.helpers.sidecars import LONG, SHORT, Exporter, Host, exporters
 
 
 FIELDS = ("topic", "subject", "verdict", "where", "action", "urgency", "runbook")
@@ -44,8 +43,8 @@ jaxmon.instrument(port=None, report=True, time_interval=0)
 import jax, numpy as np
 from click.testing import CliRunner
 from jaxmon.cli.main import main
-from tests.exporter import exporters
-from tests.support import until
+from tests.helpers.sidecars import exporters
+from tests.helpers.processes import until
 
 @jax.jit
 def forward(x):

@@ -23,10 +23,10 @@ from jaxmon.preflight.profile import xspace
 from jaxmon_exporter.collectors.dcgm import fetch_page
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.http import FaultyServer, Reply, Seen
-from tests.hostile_text import HOSTILE, harmful
-from tests.push_site import ONCALL
-from tests.support import some
-from tests.traces import Code
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.dashboards import ONCALL
+from tests.helpers.processes import some
+from tests.helpers.traces import Code
 
 
 TOKEN = "glsa_this+Is/The~Token=OfTheTest"  # noqa: S105 - opens nothing
@@ -246,8 +246,8 @@ def test_profile_of_an_agent_with_words(run_dir, tmp_path, monkeypatch):
     code.computation(
         code.instruction(words, "dot", stack="here", path=f"jit(f)/{words}/{words}")
     )
-    events = (xspace.Event(words, 0, 10, words, words, 1),)
-    planes = (plane(words, (xspace.Line(words, 0, events),)),)
+    events = (xspace.TraceEvent(words, 0, 10, words, words, 1),)
+    planes = (plane(words, (xspace.TraceLine(words, 0, events),)),)
     found = xspace.Space(planes, {1: code.proto(words)})
     monkeypatch.setattr(xspace, "parse", lambda _: found)
     odd = "x\x1b[31m\x9b2J"

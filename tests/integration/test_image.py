@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from jaxmon.exposition.parse import parse
-from tests.support import ROOT, clean_environ, free_port, http_get, until
+from tests.helpers.processes import ROOT, clean_environ, free_port, http_get, until
 
 
 DOCKER = ROOT / "exporters/docker"

@@ -19,11 +19,18 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from tests import inside
-from tests.bombs import ACTIVE, ERRORS
-from tests.instrumented import instrumented, samples, value
-from tests.interruption import Alarm, LikeAFile, LikeOurs, alarms, run
-from tests.support import some
+from tests.helpers import inside
+from tests.helpers.adversaries import (
+    ACTIVE,
+    ERRORS,
+    Alarm,
+    LikeAFile,
+    LikeOurs,
+    alarms,
+    run,
+)
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import some
 
 
 pytestmark = [pytest.mark.contained, pytest.mark.ground_truth]

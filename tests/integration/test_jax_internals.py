@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from jaxmon.agent.jaxlink.names import NAMES, RELEASES, check
-from tests.support import Result, run_python
+from tests.helpers.processes import Result, run_python
 
 
 pytestmark = pytest.mark.ground_truth

@@ -16,8 +16,8 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.instrumented import instrumented, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
 
 
 pytestmark = pytest.mark.ground_truth

@@ -16,9 +16,9 @@ from jaxmon_exporter.ranks import HostSources
 from tests.fakes.nccl.jobs import Job as NcclJob
 from tests.fakes.nccl.jobs import job as nccl_job
 from tests.fakes.nccl.server import ras as nccl_ras
+from tests.helpers.processes import http_get, until
 from tests.job.ranks import report, waiting
 from tests.job.served import agent, ranks_of, read, sidecar
-from tests.support import http_get, until
 
 
 def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:

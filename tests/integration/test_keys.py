@@ -17,8 +17,8 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.key_use import drawn_from
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.support import some, until
+from tests.helpers import inside
+from tests.helpers.processes import some, until
 
 
 # Made by the test that needs them: each worker collects all tests.

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, ProcessEnd
-from tests.preloaded import run_preloaded
+from tests.helpers.preloaded import run_preloaded
 
 
 PROGRAM = """

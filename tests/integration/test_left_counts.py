@@ -12,7 +12,7 @@ from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of
-from tests.short_lives import counts, job, left, rewrite
+from tests.helpers.sidecars import counts, job, left, rewrite
 
 
 def test_old_counts_are_void(run_dir: Path) -> None:

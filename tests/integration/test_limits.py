@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from jaxmon import catalog
-from jaxmon.cli.host import Host as Terminal
+from jaxmon.cli.host import HostReader as Terminal
 from jaxmon.cli.main import main
 from jaxmon.cli.sources import Sidecar
 from jaxmon.errors import ConfigFileError
@@ -24,11 +24,10 @@ from jaxmon.host.http.session import Session
 from jaxmon.limits import LIMITS, Limits, shared
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from tests.exporter import Exporter, exporters
-from tests.hosts import Host
-from tests.preloaded import run_preloaded
-from tests.reports import GIB, HEALTHY
-from tests.support import until
+from tests.helpers.findings import GIB, HEALTHY
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import until
+from tests.helpers.sidecars import Exporter, Host, exporters
 
 
 # 60 % of the device: no fault, unless the limit is lower.

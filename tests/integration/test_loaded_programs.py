@@ -18,8 +18,8 @@ from jaxmon.agent.jaxlink import profiler
 from jaxmon.agent.loaded_programs import LoadedPrograms, copy_bytes
 from jaxmon.host.http import client
 from jaxmon.preflight.profile import xspace
-from tests import inside
-from tests.instrumented import instrumented
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
 
 
 @pytest.fixture

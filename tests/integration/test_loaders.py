@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 PROGRAM = """
 import json, multiprocessing, sys, time
 from jaxmon import threads
 import jax, jaxmon
-from tests.instrumented import SILENT, samples
+from tests.helpers.agents import SILENT, samples
 
 WORKERS, BATCHES = 2, 12
 agent = jaxmon.instrument(**SILENT)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.host.http.server import Request, Response, Server
-from tests.support import until
+from tests.helpers.processes import until
 
 
 class Site:

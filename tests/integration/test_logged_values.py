@@ -17,9 +17,9 @@ import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.instrumented import instrumented, samples, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.ground_truth

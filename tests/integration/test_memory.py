@@ -15,9 +15,9 @@ from jaxmon.agent.ledger import snapshot_arrays
 from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.preloaded import run_preloaded
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.preloaded import run_preloaded
 
 
 KINDS = """

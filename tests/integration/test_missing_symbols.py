@@ -12,9 +12,9 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import JIT_CACHE_HITS, JIT_CALLS
-from tests import inside
-from tests.bombs import ACTIVE, ERRORS
-from tests.instrumented import SILENT, instrumented, samples, value
+from tests.helpers import inside
+from tests.helpers.adversaries import ACTIVE, ERRORS
+from tests.helpers.agents import SILENT, instrumented, samples, value
 
 
 UNREGISTER = (
@@ -25,7 +25,7 @@ UNREGISTER = (
 
 
 # Hooks whose observers ask whether JAX is tracing.
-TRACED = {"misses", "compiles", "errors", "transfers", "sampling", "persistent_cache"}
+TRACED = {"misses", "compiles", "errors", "transfers", "persistent_cache"}
 
 
 def place(path: str) -> tuple[Any, str]:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from tests.fakes.grafana_rows import TOKEN
-from tests.push_site import ONCALL, Site
-from tests.support import Result, some
+from tests.helpers.dashboards import ONCALL, Site
+from tests.helpers.processes import Result, some
 
 
 BASELINE = {"schema": 1, "versions": {}, "functions": {}}

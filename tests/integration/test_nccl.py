@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json
 from tests.fakes.nccl.server import ras
+from tests.helpers.processes import each
 from tests.job.nccl import (
     aborted,
     ending,
@@ -19,7 +20,6 @@ from tests.job.nccl import (
     unlike,
     values,
 )
-from tests.support import each
 
 
 LAG, MISSING = "jaxmon_nccl_rank_lag", "jaxmon_nccl_missing_processes"

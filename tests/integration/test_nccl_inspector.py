@@ -11,9 +11,10 @@ import pytest
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
 from jaxmon_exporter.collectors.inspector import collectives
-from tests.exporter import Exporter, exporters, values
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
+from tests.helpers.processes import until
+from tests.helpers.sidecars import Exporter, exporters, values
 from tests.job.inspected import (
     Inspected,
     Write,
@@ -22,7 +23,6 @@ from tests.job.inspected import (
     expected,
     some,
 )
-from tests.support import until
 
 
 UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="{}"}}'

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jaxmon_exporter.collectors.nccl import client
 from tests.fakes.nccl.jobs import job
 from tests.fakes.nccl.server import ras
+from tests.helpers.processes import each
 from tests.job.nccl import at_once, expected, healthy, lossy, poller, values
-from tests.support import each
 
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json
 from tests.fakes.nccl.server import ras
 from tests.fakes.nccl.text_reply import as_text
+from tests.helpers.processes import each
 from tests.job.nccl import expected, healthy, lossy, poller, values
-from tests.support import each
 
 
 GREETED = b"SERVER PROTOCOL 2\nOK\nOK\n"

@@ -22,8 +22,9 @@ from jaxmon.exposition.families import (
 )
 from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
-from tests.exporter import exporters
-from tests.support import Prometheus, until
+from tests.helpers.processes import until
+from tests.helpers.prometheus import Prometheus
+from tests.helpers.sidecars import exporters
 
 
 PARTS = {"p50": 0.5, "p95": 0.95}

@@ -17,9 +17,9 @@ from jaxmon.agent.checks import numerics
 from jaxmon.facts.functions import Numerics
 from jaxmon.facts.process import read as read_report
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.instrumented import instrumented, samples, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.ground_truth
@@ -174,6 +174,7 @@ def test_a_step_is_read_by_default() -> None:
     for settings, expected in (({}, 1), ({"nonfinite": False}, 0)):
         with instrumented(sample_rate=0.001, **settings) as running:
             jax.jit(keep)(jnp.ones(3))
+            inside.numerics(running), inside.sampling(running)  # are loaded
             observers = inside.observers(running)
             assert len(observers.returned) == expected
 

@@ -14,7 +14,7 @@ from jaxmon_exporter.collectors.nvidia.fields import FIELDS
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
 from tests.fakes.nvml.pages import PROFILES, REVIEWED, page_of
-from tests.support import some
+from tests.helpers.processes import some
 
 
 pytest.importorskip("pynvml")

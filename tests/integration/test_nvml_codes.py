@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.gpus import FIGURES, Gpus, fake_gpus, of
-from tests.support import some
+from tests.helpers.processes import some
 
 
 pytest.importorskip("pynvml")

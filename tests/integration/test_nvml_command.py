@@ -15,7 +15,8 @@ import pytest
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Server
 from tests.fakes.nvml.gpus import UUID
-from tests.support import Prometheus, clean_environ, http_get, until
+from tests.helpers.processes import clean_environ, http_get, until
+from tests.helpers.prometheus import Prometheus
 
 
 pytest.importorskip("pynvml")

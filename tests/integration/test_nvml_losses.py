@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
-from tests.support import clean_environ, until
+from tests.helpers.processes import clean_environ, until
 
 
 pytest.importorskip("pynvml")
@@ -237,22 +237,27 @@ def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> 
     assert until(lambda: fleet.tell("look")["success"], "the call to come back")
 
 
-def test_missing_pynvml_names_the_extra(nvml_library: Path) -> None:
-    """Without nvidia-ml-py the collector says what to install."""
+def polled(library: Path, first: str, shown: str = "poller.status().message") -> str:
+    """Return the reason after a poll in a process that begins with *first*."""
     source = (
-        "import sys; sys.modules['pynvml'] = None\n"
+        f"import sys; {first}\n"
         "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
         "from jaxmon_exporter.polling import Poller\n"
         "poller = Poller(NvidiaGpus()); poller.poll()\n"
-        "print(poller.status().reason, poller.status().message)\n"
+        f"print(poller.status().reason, {shown})\n"
     )
-    out = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", source],
-        env=clean_environ(LD_LIBRARY_PATH=str(nvml_library)),
+        env=clean_environ(LD_LIBRARY_PATH=str(library)),
         capture_output=True,
         text=True,
         check=True,
     ).stdout
+
+
+def test_missing_pynvml_names_the_extra(nvml_library: Path) -> None:
+    """Without nvidia-ml-py the collector says what to install."""
+    out = polled(nvml_library, "sys.modules['pynvml'] = None")
     assert out.startswith("not_installed")
     assert "jaxmon[nvidia]" in out
 
@@ -260,20 +265,7 @@ def test_missing_pynvml_names_the_extra(nvml_library: Path) -> None:
 def test_broken_pynvml_is_no_missing_one(nvml_library: Path, tmp_path: Path) -> None:
     """What is installed and cannot be loaded says why; to install it is no advice."""
     (tmp_path / "pynvml.py").write_text("from ctypes import no_such_thing\n")
-    source = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
-        "from jaxmon_exporter.polling import Poller\n"
-        "poller = Poller(NvidiaGpus()); poller.poll()\n"
-        "print(poller.status().reason, poller.status().message)\n"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", source],
-        env=clean_environ(LD_LIBRARY_PATH=str(nvml_library)),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    out = polled(nvml_library, f"sys.path.insert(0, {str(tmp_path)!r})")
     assert out.startswith("error")
     assert "no_such_thing" in out
 
@@ -281,18 +273,5 @@ def test_broken_pynvml_is_no_missing_one(nvml_library: Path, tmp_path: Path) -> 
 def test_host_without_a_driver_does_not_load_pynvml(tmp_path: Path) -> None:
     """What would take three megabytes and report nothing is not read."""
     (tmp_path / "libnvidia-ml.so.1").write_text("no library" * 1000)
-    source = (
-        "import sys\n"
-        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
-        "from jaxmon_exporter.polling import Poller\n"
-        "poller = Poller(NvidiaGpus()); poller.poll()\n"
-        "print(poller.status().reason, 'pynvml' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        env=clean_environ(LD_LIBRARY_PATH=str(tmp_path)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "library_not_found False\n"
+    out = polled(tmp_path, "", "'pynvml' in sys.modules")
+    assert out == "library_not_found False\n"

@@ -15,10 +15,9 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxmon.agent import Agent, guard
 from jaxmon.agent.oom import text as oom_text
-from tests import inside
-from tests.failing import FULL, kinds
-from tests.instrumented import instrumented, value
-from tests.preloaded import run_preloaded
+from tests.helpers import inside
+from tests.helpers.agents import FULL, instrumented, kinds, value
+from tests.helpers.preloaded import run_preloaded
 
 
 pytestmark = pytest.mark.ground_truth
@@ -247,7 +246,7 @@ def test_reports_never_start_the_backends(tmp_path: Path) -> None:
     program = """
 import sys, jax, jaxmon
 from jax._src import xla_bridge
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
 inside.see_error(agent, jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: x"))
 assert inside.oom(agent).count == 1
@@ -262,7 +261,7 @@ def test_a_forked_child_reports_for_itself(tmp_path: Path) -> None:
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import jax, jaxmon
-from tests import inside
+from tests.helpers import inside
 full = jax.errors.JaxRuntimeError
 agent = jaxmon.instrument(port=None, socket=False, report_dir=sys.argv[1])
 inside.see_error(agent, full("RESOURCE_EXHAUSTED: parent"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.otlp import Receiver, page_samples, receiver
-from tests.preloaded import run_preloaded
+from tests.helpers.otlp import Receiver, page_samples, receiver
+from tests.helpers.preloaded import run_preloaded
 
 
 # What changes between two looks at it, or by looking.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.otlp import Receiver, receiver
-from tests.support import ROOT, run_python, some
+from tests.helpers.otlp import Receiver, receiver
+from tests.helpers.processes import ROOT, run_python, some
 
 
 COMMAND = (

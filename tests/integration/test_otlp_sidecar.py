@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from jaxmon.host.http.server import Response, Server
-from tests.exporter import JAXMON, exporters
-from tests.otlp import page_samples, receiver
-from tests.support import clean_environ, run_python, until
+from tests.helpers.otlp import page_samples, receiver
+from tests.helpers.processes import clean_environ, run_python, until
+from tests.helpers.sidecars import JAXMON, exporters
 
 
 PAGE = """\

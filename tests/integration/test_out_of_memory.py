@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests import support
-from tests.preloaded import run_preloaded
-from tests.support import some
+from tests.helpers import processes
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import some
 
 
 pytestmark = pytest.mark.ground_truth
 
-PROGRAM = support.ROOT / "tests" / "programs" / "out_of_memory.py"
+PROGRAM = processes.ROOT / "tests" / "programs" / "out_of_memory.py"
 ENV = {"JAXMON_SOCKET": "0"}
 
 Caught: TypeAlias = Callable[[str], dict[str, Any]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.preloaded import run_preloaded
+from tests.helpers.preloaded import run_preloaded
 
 
 CONFIDENTIAL = "hunter2-in-an-argument"

@@ -13,17 +13,17 @@ import pytest
 
 from jaxmon.errors import CommandError
 from jaxmon_exporter.web import gate
-from tests.guarded import PAGE, TLS, Site
-from tests.support import until
+from tests.helpers.processes import until
+from tests.helpers.servers import PAGE, TLS, GuardedSite
 
 
 SECRET = "hunter2"  # noqa: S105 - a password of nobody
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path) -> Iterator[GuardedSite]:
     with ExitStack() as stack:
-        yield Site(tmp_path, stack)
+        yield GuardedSite(tmp_path, stack)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def users(bcrypt: ModuleType) -> str:
     return f"basic_auth_users:\n  alice: {hashed}\n"
 
 
-def test_a_password_lets_in_and_a_wrong_one_does_not(site: Site, users: str) -> None:
+def test_a_password_lets_in_and_a_wrong_one_does_not(
+    site: GuardedSite, users: str
+) -> None:
     """
     Wrong passwords, unknown names, other schemes and no header at all get 401 and
     nothing of the page; the right one gets the page.
@@ -57,14 +59,14 @@ def test_a_password_lets_in_and_a_wrong_one_does_not(site: Site, users: str) -> 
     assert site.get(user=("alice", "right" + "\0"))[0] == 401
 
 
-def test_probes_need_no_password(site: Site, users: str) -> None:
+def test_probes_need_no_password(site: GuardedSite, users: str) -> None:
     """A kubelet has none, and the endpoint reveals nothing."""
     site.serve(users)
     assert site.get("/-/healthy")[0] == 200
 
 
 def test_a_slow_hash_is_paid_once(
-    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+    site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     Right and wrong passwords are remembered, until the file changes them; an unknown
@@ -92,7 +94,7 @@ def test_a_slow_hash_is_paid_once(
 
 
 def test_guesses_do_not_make_a_right_password_slow(
-    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+    site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many wrong ones are remembered, who is known is not checked again."""
     checked: list[bytes] = []
@@ -113,7 +115,7 @@ def test_guesses_do_not_make_a_right_password_slow(
 
 
 def test_a_change_that_cannot_be_used_changes_nothing(
-    site: Site, users: str, caplog: pytest.LogCaptureFixture
+    site: GuardedSite, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A broken file, and one that switches TLS on, are logged once; passwords stay."""
     site.certify()
@@ -144,7 +146,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
 def test_whatever_is_wrong_with_a_change_it_changes_nothing(
-    site: Site, users: str, text: str, caplog: pytest.LogCaptureFixture
+    site: GuardedSite, users: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     Every request is answered as before, it is logged once, and the metric shows it
@@ -167,7 +169,7 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
 
 
 def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
-    site: Site, users: str, caplog: pytest.LogCaptureFixture
+    site: GuardedSite, users: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pipe is never waited for."""
     site.serve(users)
@@ -181,7 +183,7 @@ def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
 
 
 def test_a_failure_that_nobody_thought_of_changes_nothing(
-    site: Site,
+    site: GuardedSite,
     users: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -201,7 +203,7 @@ def test_a_failure_that_nobody_thought_of_changes_nothing(
     assert len(caplog.records) == 1
 
 
-def test_an_order_to_reload_reads_the_file_again(site: Site, users: str) -> None:
+def test_an_order_to_reload_reads_the_file_again(site: GuardedSite, users: str) -> None:
     """Also where its size and times are those of before."""
     site.serve(users)
     before = site.path.stat()
@@ -213,7 +215,7 @@ def test_an_order_to_reload_reads_the_file_again(site: Site, users: str) -> None
 
 
 def test_guesses_that_pile_up_are_turned_away(
-    site: Site, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
+    site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     While a bounded number of guesses waits, more get 401 at once; known clients are
@@ -244,7 +246,7 @@ def test_guesses_that_pile_up_are_turned_away(
     assert set(statuses) == {401}
 
 
-def test_headers_are_on_every_response(site: Site, users: str) -> None:
+def test_headers_are_on_every_response(site: GuardedSite, users: str) -> None:
     """Refusals carry them as well."""
     site.serve(users + "http_server_config: {headers: {X-Frame-Options: deny}}\n")
     for status, user in ((200, ("alice", "right")), (401, None)):
@@ -253,7 +255,7 @@ def test_headers_are_on_every_response(site: Site, users: str) -> None:
 
 
 def test_passwords_need_bcrypt(
-    site: Site, users: str, monkeypatch: pytest.MonkeyPatch
+    site: GuardedSite, users: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the package the exporter does not start open: it says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "bcrypt", None)

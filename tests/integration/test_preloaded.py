@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.preloaded import run_preloaded, shared
-from tests.support import ROOT, clean_environ, run_python, until
+from tests.helpers.preloaded import run_preloaded, shared
+from tests.helpers.processes import ROOT, clean_environ, run_python, until
 
 
 SHOW = """

@@ -12,10 +12,9 @@ from subprocess import PIPE
 
 import pytest
 
-from tests import leaks, support
-from tests.preloaded import Program, start_preloaded
-from tests.processes import HEAD, files
-from tests.support import ROOT, Result
+from tests.helpers import processes, session
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import HEAD, ROOT, Result, files
 
 
 def is_locked(path: Path) -> bool:
@@ -35,7 +34,7 @@ def waiting(run_dir: Path, source: str) -> Iterator[Program]:
     """
     process = start_preloaded(
         *("-c", HEAD + source + "\nprint('ready', flush=True)\ninput()"),
-        environ=support.clean_environ(run_dir, JAXMON_PORT="none"),
+        environ=processes.clean_environ(run_dir, JAXMON_PORT="none"),
         stdin=PIPE,
         stdout=PIPE,
     )
@@ -222,7 +221,7 @@ def test_an_ended_process_leaves_a_free_slot(
 
 IMPATIENT = """
 import signal
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 def again():
@@ -295,7 +294,7 @@ print(json.dumps([
 """
     result = preloaded_script(HEAD + source)
 
-    assert result.json() == [True, 1, True, ["MainThread", *leaks.THREADS], 3]
+    assert result.json() == [True, 1, True, ["MainThread", *session.THREADS], 3]
     assert len(result.err.splitlines()) == 1
     assert "jaxmon is already running with" in result.err
 
@@ -326,7 +325,7 @@ print(json.dumps([
         },
     )
 
-    assert result.json() == [None, 7, False, 0, None, ["MainThread", *leaks.THREADS]]
+    assert result.json() == [None, 7, False, 0, None, ["MainThread", *session.THREADS]]
 
 
 def test_few_threads_do_all_that_can_be_enabled(
@@ -359,7 +358,7 @@ print(json.dumps([names, [one.name for one in running()]]))
 """
     result = preloaded_script(HEAD + source, str(tmp_path / "run"))
 
-    assert result.json() == [[*leaks.THREADS], []]
+    assert result.json() == [[*session.THREADS], []]
 
 
 def test_disabled_touches_nothing(

@@ -22,9 +22,9 @@ from jaxmon.agent.reports.recording import Recording
 from jaxmon.host.http import client
 from jaxmon.preflight.profile import operations, xspace
 from jaxmon.preflight.profile.operations import Profile
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.support import refuse_threads, require_module, until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.processes import refuse_threads, require_module, until
 
 
 CUT_SHORT = profile.CUT_SHORT.lower()

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.preflight.profile import xspace
-from tests.preloaded import Program, start_preloaded
-from tests.support import Result, clean_environ, run_python, until
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import Result, clean_environ, run_python, until
 
 
 PROGRAM = """

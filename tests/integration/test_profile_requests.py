@@ -19,11 +19,11 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.host.http import client
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.otlp_receiver import Receiver
-from tests.preloaded import start_preloaded
-from tests.support import ROOT, clean_environ, run_python, until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.otlp import TraceReceiver
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import ROOT, clean_environ, run_python, until
 
 
 class Served(NamedTuple):
@@ -31,7 +31,7 @@ class Served(NamedTuple):
 
     found: list[dict[str, Any]]
     seconds: list[float]
-    receiver: Receiver
+    receiver: TraceReceiver
 
 
 def ask(port: int, path: str) -> None:
@@ -45,7 +45,7 @@ def ask(port: int, path: str) -> None:
 @pytest.fixture
 def served(run_dir: Path, tmp_path: Path) -> Iterator[Served]:
     """Run the command while a client makes fast requests, and slow ones in turns."""
-    with Receiver() as receiver, ThreadPoolExecutor(2) as pool:
+    with TraceReceiver() as receiver, ThreadPoolExecutor(2) as pool:
         environ = {**receiver.environ, "OTEL_TRACES_SAMPLER": "always_off"}
         server = start_preloaded(
             "tests/programs/slow_requests.py",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support import ROOT, Result
+from tests.helpers.processes import ROOT, Result
 
 
 LATE = """

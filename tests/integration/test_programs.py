@@ -14,10 +14,10 @@ import pytest
 
 from jaxmon.agent.compiles.programs import read_hlo
 from jaxmon.agent.jaxlink import executables
-from tests import inside
-from tests.instrumented import instrumented, samples, value
-from tests.preloaded import run_preloaded
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import until
 
 
 pytestmark = [pytest.mark.ground_truth, pytest.mark.optimised]
@@ -144,7 +144,7 @@ SPREAD = """
 import json, sys, time
 import jax, numpy as np, jaxmon
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False)
 devices = jax.devices()
 def spread(x, count):
@@ -352,7 +352,7 @@ if directory:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 from jaxmon.facts.record import encoded
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False)
 @jax.jit
 def model(x):

@@ -9,8 +9,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
-from tests.preloaded import run_preloaded
-from tests.support import require_program
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import require_program
 
 
 # Serves both pages, and prints them as they were at one moment.

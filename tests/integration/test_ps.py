@@ -20,7 +20,7 @@ from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
 from jaxmon.host import rundir
 from jaxmon.host.formats import layout
-from tests.support import Result, clean_environ, freeze, until
+from tests.helpers.processes import Result, clean_environ, freeze, until
 
 
 SERVES = """

@@ -10,8 +10,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import Result, run_python
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import Result, run_python
 
 
 Run = Callable[..., Result]

@@ -16,8 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jaxmon import catalog
-from tests import support
-from tests.preloaded import run_preloaded
+from tests.helpers import processes
+from tests.helpers.preloaded import run_preloaded
 from tests.programs.recompiles.expected import CASES, NONE, SEVERAL, SINCE, TRANSFORMED
 
 
@@ -31,7 +31,7 @@ PROGRAM = "tests.programs.recompiles"
 def noted() -> Any:
     """Run the program once and return what it printed."""
     env = {"JAXMON_SOCKET": "0"}
-    return run_preloaded("-m", PROGRAM, cwd=support.ROOT, env=env, seconds=540).json()
+    return run_preloaded("-m", PROGRAM, cwd=processes.ROOT, env=env, seconds=540).json()
 
 
 def test_every_case_is_expected_here(noted: Any) -> None:

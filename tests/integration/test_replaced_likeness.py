@@ -18,10 +18,10 @@ import pytest
 import jaxmon
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.probe import Probe
-from tests import inside
-from tests.instrumented import instrumented
-from tests.likeness import MODULES, PAGE, outcome
-from tests.support import QUICK_COMPILES, ROOT, require_module, run_python
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.likeness import MODULES, PAGE, outcome
+from tests.helpers.processes import QUICK_COMPILES, ROOT, require_module, run_python
 
 
 pytestmark = pytest.mark.ground_truth

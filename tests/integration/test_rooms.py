@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter import exporters
-from tests.support import Result
+from tests.helpers.processes import Result
+from tests.helpers.sidecars import exporters
 
 
 GENERATING = (
@@ -60,7 +60,7 @@ def test_an_agent_without_the_rooms_counts(
     python_script: Callable[..., Result], without: Callable[[tuple[str, ...]], str]
 ) -> None:
     """It observes and serves, with nothing said; only what shows it is absent."""
-    path = without((*GENERATING, "jaxmon.cli"))
+    path = without((*GENERATING, "jaxmon.cli", "jaxmon.screens"))
     ran = python_script(AGENT, env={"PYTHONPATH": path}).ok()
     (steps,) = json.loads(ran.out)
     assert steps.endswith(" 2")

@@ -13,9 +13,15 @@ import pytest
 
 from jaxmon.catalog import JIT_CALLS
 from jaxmon.cli.run import interpreter_options
-from tests.commands import DEADLINE, JAXMON, Program, execute
-from tests.processes import files
-from tests.support import clean_environ, http_get
+from tests.helpers.processes import (
+    DEADLINE,
+    JAXMON,
+    Program,
+    clean_environ,
+    execute,
+    files,
+    http_get,
+)
 
 
 @pytest.mark.exhaustive

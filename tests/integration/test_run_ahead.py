@@ -15,10 +15,10 @@ from jaxmon.agent.sampling.execution import Sampler
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.agent.sampling.window import CallEnd, DispatchProbe, RunAhead
 from jaxmon.agent.sampling.work import DeviceWork
-from tests.inside import table
-from tests.instrumented import instrumented
-from tests.sampled import BY_HAND, arm, calibrated, chain, operand
-from tests.support import until
+from tests.helpers.agents import instrumented
+from tests.helpers.inside import table
+from tests.helpers.processes import until
+from tests.helpers.timing import BY_HAND, arm, calibrated, chain, operand
 
 
 SECONDS = 0.1

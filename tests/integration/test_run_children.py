@@ -16,8 +16,16 @@ import pytest
 from jaxmon.cli import workers
 from jaxmon.host import bootstrap
 from jaxmon.host.bootstrap.started import HINT
-from tests.commands import DEADLINE, JAXMON, Program, execute
-from tests.support import clean_environ, free_port, http_get, until
+from tests.helpers.processes import (
+    DEADLINE,
+    JAXMON,
+    Program,
+    clean_environ,
+    execute,
+    free_port,
+    http_get,
+    until,
+)
 
 
 # Starts three children that use JAX; only imports it itself.

@@ -24,10 +24,8 @@ from jaxmon.host.files.descriptor import identity
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.preflight.doctor import sockets as doctor
-from tests import support
-from tests.preloaded import start_preloaded
-from tests.processes import files
-from tests.support import until
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import Result, clean_environ, files, until
 
 
 # What an agent serves with, less JAX: a process starts in a tenth of the time.
@@ -73,7 +71,7 @@ class Process:
         self.name = name
         self.popen = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(run_dir), name, str(every), *words],
-            env=support.clean_environ(),
+            env=clean_environ(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=err,
@@ -382,7 +380,7 @@ def test_a_real_agent_is_found_again(run_dir: Path) -> None:
     """
     with start_preloaded(
         *("-c", REAL),
-        environ=support.clean_environ(run_dir, JAXMON_PORT="none"),
+        environ=clean_environ(run_dir, JAXMON_PORT="none"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -424,7 +422,7 @@ jaxmon.uninstrument()
 
 
 def test_a_removed_directory_is_created_for_this_user_only(
-    run_dir: Path, preloaded_script: Callable[..., support.Result]
+    run_dir: Path, preloaded_script: Callable[..., Result]
 ) -> None:
     """Whatever of the agent is the first to write there again."""
     assert preloaded_script(REMOVED).ok().err == ""
@@ -474,7 +472,7 @@ jaxmon.uninstrument()
 def test_what_others_link_to_is_left_alone(
     run_dir: Path,
     tmp_path: Path,
-    preloaded_script: Callable[..., support.Result],
+    preloaded_script: Callable[..., Result],
     kind: str,
     where: str,
 ) -> None:

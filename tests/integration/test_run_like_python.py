@@ -13,8 +13,7 @@ import pytest
 
 from jaxmon.host.bootstrap import environment
 from jaxmon.host.bootstrap.started import HINT
-from tests.commands import DEADLINE, JAXMON, Program, execute
-from tests.support import clean_environ
+from tests.helpers.processes import DEADLINE, JAXMON, Program, clean_environ, execute
 
 
 RAISES = """

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from jaxmon.cli.main import main
 from jaxmon.screens.runs.summary import Run, read_file
-from tests.preloaded import run_preloaded, start_preloaded
-from tests.support import ROOT, clean_environ
+from tests.helpers.preloaded import run_preloaded, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ
 
 
 PROGRAM = ROOT / "tests/programs/versions.py"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Result, run_python
+from tests.helpers.processes import Result, run_python
 
 
 pytestmark = pytest.mark.exhaustive

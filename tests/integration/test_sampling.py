@@ -18,9 +18,11 @@ import pytest
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.context import Sample
 from jaxmon.agent.sampling.part import Sampling
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.sampled import (
+from jaxmon.agent.sampling.timer import Timer
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.processes import run_python, until
+from tests.helpers.timing import (
     BY_HAND,
     SIZE,
     arm,
@@ -32,7 +34,6 @@ from tests.sampled import (
     operand,
     timed,
 )
-from tests.support import run_python, until
 
 
 @pytest.fixture
@@ -115,11 +116,9 @@ def test_any_call_may_be_the_sampled_one(agent: Agent, sampling: Sampling) -> No
     step = jax.jit(lambda x: x + 1)
     short, long = jnp.ones(3), jnp.ones(7)
     step(short), step(long), step(short), step(long)
-    timer = sampling._timer._routine
-    assert timer is not None
     for turn in range(40):
         sampling._saved, sampling._spent_before = 10.0, sampling.spent
-        timer()
+        sampling._tick()
         for _ in range(16):
             step(short), step(long)
         idle(sampling)
@@ -286,7 +285,7 @@ def test_an_observer_that_fails_costs_no_execution_time(
 
     def measured() -> bool:
         sampling._saved, sampling._spent_before = 10.0, sampling.spent
-        sampling._tick()
+        inside.part(agent, Timer)._ring()
         for _ in range(20):
             jax.block_until_ready(step(x))
         idle(sampling)
@@ -395,7 +394,7 @@ def test_functions_are_disarmed_with_the_agent() -> None:
 
 ENDS_EARLY = """
 import jax, jax.numpy as jnp, jaxmon
-from tests import inside
+from tests.helpers import inside
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=0.001)
 step = jax.jit(lambda x: jax.lax.fori_loop(0, 500, lambda _, y: jnp.tanh(y @ y), x))
 x = jnp.ones((400, 400))

@@ -16,8 +16,8 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
-from tests import inside
-from tests.instrumented import instrumented, samples, value
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
 
 
 CALLS = "jaxmon_jit_calls_total"

@@ -18,24 +18,24 @@ import pytest
 import trustme
 
 from jaxmon.errors import WebConfigError
-from tests.guarded import CLIENTS, PAGE, TLS, Site
-from tests.support import until
+from tests.helpers.processes import until
+from tests.helpers.servers import CLIENTS, PAGE, TLS, GuardedSite
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path) -> Iterator[GuardedSite]:
     with ExitStack() as stack:
-        yield Site(tmp_path, stack)
+        yield GuardedSite(tmp_path, stack)
 
 
-def test_a_trusted_client_gets_the_page(site: Site) -> None:
+def test_a_trusted_client_gets_the_page(site: GuardedSite) -> None:
     """With TLS only, every client that trusts the server is served."""
     site.certify()
     site.serve(TLS)
     assert site.get(context=site.trust())[:2] == (200, PAGE)
 
 
-def test_a_plain_request_to_a_tls_port_gets_nothing(site: Site) -> None:
+def test_a_plain_request_to_a_tls_port_gets_nothing(site: GuardedSite) -> None:
     """Nothing of a page is sent without TLS."""
     site.certify()
     site.serve(TLS)
@@ -46,7 +46,7 @@ def test_a_plain_request_to_a_tls_port_gets_nothing(site: Site) -> None:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_version_below_the_least_is_refused(
-    site: Site, version: ssl.TLSVersion
+    site: GuardedSite, version: ssl.TLSVersion
 ) -> None:
     """With TLS 1.3 as the least, only clients that speak it get in."""
     site.certify()
@@ -61,7 +61,7 @@ def test_a_version_below_the_least_is_refused(
 
 
 @pytest.fixture
-def clients(site: Site) -> Callable[..., ssl.SSLContext]:
+def clients(site: GuardedSite) -> Callable[..., ssl.SSLContext]:
     """Return a function that makes the context of a client with a certificate."""
     site.certify()
     own = trustme.CA()
@@ -78,21 +78,21 @@ def clients(site: Site) -> Callable[..., ssl.SSLContext]:
 
 
 def test_a_client_certificate_lets_in(
-    site: Site, clients: Callable[..., ssl.SSLContext]
+    site: GuardedSite, clients: Callable[..., ssl.SSLContext]
 ) -> None:
     """A certificate signed by the right authority is enough."""
     site.serve(CLIENTS)
     assert site.get(context=clients())[0] == 200
 
 
-def refused(site: Site, context: ssl.SSLContext) -> None:
+def refused(site: GuardedSite, context: ssl.SSLContext) -> None:
     # With TLS 1.3 a client learns of it when it reads.
     with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
         site.get(context=context)
 
 
 def test_no_certificate_and_a_wrong_one_do_not(
-    site: Site, clients: Callable[..., ssl.SSLContext]
+    site: GuardedSite, clients: Callable[..., ssl.SSLContext]
 ) -> None:
     """
     Without a certificate, with another authority's and with an expired one: no page.
@@ -108,7 +108,7 @@ def test_no_certificate_and_a_wrong_one_do_not(
 
 @pytest.mark.parametrize(("name", "served"), [("client.example", True), ("x.y", False)])
 def test_only_certain_names_may_be_let_in(
-    site: Site,
+    site: GuardedSite,
     clients: Callable[..., ssl.SSLContext],
     name: str,
     served: bool,  # noqa: FBT001
@@ -121,7 +121,7 @@ def test_only_certain_names_may_be_let_in(
         refused(site, clients())
 
 
-def test_a_renewed_certificate_is_served_at_once(site: Site) -> None:
+def test_a_renewed_certificate_is_served_at_once(site: GuardedSite) -> None:
     """The next connection gets the new certificate; nothing is restarted."""
     site.certify()
     site.serve(TLS)
@@ -146,7 +146,7 @@ def test_a_renewed_certificate_is_served_at_once(site: Site) -> None:
 
 
 def test_a_certificate_that_comes_after_its_configuration(
-    site: Site, caplog: pytest.LogCaptureFixture
+    site: GuardedSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
     A file that a refused change asks for is waited for: no other change is needed.
@@ -168,7 +168,7 @@ def test_a_certificate_that_comes_after_its_configuration(
     "path",
     ["/../../etc/passwd", "/metrics/../secret", "/%2e%2e/%2e%2e/etc/passwd", "//etc"],
 )
-def test_no_path_leads_to_a_file(site: Site, path: str) -> None:
+def test_no_path_leads_to_a_file(site: GuardedSite, path: str) -> None:
     """Only the pages exist."""
     site.serve("")
     status, body, _ = site.get(path)
@@ -176,7 +176,7 @@ def test_no_path_leads_to_a_file(site: Site, path: str) -> None:
     assert b"root:" not in body
 
 
-def test_slow_clients_do_not_keep_others_out(site: Site) -> None:
+def test_slow_clients_do_not_keep_others_out(site: GuardedSite) -> None:
     """
     Two hundred clients that never finish their request, nor their handshake, cost no
     other client a response.
@@ -194,14 +194,14 @@ def test_slow_clients_do_not_keep_others_out(site: Site) -> None:
     assert served
 
 
-def served_with(site: Site) -> bool:
+def served_with(site: GuardedSite) -> bool:
     try:
         return site.get(context=site.trust())[0] == 200
     except OSError:
         return False
 
 
-def test_a_thousand_connections_are_served_or_refused(site: Site) -> None:
+def test_a_thousand_connections_are_served_or_refused(site: GuardedSite) -> None:
     """None hangs, memory stays where it was, and afterwards all is well."""
     site.serve("")
     me = psutil.Process(os.getpid())
@@ -227,7 +227,9 @@ def test_a_thousand_connections_are_served_or_refused(site: Site) -> None:
     assert site.get()[:2] == (200, PAGE)
 
 
-def test_a_configuration_that_cannot_be_used_is_refused_at_start(site: Site) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused_at_start(
+    site: GuardedSite,
+) -> None:
     """Nothing is served unprotected by mistake."""
     with pytest.raises(WebConfigError, match="TLS cannot be set up"):
         site.serve(TLS)

@@ -17,8 +17,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.server import Response, Server
-from tests.serving import BIG, Site, everything, head_of, sites, status
-from tests.support import Prometheus
+from tests.helpers.prometheus import Prometheus
+from tests.helpers.servers import BIG, Site, everything, head_of, sites, status
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from jaxmon.host.http.server import Response
-from tests.serving import Site, everything, head_of, sites, status
-from tests.support import some, until
+from tests.helpers.processes import some, until
+from tests.helpers.servers import Site, everything, head_of, sites, status
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ import pytest
 
 from jaxmon.host.http.server import Response, Server
 from jaxmon_exporter.web.gate import AccessGate
-from tests.guarded import TLS
-from tests.serving import BIG, Site, everything, head_of, sites, status
-from tests.support import require_program, until
+from tests.helpers.processes import require_program, until
+from tests.helpers.servers import BIG, TLS, Site, everything, head_of, sites, status
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.host.http.server import Response
-from tests.serving import Site, everything, head_of, sites, status
-from tests.support import some, until
+from tests.helpers.processes import some, until
+from tests.helpers.servers import Site, everything, head_of, sites, status
 
 
 GREEDY = 200

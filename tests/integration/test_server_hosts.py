@@ -17,8 +17,7 @@ import pytest
 
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Response, Server
-from tests.guarded import CLIENTS, TLS, Site
-from tests.serving import everything, status
+from tests.helpers.servers import CLIENTS, TLS, GuardedSite, everything, status
 
 
 CHROME = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) Chrome/140"
@@ -206,7 +205,7 @@ def test_passwords_and_certificates_authenticate(tmp_path: Path) -> None:
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     optional = f"{CLIENTS}  client_auth_type: VerifyClientCertIfGiven\n"
     with ExitStack() as stack:
-        site = Site(tmp_path, stack)
+        site = GuardedSite(tmp_path, stack)
         site.certify()
         site.authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
         found = []
@@ -225,7 +224,7 @@ def test_passwords_and_tls_guard_by_themselves(tmp_path: Path) -> None:
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     foreign: dict[str, Any] = {"Host": "attacker.example"}
     with ExitStack() as stack:
-        site = Site(tmp_path, stack)
+        site = GuardedSite(tmp_path, stack)
         site.serve(f"basic_auth_users: {{alice: {hashed}}}\n")
         assert site.get(**foreign)[0] == 401
         assert site.get(user=("alice", "right"), **foreign)[0] == 200

@@ -13,8 +13,8 @@ import pytest
 
 from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.threads import running
-from tests.serving import BIG, Site, everything, head_of, sites
-from tests.support import run_python, until
+from tests.helpers.processes import run_python, until
+from tests.helpers.servers import BIG, Site, everything, head_of, sites
 
 
 @pytest.fixture

@@ -18,11 +18,10 @@ import pytest
 import jaxmon
 from jaxmon import catalog
 from jaxmon.indicators import recorder
-from tests.instrumented import instrumented
-from tests.otlp import Receiver, Series, receiver
-from tests.otlp_receiver import Receiver as SpanReceiver
-from tests.preloaded import Program, start_preloaded
-from tests.support import ROOT, clean_environ, freeze, until
+from tests.helpers.agents import instrumented
+from tests.helpers.otlp import Receiver, Series, TraceReceiver, receiver
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import ROOT, clean_environ, freeze, until
 
 
 # They wait for something to do; the scheduler also for what a compile has left to do.
@@ -88,7 +87,7 @@ def total(running: Receiver, temporality: str) -> dict[Series, float]:
     return found
 
 
-def served(spans: SpanReceiver) -> list[str]:
+def served(spans: TraceReceiver) -> list[str]:
     """Return the parents of the invocations' spans, in order of arrival."""
     return [one["parent"] for one in spans.of(TRACE) if one["kind"] == SERVER]
 
@@ -114,7 +113,7 @@ def test_each_invocation_is_counted_once(
     parents = [f"{number:016x}" for number in range(1, len(events) + 1)]
     for event, parent in zip(events, parents, strict=True):
         event["headers"] = {"Traceparent": f"00-{TRACE}-{parent}-01"}
-    with receiver(book) as running, SpanReceiver() as spans:
+    with receiver(book) as running, TraceReceiver() as spans:
         environ = running.environ(
             OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"http://127.0.0.1:{spans.http}/v1/traces",
             OTEL_TRACES_SAMPLER="always_on",
@@ -244,7 +243,7 @@ def test_middlewares_push_before_the_last_byte(run_dir: Path, tmp_path: Path) ->
     program = """
 import asyncio, json, sys, threading
 import jaxmon, jaxmon.asgi, jaxmon.wsgi
-from tests.otlp import Receiver
+from tests.helpers.otlp import Receiver
 jaxmon.instrument()
 
 def pushed():

@@ -17,9 +17,9 @@ from jaxmon.agent.checks import shadow as shadow_module
 from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink.arrays import can_copy
 from jaxmon.facts.record import encoded
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.processes import until
 
 
 CHECKS = "jaxmon_determinism_checks_total"

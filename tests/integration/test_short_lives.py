@@ -18,11 +18,20 @@ from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
 from jaxmon.promql.counting import Evaluation, conditions, counted
 from jaxmon_exporter.collectors.agents.collector import Agents
-from tests.exporter import exporters
 from tests.fakes.agents import failures, page_of, up
-from tests.preloaded import run_preloaded, start_preloaded
-from tests.short_lives import JOB, STEPS, counts, job, left, of, requests
-from tests.support import Prometheus, clean_environ, free_port, run_python, until
+from tests.helpers.preloaded import run_preloaded, start_preloaded
+from tests.helpers.processes import clean_environ, free_port, run_python, until
+from tests.helpers.prometheus import Prometheus
+from tests.helpers.sidecars import (
+    JOB,
+    STEPS,
+    counts,
+    exporters,
+    job,
+    left,
+    of,
+    requests,
+)
 
 
 def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:

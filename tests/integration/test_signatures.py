@@ -15,8 +15,8 @@ import pytest
 
 from jaxmon.agent import Agent
 from jaxmon.agent.recompiles.signatures import SignatureBuilder
-from tests import inside
-from tests.instrumented import instrumented
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, clean_environ, require_program
+from tests.helpers.processes import ROOT, clean_environ, require_program
 from tools.silicon import running
 from tools.silicon.checks import CHECKS
 

@@ -18,7 +18,8 @@ from jaxmon.cli.main import main
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_dashboards.boards import DashboardOptions, all_dashboards
-from tests.support import Prometheus, require_program, some
+from tests.helpers.processes import require_program, some
+from tests.helpers.prometheus import Prometheus
 
 
 OBJECTIVES = slo.default()[slo.default().index("slos:") : slo.default().index("# Cond")]

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jaxmon.cli.main import main
-from tests.alertmanager import Alertmanager
-from tests.support import ROOT, Prometheus, free_port, require_program
+from tests.helpers.processes import ROOT, free_port, require_program
+from tests.helpers.prometheus import Alertmanager, Prometheus
 
 
 DAY, STEP = 86400, 120

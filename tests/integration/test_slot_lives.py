@@ -22,10 +22,16 @@ from jaxmon.facts import ending, endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of
+from tests.helpers.preloaded import Program, run_preloaded, start_preloaded
+from tests.helpers.processes import (
+    KERNEL_REPORTS_EXITS,
+    clean_environ,
+    exits_are_reported,
+    http_get,
+    run_python,
+    until,
+)
 from tests.job.served import sidecar
-from tests.preloaded import Program, run_preloaded, start_preloaded
-from tests.processes import KERNEL_REPORTS_EXITS, exits_are_reported
-from tests.support import clean_environ, http_get, run_python, until
 
 
 HEAD = """

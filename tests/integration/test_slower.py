@@ -21,11 +21,11 @@ from jaxmon.facts.process import read
 from jaxmon.limits import Limits, shared
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
-from tests import inside, naps
-from tests.instrumented import instrumented, value
-from tests.preloaded import run_preloaded
-from tests.sampled import BY_HAND, arm, idle
-from tests.support import Result
+from tests.helpers import inside, timing
+from tests.helpers.agents import instrumented, value
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import Result
+from tests.helpers.timing import BY_HAND, arm, idle
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def agent() -> Iterator[Agent]:
 @pytest.fixture(scope="module")
 def nap(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Make the body of napping programs known to XLA."""
-    naps.build(tmp_path_factory.mktemp("nap"))
+    timing.build(tmp_path_factory.mktemp("nap"))
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ class Run:
         self._sampling = sampling
         self._history = inside.part(agent, SpeedHistory)
         self._history._spacing = 0.0
-        self.step = naps.napping("step")
+        self.step = timing.napping("step")
         self.pad = 0
 
     def take(self, seconds: Iterator[float], number: int) -> None:
@@ -69,7 +69,7 @@ class Run:
         for one in islice(seconds, 20 * number):
             if self._samples >= enough:
                 break
-            nap = jnp.pad(naps.duration(one), (0, self.pad))
+            nap = jnp.pad(timing.duration(one), (0, self.pad))
             jax.block_until_ready(self.step(nap))
             arm(self._sampling)
             for _ in range(3):
@@ -166,11 +166,11 @@ def test_another_shape_is_another_program(run: Run) -> None:
 def test_new_program_is_named_beside_a_slowdown(run: Run) -> None:
     """What began to run, or was compiled, when the slowdown began."""
     run.take(repeat(0.002), MANY)
-    step, run.step = run.step, naps.napping("evaluate")
+    step, run.step = run.step, timing.napping("evaluate")
     run.take(repeat(0.002), 3)
     run.step = step
     found = run.slowed(0.012)
-    assert "tests.naps.evaluate began to run" in found.evidence
+    assert "tests.helpers.timing.evaluate began to run" in found.evidence
     compiled = [line for line in found.evidence if line.endswith("compiled")]
     assert any("evaluate" in line for line in compiled)
 
@@ -182,7 +182,7 @@ from jaxmon.agent.history.part import SpeedHistory
 from jaxmon.facts.record import encoded
 from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
-from tests import inside
+from tests.helpers import inside
 
 agent = jaxmon.instrument(port=None, socket=False, sample_rate=1, memory_interval=0)
 history = inside.part(agent, SpeedHistory)
@@ -229,7 +229,7 @@ from jaxmon.agent.history import part
 from jaxmon.facts.record import encoded
 from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
-from tests import inside
+from tests.helpers import inside
 
 # Other tests keep the processors busy, more in one run than in the other.
 part._MOST_WAITING = 1.0

@@ -13,7 +13,7 @@ import pytest
 from jaxmon_alerts.gameday import stack
 from jaxmon_alerts.gameday.children import Children, free_ports
 from jaxmon_alerts.gameday.stack import MonitoringPrograms
-from tests.support import free_port, http_get, require_program, until
+from tests.helpers.processes import free_port, http_get, require_program, until
 
 
 @pytest.fixture

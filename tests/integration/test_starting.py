@@ -19,10 +19,9 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent, start
 from jaxmon.errors import JaxmonError
-from tests import leaks
-from tests.instrumented import SILENT
-from tests.processes import files
-from tests.support import Result, run_python
+from tests.helpers import session
+from tests.helpers.agents import SILENT
+from tests.helpers.processes import Result, files, run_python
 
 
 pytestmark = pytest.mark.contained
@@ -268,7 +267,7 @@ def test_a_python_without_its_lock(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path
 ) -> None:
     """One sentence says what to do; JAX stays as it is, and marks do nothing."""
-    before = leaks.snapshot()
+    before = session.snapshot()
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
     agent = jaxmon.instrument(port=0)
     with jaxmon.request("predict"):
@@ -283,7 +282,7 @@ def test_a_python_without_its_lock(
     )
     assert (agent.running, agent.url, agent.collect()) == (False, None, [])
     assert files(run_dir) == []
-    assert leaks.leaked(before) == []
+    assert session.leaked(before) == []
     with pytest.raises(JaxmonError, match="nothing is counted"), jaxmon.budget():
         pass
 

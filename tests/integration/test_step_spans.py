@@ -14,10 +14,9 @@ from opentelemetry.trace import StatusCode, format_span_id
 import jaxmon
 from jaxmon.indicators.work import payers
 from jaxmon.otel.traces.spans import Child, Compiled
-from tests.otlp_receiver import Receiver, Span
-from tests.preloaded import run_preloaded
-from tests.spans import Traced, ids, tracing
-from tests.support import ROOT
+from tests.helpers.otlp import Span, Traced, TraceReceiver, ids, tracing
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ PHASES = ["jax.trace", "jax.lower", "jax.backend_compile"]
 class Trained:
     """What the program sent, and what it noted."""
 
-    def __init__(self, receiver: Receiver, said: dict[str, Any]) -> None:
+    def __init__(self, receiver: TraceReceiver, said: dict[str, Any]) -> None:
         self.truth = said["truth"]
         self.waits = said["waits"]
         self.page = said["page"]
@@ -56,7 +55,7 @@ class Trained:
 @pytest.fixture(scope="module")
 def trained() -> Iterator[Trained]:
     """Return one run of the program, which keeps no healthy step."""
-    with Receiver() as receiver:
+    with TraceReceiver() as receiver:
         environ = {**receiver.environ, "OTEL_TRACES_SAMPLER": "always_off"}
         settings = {"JAXMON_OTLP": "0", "JAXMON_TRACES_WAIT": "0.001"}
         program = str(ROOT / "tests" / "programs" / "traced_steps.py")

@@ -35,7 +35,7 @@ from jaxmon.catalog import (
     STEPS,
     TIME_SECONDS,
 )
-from tests.instrumented import instrumented, samples, value
+from tests.helpers.agents import instrumented, samples, value
 
 
 pytestmark = pytest.mark.ground_truth

@@ -23,9 +23,9 @@ from starlette.routing import Route
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.asgi import Middleware
-from tests.asgi_servers import served
-from tests.instrumented import instrumented, samples, value
-from tests.support import until
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.processes import until
+from tests.helpers.servers import served
 
 
 IN_PROGRESS = "jaxmon_requests_in_progress"

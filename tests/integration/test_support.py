@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from tests import cpu_seconds, support
-from tests.documents import fits
+from tests.helpers import processes, session
+from tests.helpers.commands import fits
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
     ((labels, value),) = server.until_query('toys{job="toys"}')
     assert (labels["instance"], value) == (page, 3)
     assert server.query("scalar(vector(2)) * 2") == [({}, 4)]
-    support.until(
+    processes.until(
         lambda: server.targets() == {page: "up", f"127.0.0.1:{free_port}": "down"},
         "both targets to be known",
     )
@@ -50,13 +50,13 @@ def test_prometheus_scrapes_and_answers(prometheus, page, free_port):
 
 def test_a_missing_program_skips_unless_in_ci(monkeypatch):
     """A test without its program is skipped by a developer and fails in CI."""
-    assert support.require_program("sh").endswith("/sh")
+    assert processes.require_program("sh").endswith("/sh")
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no-such-program"):
-        support.require_program("no-such-program")
+        processes.require_program("no-such-program")
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no-such-program"):
-        support.require_program("no-such-program")
+        processes.require_program("no-such-program")
 
 
 def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch):
@@ -69,14 +69,14 @@ def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch)
         "print(json.dumps([sys.argv[1:], *map(os.environ.get, names)]))\n"
     )
     seen = python_script(source, "x", env={"A": "b"}).json()
-    flags = support.NO_FUSION_EMITTERS or None
+    flags = processes.NO_FUSION_EMITTERS or None
     assert seen == [["x"], None, str(run_dir), "cpu", flags, "b"]
 
 
 def test_waiting_ends_with_an_explanation():
     """A condition that never comes true fails the test, and says what it was."""
     with pytest.raises(AssertionError, match=r"waited 0\.1 s for Godot; last saw \[\]"):
-        support.until(list, "Godot", seconds=0.1)
+        processes.until(list, "Godot", seconds=0.1)
 
 
 def test_one_test_of_many_checks_shows_each_that_fails():
@@ -88,7 +88,7 @@ def test_one_test_of_many_checks_shows_each_that_fails():
         seen.append(value)
         assert value < limit
 
-    test = support.each({"one": (1, 2), "two": (2, 2), "three": (3, 2)})(check)
+    test = processes.each({"one": (1, 2), "two": (2, 2), "three": (3, 2)})(check)
     with pytest.raises(ExceptionGroup, match="check") as failed:
         test()
     assert seen == [1, 2, 3]
@@ -97,7 +97,7 @@ def test_one_test_of_many_checks_shows_each_that_fails():
         ["in the case three"],
     ]
     assert test.__doc__ == "Compare."
-    support.each({"one": (1, 2)})(check)()
+    processes.each({"one": (1, 2)})(check)()
 
 
 def test_cpu_seconds_include_processes_that_run_or_ran():
@@ -105,15 +105,15 @@ def test_cpu_seconds_include_processes_that_run_or_ran():
     spin = "t = __import__('time'); e = t.process_time() + {}\n"
     spin += "while t.process_time() < e: pass\nprint(flush=True)\ninput()"
     command = [sys.executable, "-c", spin.format(0.5)]
-    before = cpu_seconds.spent()
+    before = session.spent()
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert cpu_seconds.spent() - before > 0.4
+        assert session.spent() - before > 0.4
         process.communicate(b"\n")
-    assert cpu_seconds.spent() - before > 0.4
+    assert session.spent() - before > 0.4
 
 
 def test_what_a_document_shows_may_be_broken_elsewhere():

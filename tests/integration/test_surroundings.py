@@ -18,9 +18,8 @@ from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon.host.http import listeners
 from jaxmon.host.http.sockets import Socket
-from tests.instrumented import instrumented
-from tests.processes import HEAD, files
-from tests.support import Result
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import HEAD, Result, files
 
 
 # One agent after the other, each with settings and variables of its own.

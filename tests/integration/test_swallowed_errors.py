@@ -17,9 +17,8 @@ import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.failing import fail, kinds
-from tests.instrumented import value
+from tests.helpers import inside
+from tests.helpers.agents import fail, kinds, value
 
 
 pytestmark = pytest.mark.ground_truth

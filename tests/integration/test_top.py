@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 
 from jaxmon.cli.top.state import KEYS, ORDERS
-from tests.exporter import exporters
-from tests.preloaded import Program, start_preloaded
-from tests.ptys import Console, console
-from tests.support import clean_environ, until
+from tests.helpers.preloaded import Program, start_preloaded
+from tests.helpers.processes import Console, clean_environ, console, until
+from tests.helpers.sidecars import exporters
 
 
 SERVES = """

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import UUID, Host, chip, core, failures, of, up
-from tests.support import some
+from tests.helpers.processes import some
 
 
 pytest.importorskip("grpc")

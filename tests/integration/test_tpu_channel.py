@@ -17,8 +17,8 @@ from jaxmon_exporter.collectors.tpu.messages import (
     CUT_OFF,
     GONE,
     SLOW,
-    Call,
-    Failure,
+    GrpcCall,
+    GrpcFailure,
     Target,
     call_all,
 )
@@ -34,14 +34,14 @@ from tests.fakes.http2 import (
 )
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
-from tests.support import run_python, until
+from tests.helpers.processes import run_python, until
 
 
 pytest.importorskip("grpc")
 
 LONG = 90.0
 SHORT = 0.5
-UNKNOWN = Failure("UNKNOWN")
+UNKNOWN = GrpcFailure("UNKNOWN")
 
 
 @pytest.fixture
@@ -52,14 +52,16 @@ def runtime() -> Iterator[Runtime]:
     runtime.end()
 
 
-def metric(target: Target, name: str) -> Call:
+def metric(target: Target, name: str) -> GrpcCall:
     request = messages.metric_request(name, own=False)
-    return Call(target, messages.METRIC, request)
+    return GrpcCall(target, messages.METRIC, request)
 
 
 def one(server: Http2Server, seconds: float = LONG) -> Any:
     """Return what one request comes to."""
-    (reply,) = call_all([Call(server.target, "/package.Service/Method", b"x")], seconds)
+    (reply,) = call_all(
+        [GrpcCall(server.target, "/package.Service/Method", b"x")], seconds
+    )
     return reply
 
 
@@ -83,7 +85,7 @@ def test_a_status_says_why(runtime: Runtime, code: str) -> None:
     bad, good = call_all(
         [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
     )
-    assert bad == Failure(code)
+    assert bad == GrpcFailure(code)
     assert isinstance(good, bytes)
 
 
@@ -107,7 +109,10 @@ def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         target = free.getsockname()
     targets = [target, ("::1", target[1]), "/nowhere/at/all", "nowhere"]
-    assert call_all([Call(there, "/a/b", b"") for there in targets], LONG) == [GONE] * 4
+    assert (
+        call_all([GrpcCall(there, "/a/b", b"") for there in targets], LONG)
+        == [GONE] * 4
+    )
     assert call_all([], LONG) == []
 
 
@@ -161,7 +166,7 @@ def test_more_than_fits_is_not_received(runtime: Runtime) -> None:
     large, other = call_all(
         [metric(target, shapes.QUEUE), metric(target, shapes.MEMORY_USED)], LONG
     )
-    assert large == Failure("RESOURCE_EXHAUSTED")
+    assert large == GrpcFailure("RESOURCE_EXHAUSTED")
     assert isinstance(other, bytes)
 
 
@@ -169,7 +174,7 @@ def test_more_than_fits_is_not_received(runtime: Runtime) -> None:
 def test_a_web_server_replies_to_no_call(status: bytes) -> None:
     """HTTP/2 without gRPC never looks like a message, whatever gRPC makes of it."""
     with Http2Server(lambda stream: page(stream, status)) as server:
-        assert isinstance(one(server), Failure)
+        assert isinstance(one(server), GrpcFailure)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +205,11 @@ def test_what_is_reset_costs_itself_alone() -> None:
         return reply(stream, b"\0\0\0\0\3yes")
 
     with Http2Server(answer) as server:
-        replies = call_all([Call(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["Failure(code='CANCELLED')", *["b'yes'"] * 2]
+        replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
+    assert sorted(map(str, replies)) == [
+        "GrpcFailure(code='CANCELLED')",
+        *["b'yes'"] * 2,
+    ]
 
 
 def test_a_server_that_leaves_keeps_what_it_said() -> None:
@@ -209,8 +217,10 @@ def test_a_server_that_leaves_keeps_what_it_said() -> None:
     with Http2Server(
         lambda stream: reply(stream, b"\0\0\0\0\3yes") if stream == 1 else None
     ) as server:
-        replies = call_all([Call(server.target, "/a/b", b"")] * 3, LONG)
-    assert sorted(map(str, replies)) == ["Failure(code='UNAVAILABLE')"] * 2 + ["b'yes'"]
+        replies = call_all([GrpcCall(server.target, "/a/b", b"")] * 3, LONG)
+    assert sorted(map(str, replies)) == ["GrpcFailure(code='UNAVAILABLE')"] * 2 + [
+        "b'yes'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +249,7 @@ def test_what_is_no_http2_is_gone(garbage: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=stranger, args=(listener,))
         thread.start()
-        assert call_all([Call(listener.getsockname(), "/a/b", b"")], LONG) == [GONE]
+        assert call_all([GrpcCall(listener.getsockname(), "/a/b", b"")], LONG) == [GONE]
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
 
@@ -261,8 +271,8 @@ def test_nothing_is_left_behind(runtime: Runtime) -> None:
 
 QUIET = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.messages import Call, call_all
-print(call_all([Call("/x" * 100, "/a/b", b"")], 60))
+from jaxmon_exporter.collectors.tpu.messages import GrpcCall, call_all
+print(call_all([GrpcCall("/x" * 100, "/a/b", b"")], 60))
 print(os.environ["GRPC_VERBOSITY"])
 """
 
@@ -270,7 +280,7 @@ print(os.environ["GRPC_VERBOSITY"])
 def test_standard_error_is_left_alone() -> None:
     """Messages of gRPC's core are not in the log, unless requested."""
     quiet = run_python("-c", QUIET).ok()
-    assert "Failure" in quiet.out
+    assert "GrpcFailure" in quiet.out
     assert quiet.err == ""
     loud = run_python("-c", QUIET, env={"GRPC_VERBOSITY": "ERROR"}).ok()
     assert loud.out.endswith("ERROR\n")
@@ -279,8 +289,8 @@ def test_standard_error_is_left_alone() -> None:
 
 FORKED = """
 import os, sys
-from jaxmon_exporter.collectors.tpu.messages import Call, call_all
-calls = [Call(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
+from jaxmon_exporter.collectors.tpu.messages import GrpcCall, call_all
+calls = [GrpcCall(("127.0.0.1", int(sys.argv[1])), "/a/b", b"")]
 first = call_all(calls, 60)
 if (child := os.fork()) == 0:
     os._exit(7)

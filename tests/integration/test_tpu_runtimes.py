@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.exporter import exporters
 from tests.fakes.http2 import Http2Server, page
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Host, chip, failures, of, up
-from tests.support import run_python, some, until
+from tests.helpers.processes import run_python, some, until
+from tests.helpers.sidecars import exporters
 
 
 pytest.importorskip("grpc")

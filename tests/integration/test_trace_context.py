@@ -17,8 +17,8 @@ from jaxmon.grpc import Interceptor
 from jaxmon.indicators.work import named, payers
 from jaxmon.otel.traces.spans import Compiled
 from jaxmon.wsgi import Middleware
-from tests.spans import Traced, ids, tracing
-from tests.support import until
+from tests.helpers.otlp import Traced, ids, tracing
+from tests.helpers.processes import until
 
 
 PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from jaxmon.host.bootstrap import environment
-from tests import support
-from tests.support import Result
+from tests.helpers import processes
+from tests.helpers.processes import Result
 
 
-PROGRAM = support.ROOT / "tests" / "programs" / "tracebacks.py"
+PROGRAM = processes.ROOT / "tests" / "programs" / "tracebacks.py"
 MODES = ("auto", "off", "tracebackhide", "remove_frames", "quiet_remove_frames")
 
 
@@ -31,7 +31,7 @@ def both(*args: str, before_each: Any = lambda: None, **env: str) -> list[Result
             bootstrapped = environment({}, settings)
             extra |= {name: str(text) for name, text in bootstrapped.items()}
         before_each()
-        results.append(support.run_python(*args, env=extra))
+        results.append(processes.run_python(*args, env=extra))
     return results
 
 

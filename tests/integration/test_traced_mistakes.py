@@ -20,8 +20,8 @@ from jaxmon.agent.tracing.part import TraceMistakes
 from jaxmon.facts.process import read
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
-from tests import inside
-from tests.instrumented import instrumented
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
 
 
 pytestmark = pytest.mark.ground_truth

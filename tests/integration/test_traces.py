@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.otlp_receiver import Receiver, Span
-from tests.preloaded import start_preloaded
-from tests.support import ROOT, Prometheus, Result, clean_environ, http_get, until
+from tests.helpers.otlp import Span, TraceReceiver
+from tests.helpers.preloaded import start_preloaded
+from tests.helpers.processes import ROOT, Result, clean_environ, http_get, until
+from tests.helpers.prometheus import Prometheus
 
 
 SERVER, INTERNAL = 2, 1
@@ -102,7 +103,7 @@ def stored() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def own(
     stored: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Receiver, Run]]:
+) -> Iterator[tuple[TraceReceiver, Run]]:
     """Return what a program without a provider sent over HTTP, keeping everything."""
 
     def scrape(address: str) -> None:
@@ -114,7 +115,7 @@ def own(
                 query = f"jaxmon_{name}_seconds_bucket"
                 stored.extend(until(partial(exemplars, server, query), query))
 
-    with Receiver() as receiver:
+    with TraceReceiver() as receiver:
         sampler = {"OTEL_TRACES_SAMPLER": "always_on"}
         environ = {**receiver.environ, **sampler}
         with running("own", environ, scrape) as run:
@@ -123,9 +124,9 @@ def own(
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Iterator[tuple[Receiver, Run]]:
+def theirs() -> Iterator[tuple[TraceReceiver, Run]]:
     """Return what a program with OpenTelemetry's own instrumentation sent by gRPC."""
-    with Receiver() as receiver:
+    with TraceReceiver() as receiver:
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{receiver.grpc}"}
         with running("application", endpoint) as run:
             yield receiver, run
@@ -140,7 +141,7 @@ def exemplars(server: Prometheus, query: str) -> list[dict[str, Any]]:
     return found
 
 
-def server_span(receiver: Receiver, trace: str) -> Span:
+def server_span(receiver: TraceReceiver, trace: str) -> Span:
     """Return the server span of *trace*, of which there is one."""
     (found,) = [one for one in receiver.of(trace) if one["kind"] == SERVER]
     return found
@@ -151,7 +152,9 @@ def compiles(spans: list[Span]) -> list[Span]:
     return [one for one in spans if one["name"].startswith("jax.compile")]
 
 
-def test_a_request_has_one_span_below_the_clients(own: tuple[Receiver, Run]) -> None:
+def test_a_request_has_one_span_below_the_clients(
+    own: tuple[TraceReceiver, Run],
+) -> None:
     """Name, parent, status and attributes are those of the request."""
     receiver, run = own
     expected = [
@@ -179,7 +182,7 @@ def test_a_request_has_one_span_below_the_clients(own: tuple[Receiver, Run]) -> 
         assert (span["scope"], span["service"]) == ("jaxmon", "models")
 
 
-def test_the_context_reaches_outgoing_requests(own: tuple[Receiver, Run]) -> None:
+def test_the_context_reaches_outgoing_requests(own: tuple[TraceReceiver, Run]) -> None:
     """What the handler sees as the current span is the request's."""
     receiver, run = own
     for (trace, _), (status, body) in zip(run.traces, run.answers, strict=True):
@@ -189,7 +192,7 @@ def test_the_context_reaches_outgoing_requests(own: tuple[Receiver, Run]) -> Non
 
 @pytest.mark.parametrize("provider", ["own", "theirs"])
 def test_compiles_are_below_the_request_that_paid(
-    provider: str, own: tuple[Receiver, Run], theirs: tuple[Receiver, Run]
+    provider: str, own: tuple[TraceReceiver, Run], theirs: tuple[TraceReceiver, Run]
 ) -> None:
     """
     The cold requests have the compile, with its phases, within the call of the model as
@@ -224,7 +227,7 @@ def test_compiles_are_below_the_request_that_paid(
         assert in_order == ["jax.trace", "jax.lower", "jax.backend_compile"]
 
 
-def test_no_request_has_two_spans(theirs: tuple[Receiver, Run]) -> None:
+def test_no_request_has_two_spans(theirs: tuple[TraceReceiver, Run]) -> None:
     """
     Beside the instrumentation of FastAPI we make no span of a request, but say on its
     span what we know.
@@ -244,7 +247,7 @@ def test_no_request_has_two_spans(theirs: tuple[Receiver, Run]) -> None:
     assert run.said["provider"] == "TracerProvider"
 
 
-def test_nothing_is_left(own: tuple[Receiver, Run]) -> None:
+def test_nothing_is_left(own: tuple[TraceReceiver, Run]) -> None:
     """No thread survives `uninstrument`, and no provider was set."""
     _, run = own
     assert run.said["threads"] == []
@@ -301,7 +304,7 @@ def test_what_turns_traces_on(
 
 
 def test_prometheus_stores_exemplars(
-    own: tuple[Receiver, Run], stored: list[dict[str, Any]]
+    own: tuple[TraceReceiver, Run], stored: list[dict[str, Any]]
 ) -> None:
     """
     Of each series they are the traces of requests that it counts, with a value within
@@ -326,7 +329,7 @@ def test_prometheus_stores_exemplars(
     assert seen == {"cold", "warm", "trace", "lower", "backend_compile"}
 
 
-def test_exemplars_name_the_traces(own: tuple[Receiver, Run]) -> None:
+def test_exemplars_name_the_traces(own: tuple[TraceReceiver, Run]) -> None:
     """The OpenMetrics page names the cold and the failed request's traces."""
     _, run = own
     lines = [line for line in run.metrics.splitlines() if " # {" in line]

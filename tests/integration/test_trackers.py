@@ -25,9 +25,9 @@ from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.errors import JaxmonError
 from jaxmon.host.deadline import Deadline
 from jaxmon.threads import running
-from tests.instrumented import instrumented, value
-from tests.preloaded import run_preloaded
-from tests.support import ROOT, until
+from tests.helpers.agents import instrumented, value
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT, until
 
 
 PROGRAM = ROOT / "tests" / "programs" / "trackers.py"

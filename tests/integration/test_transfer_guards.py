@@ -13,9 +13,9 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.context import Sample
-from tests import inside
-from tests.instrumented import instrumented, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, value
+from tests.helpers.processes import until
 
 
 CHECKS = "jaxmon_determinism_checks_total"

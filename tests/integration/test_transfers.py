@@ -19,12 +19,12 @@ from jaxmon.agent.checks import numerics
 from jaxmon.agent.checks import results as leaves
 from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
-from tests import inside, leaks, support
-from tests.instrumented import instrumented, samples, value
-from tests.preloaded import run_preloaded
+from tests.helpers import inside, processes, session
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.preloaded import run_preloaded
 
 
-PROGRAM = support.ROOT / "tests" / "programs" / "known_transfers.py"
+PROGRAM = processes.ROOT / "tests" / "programs" / "known_transfers.py"
 FOUR_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 
 COUNT = "jaxmon_host_transfers_total"
@@ -166,11 +166,11 @@ def test_switched_off_nothing_is_replaced() -> None:
 def test_everything_is_put_back() -> None:
     """After the agent the array class and the modules hold what they held before."""
     array_class = type(double(1.0))
-    before, state = dict(vars(array_class)), leaks.snapshot()
+    before, state = dict(vars(array_class)), session.snapshot()
     with instrumented():
         assert dict(vars(array_class)) != before
     assert dict(vars(array_class)) == before
-    assert leaks.leaked(state) == []
+    assert session.leaked(state) == []
 
 
 def test_a_jax_without_a_place_is_said_so(

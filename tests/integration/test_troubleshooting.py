@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from tests.fakes.nvml.gpus import Gpus
-from tests.support import ROOT, Result, clean_environ, http_get, require_program, until
+from tests.helpers.processes import (
+    ROOT,
+    Result,
+    clean_environ,
+    http_get,
+    require_program,
+    until,
+)
 
 
 NOBODY = 65534

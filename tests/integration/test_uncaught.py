@@ -17,8 +17,8 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.context import CountedError
-from tests import inside
-from tests.failing import FULL, fail, kinds
+from tests.helpers import inside
+from tests.helpers.agents import FULL, fail, kinds
 
 
 pytestmark = pytest.mark.ground_truth

@@ -22,9 +22,9 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.agent.counted import CountedFunction
-from tests import inside, leaks
-from tests.instrumented import SILENT, instrumented, value
-from tests.processes import files
+from tests.helpers import inside, session
+from tests.helpers.agents import SILENT, instrumented, value
+from tests.helpers.processes import files
 
 
 CALLS = "jaxmon_jit_calls_total"
@@ -50,15 +50,15 @@ def test_everything_is_as_found(run_dir: Path) -> None:
     Attributes, listeners, threads, descriptors and the run directory are restored.
     """
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
-    before = leaks.snapshot()
+    before = session.snapshot()
 
     agent = jaxmon.instrument(port=0, memory_interval=0.1)
-    during = leaks.snapshot()
+    during = session.snapshot()
     with urllib.request.urlopen(str(agent.url), timeout=60) as page:
         page.read()
     held = files(run_dir)
     jaxmon.uninstrument()
-    after = leaks.snapshot()
+    after = session.snapshot()
 
     changed = {
         place
@@ -77,7 +77,7 @@ def test_everything_is_as_found(run_dir: Path) -> None:
     }
     assert during.threads > before.threads
     started = sorted(thread.name for thread in during.threads - before.threads)
-    assert started == list(leaks.THREADS)
+    assert started == list(session.THREADS)
     assert during.listeners != before.listeners
     assert held == ["agent-0.lock", "agent-0.sock"]
     assert after.listeners == before.listeners
@@ -160,10 +160,10 @@ def test_twenty_rounds_leave_nothing(run_dir: Path) -> None:
 
     one_round()
     gc.collect()
-    before = leaks.snapshot()
+    before = session.snapshot()
     agents = [one_round() for _ in range(20)]
     gc.collect()
-    after = leaks.snapshot()
+    after = session.snapshot()
 
     assert [agent for agent in agents if agent() is not None] == []
     assert after.descriptors == before.descriptors
@@ -318,13 +318,13 @@ def test_cleared_listeners_come_back_and_go(agent: Agent) -> None:
     """
     After `clear_event_listeners` a scrape listens again; uninstrument is unharmed.
     """
-    before = leaks.snapshot()
+    before = session.snapshot()
     jax.monitoring.clear_event_listeners()
-    assert leaks.snapshot().listeners != before.listeners
+    assert session.snapshot().listeners != before.listeners
 
     value(agent, CALLS)
 
-    assert leaks.snapshot().listeners == before.listeners
+    assert session.snapshot().listeners == before.listeners
     jax.monitoring.clear_event_listeners()
     jaxmon.uninstrument()
     monitoring = sys.modules["jax._src.monitoring"]

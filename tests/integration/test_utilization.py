@@ -15,10 +15,11 @@ from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import read
 from jaxmon.screens.utilization import flops as section
-from tests import inside, transformer
-from tests.instrumented import instrumented, samples, value
-from tests.preloaded import run_preloaded
-from tests.support import ROOT, until
+from tests.helpers import flops as transformer
+from tests.helpers import inside
+from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT, until
 
 
 pytestmark = pytest.mark.ground_truth

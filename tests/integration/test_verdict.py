@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support import some
+from tests.helpers.processes import some
 from tests.verdicts import HEALTHY, MISTAKES, RUNS, Verdict, run
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT
 
 
 PROGRAM = ROOT / "tests" / "programs" / "wall_time.py"

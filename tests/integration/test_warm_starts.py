@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.preloaded import run_preloaded
-from tests.support import ROOT, Result, clean_environ
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT, Result, clean_environ
 
 
 SERVICE = """
@@ -208,7 +208,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         sys.path.append({str(ROOT)!r})
         agent = jaxmon.instrument(port=0, socket=False, expect_warmup=True)
         from requests_ import *
-        from tests import inside
+        from tests.helpers import inside
         def ready():
             try:
                 url = agent.url.replace("/metrics", "/-/ready")

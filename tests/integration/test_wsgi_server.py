@@ -20,9 +20,9 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators.requests import mark_cold
 from jaxmon.wsgi import Middleware
-from tests.indicators import Recorded, recording
-from tests.serving import everything
-from tests.support import until
+from tests.helpers.indicators import Recorded, recording
+from tests.helpers.processes import until
+from tests.helpers.servers import everything
 
 
 OUTCOMES = {2: "success", 3: "success", 4: "client_error", 5: "error"}

@@ -13,7 +13,7 @@ from jaxmon.catalog import (
     GPU_XID_LAST_TIMESTAMP_SECONDS,
 )
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
-from tests.support import until
+from tests.helpers.processes import until
 
 
 pytest.importorskip("pynvml")

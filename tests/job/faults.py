@@ -15,8 +15,8 @@ import sys
 import time
 from typing import Any, NamedTuple
 
+from tests.helpers.processes import until
 from tests.job.running import Job, place, running
-from tests.support import until
 
 
 class Fault(NamedTuple):

@@ -22,10 +22,7 @@ def rows(number: int = 30, /, **fractions: float) -> Any:
     each, and the rest into waits for the device.
     """
     seconds = sum(part for column, part in fractions.items() if column in COLUMNS[4:11])
-    values = {
-        "waits": 1.0 - seconds,
-        **fractions,
-    }
+    values = {"waits": 1.0 - seconds, **fractions}
     row = {name: part * ROW_SECONDS for name, part in values.items()}
     row |= {"calls": ROW_SECONDS / STEP_SECONDS, "seconds": ROW_SECONDS}
     row |= {"looks": LOOKS * ROW_SECONDS}

@@ -16,9 +16,15 @@ from typing import Any, TextIO
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from tests.exporter import Exporter, exporters
-from tests.preloaded import Program, shared
-from tests.support import NO_FUSION_EMITTERS, ROOT, clean_environ, free_port, until
+from tests.helpers.preloaded import Program, shared
+from tests.helpers.processes import (
+    NO_FUSION_EMITTERS,
+    ROOT,
+    clean_environ,
+    free_port,
+    until,
+)
+from tests.helpers.sidecars import Exporter, exporters
 
 
 PROGRAM = ROOT / "tests" / "programs" / "job.py"

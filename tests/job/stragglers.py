@@ -21,8 +21,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.helpers.processes import until
 from tests.job.running import Job, place, running
-from tests.support import until
 
 
 class Slow(NamedTuple):
@@ -161,10 +161,7 @@ def _faulty(name: str, fault: Slow) -> str:
 
 
 _WITH_LINES = frozenset(
-    (
-        *("more loader", "more sleep", "more python", "more compile"),
-        "more transfer",
-    )
+    (*("more loader", "more sleep", "more python", "more compile"), "more transfer")
 )
 
 

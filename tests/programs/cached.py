@@ -22,7 +22,7 @@ from jax import monitoring
 import jaxmon
 from jaxmon.agent.guard import Guard
 from jaxmon.facts.record import encoded
-from tests import inside
+from tests.helpers import inside
 
 
 options = json.loads(sys.argv[1])

@@ -30,7 +30,7 @@ import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.other_threads import Position
-from tests.instrumented import SILENT, samples
+from tests.helpers.agents import SILENT, samples
 
 
 DIRECTORY = Path(sys.argv[1])

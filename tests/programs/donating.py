@@ -25,9 +25,9 @@ from jaxmon.agent.checks.replays import KeptOutputs
 from jaxmon.agent.context import Sample
 from jaxmon.agent.jaxlink.arrays import copied_on_devices
 from jaxmon.facts.record import encoded
-from tests import inside
-from tests.instrumented import SILENT, samples, value
-from tests.support import until
+from tests.helpers import inside
+from tests.helpers.agents import SILENT, samples, value
+from tests.helpers.processes import until
 
 
 mesh = Mesh(np.array(jax.devices()), ("x",))

@@ -18,7 +18,7 @@ from typing import IO
 from jaxmon.cli.gameday import command
 from jaxmon.cli.main import main
 from jaxmon_alerts.gameday.children import Children, RunningProcess
-from tests.preloaded import Preloaded
+from tests.helpers.preloaded import Preloaded
 
 
 # What the programs and the sidecar import besides JAX and the agent.

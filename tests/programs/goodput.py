@@ -158,7 +158,7 @@ if __name__ == "__main__":
         sys.exit(1)
     note("end")
     if rank == 0:
-        from tests.instrumented import samples
+        from tests.helpers.agents import samples
 
         page = samples(agent)
         (directory / "page").write_text(json.dumps(page))

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmon
 from jaxmon.facts.record import encoded
-from tests import inside
+from tests.helpers import inside
 
 
 DEVICES = 4

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests import inside
+from tests.helpers import inside
 
 
 MIB = 1 << 20

@@ -60,7 +60,7 @@ loaded["modules after instrument"] = modules()
 import orbax.checkpoint as ocp  # noqa: E402 - see above
 
 from jaxmon import threads  # noqa: E402 - likewise
-from tests.support import until  # noqa: E402 - likewise
+from tests.helpers.processes import until  # noqa: E402 - likewise
 
 
 loaded["threads after instrument"] = sorted(one.name for one in threads.running())

@@ -126,6 +126,15 @@ trees = [{**kept, "last": jax.device_put(np.ones(n, np.float32))} for n in range
 last = jax.jit(lambda tree: tree["last"] * 2)
 counted("recompile", [functools.partial(last, tree) for tree in trees], after=20)
 
+# An analysis on a thread of ours, here on this one.
+flops: Any = importlib.import_module("jaxmon.agent.jaxlink.flops")
+finder: Any = importlib.import_module("jaxmon.agent.jaxlink.source_lines")
+lines = finder.SourceLineFinder(jax)
+jaxpr = jax.make_jaxpr(lambda x: [x.sum() + n for n in range(500)])(jnp.ones(3)).jaxpr
+counted(
+    "FLOPs of 1,000 equations", [lambda: flops.count(jax, jaxpr, lines)] * 2, after=1
+)
+
 # As many as a loop makes: all counted but for the latest, and those of one size
 # exactly in proportion.
 before, total = page(), 20_000

@@ -1,7 +1,7 @@
 """
 Imports JAX and jaxmon once, and runs each requested program in a fork.
 
-See `tests.preloaded`.
+See `tests.helpers.preloaded`.
 
 Arguments: the descriptor of a socket that listens, and further modules to import. Each
 client sends one request, which is JSON, with the descriptors of the program's stdin,

@@ -21,7 +21,7 @@ import wandb
 from tensorboard.summary import Writer
 
 import jaxmon
-from tests.instrumented import SILENT, samples
+from tests.helpers.agents import SILENT, samples
 
 
 DIRECTORY = Path(sys.argv[1])

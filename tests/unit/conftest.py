@@ -8,8 +8,8 @@ import pytest
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.scheduler import Scheduler
-from tests.indicators import Recorded, recording
-from tests.scheduling import threads
+from tests.helpers.agents import threads
+from tests.helpers.indicators import Recorded, recording
 
 
 @pytest.fixture

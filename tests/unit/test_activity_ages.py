@@ -11,8 +11,8 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import ACTIVITY_AGE_SECONDS, ACTIVITY_RUNNING_SECONDS
-from jaxmon.indicators.activity_ages import FAILED, FINISHED, ActivityAges
-from tests.indicators import recording
+from jaxmon.indicators.timeline import FAILED, FINISHED, ActivityAges
+from tests.helpers.indicators import recording
 
 
 AGE, RUNNING = ACTIVITY_AGE_SECONDS.name, ACTIVITY_RUNNING_SECONDS.name

@@ -29,7 +29,7 @@ from jaxmon.agent.jaxlink.activity import (
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
-from tests.support import until
+from tests.helpers.processes import until
 
 
 def called(sites: CallSites, state: str) -> Position:

@@ -10,7 +10,7 @@ from jaxmon_alerts.rules import rules
 from jaxmon_dashboards.boards import all_dashboards
 from jaxmon_dashboards.boards.model import Dashboard
 from jaxmon_dashboards.boards.variables import Variable
-from tests.support import each
+from tests.helpers.processes import each
 
 
 BOARDS = {one.uid: one for one in all_dashboards()}

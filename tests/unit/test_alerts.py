@@ -15,9 +15,9 @@ from jaxmon.cli.main import main
 from jaxmon.promql import gauge
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from jaxmon_alerts.rules import Alert, Options
+from jaxmon_alerts.rules import Alert, RuleOptions
 from jaxmon_alerts.rules.rules import document
-from tests.support import ROOT, each, require_program
+from tests.helpers.processes import ROOT, each, require_program
 
 
 NAMES = {
@@ -167,7 +167,7 @@ def test_quick_motion_divides_durations_only():
         {(one["alert"], *one["labels"].items()): one for one in rules(text)}
         for text in (
             alerts.render()["alerts.yaml"],
-            alerts.render(options=Options(scale=60))["alerts.yaml"],
+            alerts.render(options=RuleOptions(scale=60))["alerts.yaml"],
         )
     )
     storm = next(one for key, one in quick.items() if key[0] == "JaxmonRecompileStorm")

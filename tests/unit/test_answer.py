@@ -14,7 +14,7 @@ from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact
-from tests.status import ROUTE, START, Worker, reading, status
+from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
 def fails(worker: Worker) -> None:

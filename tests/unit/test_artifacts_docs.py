@@ -12,7 +12,7 @@ from jaxmon.cli import generate, reference
 from jaxmon.declarations import PREFIX
 from jaxmon.host.files.generated import check
 from jaxmon.settings import Settings
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 def test_committed_documents_are_up_to_date(monkeypatch):

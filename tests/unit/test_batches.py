@@ -9,7 +9,7 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import BATCH_FILL_RATIO
-from tests.indicators import recording
+from tests.helpers.indicators import recording
 
 
 COUNT, SUM, BUCKET = (

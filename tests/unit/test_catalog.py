@@ -10,7 +10,7 @@ from importlib import import_module
 
 from jaxmon import catalog
 from jaxmon.catalog import METRICS, Metric
-from tests.support import PRODUCT, ROOT, each
+from tests.helpers.processes import PRODUCT, ROOT, each
 
 
 UNITS = ("seconds", "bytes", "ratio", "celsius", "watts", "joules", "hertz")

@@ -12,16 +12,17 @@ import pytest
 import yaml
 
 from jaxmon.version import version
-from tests import deployment
-from tests.deployment import (
+from tests.helpers import manifests
+from tests.helpers.manifests import (
     CHART,
     IMAGE,
+    RELEASES,
+    Document,
     assert_hardened,
     assert_known,
     chart_documents,
     environ,
 )
-from tests.schemas import RELEASES, Document
 
 
 EVERYTHING: Document = {
@@ -71,7 +72,7 @@ def test_chart_renders_valid_manifests() -> None:
     With its defaults and with everything switched on, Helm's own engine and linter
     accept the chart, and what comes out is valid, hardened and known to the sidecar.
     """
-    answers, lint = deployment.rendered({}, EVERYTHING)
+    answers, lint = manifests.rendered({}, EVERYTHING)
 
     assert lint == []
     for answer in answers:
@@ -84,7 +85,7 @@ def test_chart_renders_valid_manifests() -> None:
     text = answers[1]["files"]["jaxmon/templates/daemonset.yaml"]
     assert "runAsUser: 1000680000\n" in text
     full = chart_documents(answers[1])
-    [container] = deployment.sidecars(full["DaemonSet"])
+    [container] = manifests.sidecars(full["DaemonSet"])
     assert container["image"] == f"{IMAGE}:9.9@sha256:{'0' * 64}"
     assert "tcpSocket" in container["readinessProbe"]
     assert environ(container)["JAXMON_EXPORTER_WEB_CONFIG"] == "/etc/jaxmon/web.yml"
@@ -103,9 +104,9 @@ def test_chart_pushes_by_otlp() -> None:
     and the policy lets it reach DNS and the receiver's port, besides what is given.
     """
     secure = {"otlp": {"enabled": True, "endpoint": "https://collector.example/x"}}
-    answers, _ = deployment.rendered(EVERYTHING, secure, {"otlp": {"enabled": True}})
+    answers, _ = manifests.rendered(EVERYTHING, secure, {"otlp": {"enabled": True}})
     full, usual = map(chart_documents, answers[:2])
-    [container] = deployment.sidecars(full["DaemonSet"])
+    [container] = manifests.sidecars(full["DaemonSet"])
     names = [one["name"] for one in container["env"]]
     found = environ(container)
     assert found["JAXMON_EXPORTER_OTLP"] == "true"
@@ -139,7 +140,7 @@ def test_chart_switches_off_what_is_not_wanted() -> None:
         "networkPolicy": {"enabled": False},
         "webConfig": {"existingSecret": "ours", "content": "ignored"},
     }
-    [answer], _ = deployment.rendered(values)
+    [answer], _ = manifests.rendered(values)
     found = chart_documents(answer)
     spec = found["DaemonSet"]["spec"]["template"]["spec"]
 
@@ -161,10 +162,10 @@ def test_text_stays_text() -> None:
         "webConfig": {"existingSecret": "1.5"},
         "networkPolicy": {"fromNamespaces": ["123", "true"]},
     }
-    [answer], _ = deployment.rendered(values, name="42")
+    [answer], _ = manifests.rendered(values, name="42")
     assert_valid(answer)
     found = chart_documents(answer)
-    [container] = deployment.sidecars(found["DaemonSet"])
+    [container] = manifests.sidecars(found["DaemonSet"])
     variables = environ(container)
 
     assert {name: variables[name] for name in values["env"]} == {
@@ -181,9 +182,7 @@ def test_objects_of_another_chart_keep_their_names() -> None:
     which is the other chart's; labels still fit their selectors.
     """
     for name, expected in (("jaxmon", "jaxmon"), ("shop", "shop-jaxmon")):
-        [answer], _ = deployment.rendered(
-            EVERYTHING | {"serviceAccount": {}}, name=name
-        )
+        [answer], _ = manifests.rendered(EVERYTHING | {"serviceAccount": {}}, name=name)
         found = chart_documents(answer)
         names = {kind: one["metadata"]["name"] for kind, one in found.items()}
         assert set(names.values()) == {expected, f"{expected}-web"}
@@ -204,11 +203,11 @@ def test_null_takes_a_default_out() -> None:
         "nodeSelector": {"nvidia.com/gpu.present": None, "pool": "gpus"},
         "env": {"JAXMON_EXPORTER_DISABLE": None},
     }
-    [answer], _ = deployment.rendered(values)
+    [answer], _ = manifests.rendered(values)
     assert_valid(answer)
     daemonset = chart_documents(answer)["DaemonSet"]
     spec = daemonset["spec"]["template"]["spec"]
-    [container] = deployment.sidecars(daemonset)
+    [container] = manifests.sidecars(daemonset)
 
     assert_hardened(daemonset)
     assert not {"runAsUser", "runAsGroup", "fsGroup"} & {*spec["securityContext"]}
@@ -222,7 +221,7 @@ def test_notes_say_what_was_chosen() -> None:
     it and Prometheus.
     """
     unmonitored = EVERYTHING | {"podMonitor": {"enabled": False}}
-    answers, _ = deployment.rendered({}, unmonitored, name="shop")
+    answers, _ = manifests.rendered({}, unmonitored, name="shop")
     default, told = (one["files"]["jaxmon/templates/NOTES.txt"] for one in answers)
 
     for text, port in ((default, 9467), (told, 9999)):
@@ -264,7 +263,7 @@ def test_helm_says_what_to_do_about_a_value() -> None:
     What the chart sets itself is refused by Helm with the value's path and a hint.
     """
     values = {"env": {"JAXMON_EXPORTER_PORT": "1"}}
-    [answer], _ = deployment.rendered(values)
+    [answer], _ = manifests.rendered(values)
 
     assert "/env/JAXMON_EXPORTER_PORT" in answer["error"]
     assert "set by the value port" in answer["error"]
@@ -294,4 +293,4 @@ def test_chart_is_of_this_release() -> None:
 def assert_valid(answer: Any) -> None:
     for document in chart_documents(answer).values():
         for release in RELEASES:
-            deployment.validate(document, release)
+            manifests.validate(document, release)

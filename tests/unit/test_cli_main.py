@@ -16,7 +16,7 @@ import jaxmon
 from jaxmon.cli.extras import EXTRAS, require
 from jaxmon.cli.main import COMMANDS, exporter, load, main
 from jaxmon.errors import CommandError, SettingsError
-from tests.support import ROOT, clean_environ, run_python
+from tests.helpers.processes import ROOT, clean_environ, run_python
 
 
 @pytest.fixture

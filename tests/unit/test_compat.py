@@ -16,7 +16,7 @@ from jaxmon_exporter import compat as dcgm_names
 from jaxmon_exporter.collectors.synthetic import Demo
 from jaxmon_exporter.compat import FOREIGN, DcgmNames
 from tests.fakes.nvml import pages
-from tests.support import PRODUCT, ROOT
+from tests.helpers.processes import PRODUCT, ROOT
 
 
 # What dcgm-exporter 4.8 collects unless told otherwise, kind and unit as there.

@@ -11,7 +11,7 @@ import pytest
 from jaxmon.agent.devices import hardware as cuda
 from jaxmon.agent.devices import part as identity
 from jaxmon.agent.devices.hardware import Gpu
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 SOURCE = Path(__file__).parents[1] / "fakes" / "cuda" / "fake_cuda.c"

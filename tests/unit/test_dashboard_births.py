@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon import catalog
 from tests.alerts.promtool import evaluate, shipped
-from tests.rendered import expression
+from tests.helpers.dashboards import expression
 
 
 PROCESS = 'job="web",instance="a:1",worker="0"'

@@ -14,7 +14,7 @@ from jaxmon_dashboards.boards.model import (
     Panel,
 )
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
-from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
+from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 
 
 MOST = 100

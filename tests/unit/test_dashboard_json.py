@@ -13,7 +13,7 @@ import pytest
 from jaxmon.catalog import BY_NAME
 from jaxmon_dashboards.boards import render_all
 from jaxmon_dashboards.boards.header import DEPLOY_TAGS
-from tests.rendered import (
+from tests.helpers.dashboards import (
     DASHBOARDS,
     EVERY_DASHBOARD,
     RENDERED,

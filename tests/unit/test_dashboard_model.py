@@ -15,14 +15,14 @@ from jaxmon_alerts import rules as alerts
 from jaxmon_dashboards.boards import all_dashboards
 from jaxmon_dashboards.boards.model import (
     Dashboard,
-    Line,
     Panel,
+    PanelLine,
     Row,
     Target,
     Thresholds,
 )
 from jaxmon_dashboards.boards.variables import Variable
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 CALLS = counter(JIT_CALLS).rate().sum("function")
@@ -99,7 +99,7 @@ def test_useless_panel_is_refused(panel, changes, message):
 def test_line_that_is_not_full_is_refused(panels):
     """Each line of a row is 24 wide."""
     with pytest.raises(ValueError, match="do not add up to 24"):
-        Line(panels)
+        PanelLine(panels)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_line_that_is_not_full_is_refused(panels):
 def test_panels_of_a_line_share_its_width(given, widths):
     """Panels without a width of their own take even shares of what is left."""
     panels = [replace(PANEL, id=n, width=width) for n, width in enumerate(given)]
-    assert Line(tuple(panels)).widths == widths
+    assert PanelLine(tuple(panels)).widths == widths
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,10 @@ def test_ids_and_titles_are_given_once(second, message):
     """Links to a panel hold its id, people its title."""
     with pytest.raises(ValueError, match=message):
         dashboard(
-            rows=(Row(9, "A", (Line((PANEL,)),)), Row(8, "B", (Line((second,)),)))
+            rows=(
+                Row(9, "A", (PanelLine((PANEL,)),)),
+                Row(8, "B", (PanelLine((second,)),)),
+            )
         )
 
 

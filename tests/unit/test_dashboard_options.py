@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from jaxmon_dashboards.boards import DashboardOptions, render_all
-from tests.rendered import RENDERED, panels, reread
-from tests.support import ROOT
+from tests.helpers.dashboards import RENDERED, panels, reread
+from tests.helpers.processes import ROOT
 
 
 def test_runbook_links_follow_the_option():

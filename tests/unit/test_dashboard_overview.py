@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.alerts.promtool import evaluate
-from tests.rendered import DASHBOARDS, expression, filled
+from tests.helpers.dashboards import DASHBOARDS, expression, filled
 
 
 JOB = 'cluster="eu",namespace="prod",job="web"'

@@ -9,8 +9,8 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql.shape import SCRAPED_LABELS
-from tests.rendered import DASHBOARDS, EVERY_DASHBOARD, panels
-from tests.support import each
+from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
+from tests.helpers.processes import each
 
 
 RECORDED = re.compile(r"\b\w+:[\w:]+")

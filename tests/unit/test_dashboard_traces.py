@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.rendered import DASHBOARDS, resources
+from tests.helpers.dashboards import DASHBOARDS, resources
 
 
 TRACED = "jaxmon_request_seconds|jaxmon_compile_seconds|jaxmon_step_seconds"

@@ -19,7 +19,7 @@ from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.screens.status.summary import summarise
 from jaxmon_alerts.gameday.stack import ActiveAlert
-from tests.hostile_text import HOSTILE, harmful
+from tests.helpers.adversaries import HOSTILE, harmful
 
 
 PLACES = {f"place {number}": "http://127.0.0.1:9467/" for number in range(6)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.host.disclosure import HIDDEN, command, document, flags, hidden, text, url
-from tests.planted import ARGUMENTS, MESSAGES, PREFIXED, SECRETS
+from tests.helpers.adversaries import ARGUMENTS, MESSAGES, PREFIXED, SECRETS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from jaxmon.cli.job.discovery import Target, expanded, from_groups, parsed
+from jaxmon.cli.job.discovery import ScrapeTarget, expanded, from_groups, parsed
 from jaxmon.host.http.server import Response, Server
 from jaxmon.host.http.session import Session
 
@@ -34,7 +34,7 @@ def resolve(host: str, port: int, **_: Any) -> list[Any]:
 def test_every_address_of_a_name_is_a_target() -> None:
     """One of each host: a host has an address of each kind, and is asked once."""
     wanted = [
-        Target("http", name, 9467)
+        ScrapeTarget("http", name, 9467)
         for name in ("ranks.svc", "host", "six.svc", "nowhere", "host")
     ]
     assert [(one.host, one.address) for one in expanded(wanted, resolve)] == [
@@ -73,9 +73,9 @@ def test_groups_say_how_to_connect() -> None:
         {"targets": ["http://c:2/", "[::1]:3"]},
     ]
     assert from_groups(groups, "here", scheme="http", port=9467) == [
-        Target("https", "a", 9467),
-        Target("https", "b", 1),
-        Target("http", "c", 2),
-        Target("http", "[::1]", 3),
+        ScrapeTarget("https", "a", 9467),
+        ScrapeTarget("https", "b", 1),
+        ScrapeTarget("http", "c", 2),
+        ScrapeTarget("http", "[::1]", 3),
     ]
     assert parsed("a:1", scheme="http", port=2).name == "a:1"

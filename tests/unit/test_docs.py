@@ -22,7 +22,7 @@ from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
 from jaxmon.declarations import PREFIX
 from jaxmon.settings import Settings
-from tests.support import ROOT, each, require_program
+from tests.helpers.processes import ROOT, each, require_program
 
 
 GENERATED = {"cli.md", "metrics.md", "settings.md"}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon.preflight.doctor import devices, environment, finding, selftest, versions
 from jaxmon.preflight.doctor.finding import Check
-from tests.findings import by_status
+from tests.helpers.findings import by_status
 
 
 def of_versions(**packages: str) -> dict[str, list[str]]:

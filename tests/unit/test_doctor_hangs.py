@@ -16,7 +16,7 @@ from jaxmon.preflight.doctor import hangs, nccl
 from jaxmon.preflight.doctor.finding import Check
 from jaxmon.preflight.doctor.nccl import processes_with
 from jaxmon.screens.timeouts import TIMEOUTS, timeout
-from tests.findings import by_status
+from tests.helpers.findings import by_status
 
 
 GPU, CPU = TIMEOUTS["gpu"].flag, TIMEOUTS["cpu"].flag

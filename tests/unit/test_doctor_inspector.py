@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.preflight.doctor import nccl
 from jaxmon.preflight.doctor.finding import Check
-from tests.support import each
+from tests.helpers.processes import each
 
 
 JOB = {"SLURM_NTASKS": "4"}

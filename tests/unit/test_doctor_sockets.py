@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxmon.host import rundir
 from jaxmon.preflight.doctor import sockets
 from tests.fakes.agents import behaving
-from tests.findings import by_status
+from tests.helpers.findings import by_status
 
 
 def test_a_usable_run_directory_leaves_nothing_behind(run_dir: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 from tools import check_door
 
 

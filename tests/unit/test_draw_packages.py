@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 @pytest.fixture(scope="module")

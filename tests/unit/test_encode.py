@@ -23,7 +23,7 @@ from jaxmon.exposition.encode import (
 )
 from jaxmon.exposition.families import Family, Histogram, gauge, series
 from jaxmon_exporter.compat import FOREIGN
-from tests.support import each, require_program
+from tests.helpers.processes import each, require_program
 
 
 CALLS = Metric("t_calls_total", "counter", "Calls.", labels=("function",))

@@ -20,8 +20,7 @@ from jaxmon.facts.endings import age_of
 from jaxmon.facts.host import XidError
 from jaxmon.host.resources import container, hung
 from jaxmon_exporter.endings import Closings, Kills, xids
-from tests.processes import exits_are_reported
-from tests.support import until
+from tests.helpers.processes import exits_are_reported, until
 
 
 @pytest.fixture

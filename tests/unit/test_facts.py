@@ -23,7 +23,7 @@ from jaxmon.host.http.server import Server
 from jaxmon.limits import Limits
 from jaxmon.symptoms.findings import find
 from jaxmon_exporter.judge import judge
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 RECORDED = ROOT / "tests" / "recorded"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jaxmon.cli.gameday.demo import Fault
 from jaxmon_alerts.gameday.children import Children
-from tests.support import until
+from tests.helpers.processes import until
 
 
 PROGRAM = """

@@ -13,7 +13,7 @@ from jaxmon.cli.main import main
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts.gameday.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario
 from jaxmon_dashboards import boards as dashboards
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 PROGRAMS = ROOT / "alerts" / "jaxmon_alerts" / "gameday" / "programs"

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.simulated_run import Simulated
+from tests.helpers.runs import Simulated
 
 
 def test_steps_are_done_again_up_to_the_furthest() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulated_run import Simulated
+from tests.helpers.runs import Simulated
 
 
 def test_attempts_without_a_new_step_are_counted() -> None:

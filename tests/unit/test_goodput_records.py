@@ -21,7 +21,7 @@ from jaxmon.facts.host import host
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import NewerRecordError, RunRecord, RunRecordError
 from jaxmon.settings import load
-from tests.simulated_run import RUN, Simulated, writer
+from tests.helpers.runs import RUN, Simulated, writer
 
 
 # --- The file ------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from jaxmon_dashboards.grafana.session import ATTEMPTS, GrafanaError, GrafanaSession
 from tests.fakes.http import FaultyServer, Reply
-from tests.support import free_port
+from tests.helpers.processes import free_port
 
 
 TOKEN = "glsa_thisIsTheTokenOfTheUnitTests"  # noqa: S105 - opens nothing

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.agent.guard import LIMIT, WITHIN_SECONDS, Guard, strict
 from jaxmon.threads import DaemonThread
-from tests.support import refuse_threads
+from tests.helpers.processes import refuse_threads
 
 
 pytestmark = pytest.mark.contained

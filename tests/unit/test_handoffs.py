@@ -15,14 +15,7 @@ import pytest
 import jaxmon
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.work import compile_begins
-from tests.handoffs import (
-    ASYNC,
-    QUEUES,
-    Item,
-    compile_,
-    following,
-    in_thread,
-)
+from tests.helpers.indicators import ASYNC, QUEUES, Item, compile_, following, in_thread
 
 
 @pytest.fixture

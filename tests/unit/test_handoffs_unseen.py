@@ -17,7 +17,7 @@ from jaxmon.agent import handoffs as notes
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.handoffs import Handoffs, Lookup
 from jaxmon.agent.jaxlink.hooks import Hooks
-from tests.handoffs import (
+from tests.helpers.indicators import (
     PLACES,
     QUEUES,
     Item,
@@ -25,8 +25,8 @@ from tests.handoffs import (
     compile_,
     following,
     in_thread,
+    recording,
 )
-from tests.indicators import recording
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from jaxmon.facts.charts import (
     ShownCharts,
 )
 from jaxmon.facts.reading import read
-from tests.status import ROUTE, START, Worker, reading
+from tests.helpers.sidecars import ROUTE, START, Worker, reading
 
 
 def charts(history: ChartSamples, worker: str | None = None) -> ShownCharts:

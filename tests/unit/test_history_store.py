@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.agent.history import times as store
 from jaxmon.agent.history.times import PastRun, ProgramTimes, commit_of
-from jaxmon.facts.spread import Distribution
+from jaxmon.facts.functions import Distribution
 
 
 TIMES = ProgramTimes(Distribution(0.01, 0.011, 0.013), "abc")

@@ -13,8 +13,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from werkzeug.test import EnvironBuilder
 
 import jaxmon
-from tests.indicators import recording
-from tests.spans import Traced, ids, tracing
+from tests.helpers.indicators import recording
+from tests.helpers.otlp import Traced, ids, tracing
 
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmon
 from jaxmon.cli.main import COMMANDS
-from tests.support import ROOT, run_python, some
+from tests.helpers.processes import ROOT, run_python, some
 
 
 HEAVY = (

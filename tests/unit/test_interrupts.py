@@ -14,8 +14,8 @@ import pytest
 import jaxmon
 from jaxmon.agent.guard import Guard
 from jaxmon.indicators import batches, queues
-from tests.indicators import Recorded, recording
-from tests.support import require_module
+from tests.helpers.indicators import Recorded, recording
+from tests.helpers.processes import require_module
 
 
 pytestmark = pytest.mark.contained

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from jaxmon.agent.jaxlink.names import NAMES, RELEASES, Name, check
 from jaxmon.catalog import Metric
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 from tools import compat
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 # Numbers of judgements that are no limits: they guard what is measured, or word it.

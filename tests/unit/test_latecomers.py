@@ -13,8 +13,8 @@ from jaxmon.job.collectives import late_document, late_lines
 from jaxmon.job.model import Job
 from jaxmon.job.verdict import judge
 from jaxmon.limits import Limits
+from tests.helpers.processes import each
 from tests.job.ranks import report
-from tests.support import each
 
 
 RANKS, WINDOWS, SECONDS, STEPS = 8, 3, 15.0, 300

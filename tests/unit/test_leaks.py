@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.support import ROOT, clean_environ
+from tests.helpers.processes import ROOT, clean_environ
 
 
 LEAKS = {
@@ -90,12 +90,12 @@ def run_pytest(directory, **sources):
     for name, source in sources.items():
         (directory / f"test_{name}.py").write_text(source)
     # The grace that a stopping thread gets is of no use here: what leaks, stays.
-    quick = "import sys, pytest; from tests import leaks; leaks.GRACE_SECONDS = 0.1; "
+    quick = "import sys, pytest; from tests.helpers import session as s; "
     return subprocess.run(
         [
             sys.executable,
             "-c",
-            f"{quick}sys.exit(pytest.main(sys.argv[1:]))",
+            f"{quick}s.GRACE_SECONDS = 0.1; sys.exit(pytest.main(sys.argv[1:]))",
             *("-p", "tests.conftest", "-p", "no:cacheprovider", f"--rootdir={ROOT}"),
             *("-c", str(ROOT / "pyproject.toml"), "-rA", str(directory)),
         ],

@@ -13,7 +13,7 @@ import pytest
 
 from jaxmon.agent.jaxlink.meetings import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks, repeatedly
-from tests.support import until
+from tests.helpers.processes import until
 
 
 def enter(lock: threading.Lock) -> None:

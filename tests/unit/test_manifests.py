@@ -14,17 +14,22 @@ from jaxmon.otel import resource as identity
 from jaxmon.otel.environment import is_asked, plan
 from jaxmon.settings import DEFAULT_PORT
 from jaxmon.settings import load as load_settings
-from tests import deployment, schemas
-from tests.deployment import IMAGE, assert_hardened, assert_known, environ
-from tests.schemas import RELEASES
-from tests.support import ROOT
+from tests.helpers import manifests
+from tests.helpers.manifests import (
+    IMAGE,
+    RELEASES,
+    assert_hardened,
+    assert_known,
+    environ,
+)
+from tests.helpers.processes import ROOT
 
 
-MANIFESTS = deployment.manifests()
+MANIFESTS = manifests.manifests()
 WORKLOADS = {
     name: document
     for name, document in MANIFESTS.items()
-    if list(deployment.pod_templates(document))
+    if list(manifests.pod_templates(document))
 }
 
 
@@ -34,7 +39,7 @@ def test_manifest_meets_its_published_schema(name: str, release: str) -> None:
     """
     Each manifest is valid on the oldest and the newest release, without unknown fields.
     """
-    deployment.validate(MANIFESTS[name], release)
+    manifests.validate(MANIFESTS[name], release)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,7 @@ def test_schemas_find_what_is_wrong(name: str, old: str, new: str) -> None:
     assert old in text
     broken = json.loads(text.replace(old, new))
     with pytest.raises(jsonschema.ValidationError):
-        deployment.validate(broken, RELEASES[-1])
+        manifests.validate(broken, RELEASES[-1])
 
 
 def test_every_kind_has_a_schema_of_its_own() -> None:
@@ -73,8 +78,8 @@ def test_every_kind_has_a_schema_of_its_own() -> None:
     mute = {
         document["kind"]
         for document in MANIFESTS.values()
-        if schemas.is_custom(document)
-        and schemas.custom(schemas.kind_of(document)) is None
+        if manifests.is_custom(document)
+        and manifests.custom(manifests.kind_of(document)) is None
     }
     assert mute <= {"RayCluster"}
 
@@ -99,14 +104,14 @@ def test_a_definition_is_closed_and_used(
     monkeypatch.setenv("KUBERNETES_CRDS", str(tmp_path))
     thing: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Thing"}
 
-    deployment.validate({**thing, "metadata": {}, "spec": {"size": 1}}, RELEASES[0])
+    manifests.validate({**thing, "metadata": {}, "spec": {"size": 1}}, RELEASES[0])
     for wrong in ({"size": "1"}, {"sise": 1}):
         with pytest.raises(jsonschema.ValidationError):
-            deployment.validate({**thing, "spec": wrong}, RELEASES[0])
+            manifests.validate({**thing, "spec": wrong}, RELEASES[0])
 
 
 @pytest.mark.parametrize(
-    "name", [one for one in WORKLOADS if list(deployment.sidecars(WORKLOADS[one]))]
+    "name", [one for one in WORKLOADS if list(manifests.sidecars(WORKLOADS[one]))]
 )
 def test_sidecar_is_hardened(name: str) -> None:
     """
@@ -122,7 +127,7 @@ def test_pods_meet_the_restricted_standard(name: str) -> None:
     Programs and sidecars together may run where Pod Security asks for the restricted
     standard, as ``namespace.yaml`` does; only Ray brings rights of its own.
     """
-    for template in deployment.pod_templates(WORKLOADS[name]):
+    for template in manifests.pod_templates(WORKLOADS[name]):
         spec = template["spec"]
         pod = spec["securityContext"]
         assert not {"hostNetwork", "hostPID", "hostIPC"} & {*spec}
@@ -144,7 +149,7 @@ def test_pods_meet_the_restricted_standard(name: str) -> None:
 def test_sidecar_is_what_the_command_takes(name: str) -> None:
     """Variables, port and probes are those of ``jaxmon exporter``; the image is one."""
     assert_known(WORKLOADS[name])
-    for container in deployment.sidecars(WORKLOADS[name]):
+    for container in manifests.sidecars(WORKLOADS[name]):
         assert container["image"] == f"{IMAGE}:VERSION@sha256:DIGEST"
 
 
@@ -156,7 +161,7 @@ def test_native_sidecar_shares_sockets_with_the_program(name: str) -> None:
     The sidecar starts before the program, restarts always, and meets it in a volume of
     memory that belongs to a group of its own.
     """
-    for template in deployment.observed(WORKLOADS[name]):
+    for template in manifests.observed(WORKLOADS[name]):
         spec = template["spec"]
         sidecar, program = spec["initContainers"][0], spec["containers"][0]
         run_dirs = {environ(one)["JAXMON_RUN_DIR"] for one in (sidecar, program)}
@@ -181,7 +186,7 @@ def test_a_pushing_server_says_where_it_runs_and_is_ready_when_warm() -> None:
     its cache is on a volume.
     """
     document = MANIFESTS["exporters/kubernetes/otlp.yaml#0"]
-    [template] = deployment.pod_templates(document)
+    [template] = manifests.pod_templates(document)
     [server] = template["spec"]["containers"]
     found = environ(server)
     attributes = identity.attributes(
@@ -205,7 +210,7 @@ def test_the_receiver_lets_those_in_that_push() -> None:
     wanted = [one["podSelector"]["matchLabels"] for one in rule["from"]]
     for name in ("otlp", "daemonset"):
         document = MANIFESTS[f"exporters/kubernetes/{name}.yaml#0"]
-        [template] = deployment.pod_templates(document)
+        [template] = manifests.pod_templates(document)
         assert any(labels(template).items() >= one.items() for one in wanted)
     assert {one["port"] for one in rule["ports"]} == {4317, 4318}
 
@@ -223,7 +228,7 @@ def test_whatever_pushes_may_reach_the_receiver() -> None:
         if one["kind"] == "NetworkPolicy" and "Egress" in one["spec"]["policyTypes"]
     ]
     for name in ("otlp", "daemonset"):
-        [template] = deployment.pod_templates(
+        [template] = manifests.pod_templates(
             MANIFESTS[f"exporters/kubernetes/{name}.yaml#0"]
         )
         theirs = [
@@ -268,7 +273,7 @@ def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
     templates = [
         template
         for document in WORKLOADS.values()
-        for template in deployment.pod_templates(document)
+        for template in manifests.pod_templates(document)
     ]
     for document in MANIFESTS.values():
         if document["kind"] not in ("PodMonitor", "NetworkPolicy"):
@@ -303,7 +308,7 @@ def test_a_selector_of_a_workload_finds_its_own_pods() -> None:
     """A Deployment's or DaemonSet's selector is a part of its pods' labels."""
     for document in WORKLOADS.values():
         if selector := document["spec"].get("selector"):
-            for template in deployment.pod_templates(document):
+            for template in manifests.pod_templates(document):
                 assert labels(template).items() >= selector["matchLabels"].items()
 
 

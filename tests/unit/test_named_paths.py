@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support import PRODUCT, ROOT, each
+from tests.helpers.processes import PRODUCT, ROOT, each
 
 
 FOLDERS = (

@@ -8,8 +8,8 @@ import pytest
 
 from jaxmon.preflight.profile import operations
 from jaxmon.preflight.profile.operations import Operation, Profile
-from jaxmon.preflight.profile.xspace import Event, Line, Plane, Space, Stated
-from tests.traces import MS, Code, op, other, plane
+from jaxmon.preflight.profile.xspace import Plane, Space, Stated, TraceEvent, TraceLine
+from tests.helpers.traces import MS, Code, op, other, plane
 
 
 def near(seconds: float) -> Any:
@@ -65,8 +65,8 @@ def test_a_tpus_operations_are_taken_from_their_line_only() -> None:
     device = Plane(
         "/device:TPU:0",
         (
-            Line("Steps", 0, (op("1", 0, 10),)),
-            Line("XLA Ops", 0, (other("fusion.1", 0, 4), other("fusion.1", 4, 4))),
+            TraceLine("Steps", 0, (op("1", 0, 10),)),
+            TraceLine("XLA Ops", 0, (other("fusion.1", 0, 4), other("fusion.1", 4, 4))),
         ),
     )
 
@@ -79,8 +79,8 @@ def test_time_in_which_any_operation_ran_is_busy() -> None:
     first = Plane(
         "/device:GPU:0",
         (
-            Line("Stream 1", 0, (op("a", 0, 4), op("b", 6, 1))),
-            Line("Stream 2", 2_000_000, (op("c", 0, 3),)),  # 2 ms later
+            TraceLine("Stream 1", 0, (op("a", 0, 4), op("b", 6, 1))),
+            TraceLine("Stream 2", 2_000_000, (op("c", 0, 3),)),  # 2 ms later
         ),
     )
     second = plane(op("a", 0, 2), name="/device:GPU:1")
@@ -98,7 +98,7 @@ def test_how_long_was_recorded_can_be_known_better() -> None:
     assert operations.read(space, seconds=1.0).recorded == 1.0
 
 
-def located(*events: Event, programs: dict[int, memoryview]) -> Profile:
+def located(*events: TraceEvent, programs: dict[int, memoryview]) -> Profile:
     return read(plane(*events), programs=programs)
 
 
@@ -139,7 +139,7 @@ def test_what_the_trace_itself_says_is_used_without_a_program() -> None:
     stack = "/app/main.py:9:1\n/app/train.py:3:5\n"
     for lines in (stack.splitlines(), stack.splitlines()[::-1]):
         stated = Stated("jit(f)/enc/add:", "/app/train.py:3", "\n".join(lines))
-        event = Event("add.1", 0, MS, module="jit_f", stated=stated)
+        event = TraceEvent("add.1", 0, MS, module="jit_f", stated=stated)
         (one,) = read(plane(event, line="XLA Ops")).operations
 
         place = one.origin.place

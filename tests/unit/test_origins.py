@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jaxmon.preflight.profile.hlo import Program
+from jaxmon.preflight.profile.hlo import HloProgram
 from jaxmon.preflight.profile.origins import NOWHERE, Origins
-from tests.traces import Code
+from tests.helpers.traces import Code
 
 
 PACKAGES = "/opt/env/lib/python3.11/site-packages"
@@ -27,7 +27,7 @@ def code() -> Code:
 
 
 def origins(code: Code) -> Origins:
-    return Origins(Program(code.proto()))
+    return Origins(HloProgram(code.proto()))
 
 
 def line(found: Origins, operation: str) -> tuple[str, int] | None:

@@ -12,8 +12,8 @@ from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
 from jaxmon.otel.points import UNITS, Converter
-from tests.otlp import Request, page_samples, translated
-from tests.support import each
+from tests.helpers.otlp import Request, page_samples, translated
+from tests.helpers.processes import each
 
 
 SECOND = 1_000_000_000

@@ -21,8 +21,8 @@ from jaxmon.cli.main import COMMANDS, main
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.facts.status import Summary
 from jaxmon_alerts.gameday.stack import active
-from tests.hostile_text import HOSTILE, harmful
-from tests.support import ROOT
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.processes import ROOT
 
 
 TOKEN = "glsa_thisIsTheTokenOfTheUnitTests"  # noqa: S105 - opens nothing

@@ -11,10 +11,9 @@ from jaxmon.facts.process import read
 from jaxmon.screens.text import explanation
 from jaxmon.symptoms.findings import about, find
 from jaxmon.symptoms.symptom import Urgency
-from tests.landing_page import Agent
-from tests.ptys import Console, console
-from tests.reports import HEALTHY, function, recompiling
-from tests.support import clean_environ
+from tests.helpers.browser import Agent
+from tests.helpers.findings import HEALTHY, function, recompiling
+from tests.helpers.processes import Console, clean_environ, console
 
 
 def test_findings_have_the_colour_of_their_urgency() -> None:

@@ -15,7 +15,7 @@ from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.functions import Function
 from jaxmon.facts.functions import Requests
 from jaxmon.settings import Settings
-from tests.support import until
+from tests.helpers.processes import until
 
 
 def context(directory: str) -> Context:

@@ -13,7 +13,7 @@ from jaxmon.exposition.families import Family, gauge, series
 from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.polling import PollerGroup
 from jaxmon_exporter.precedence import instance, unserved
-from tests.support import until
+from tests.helpers.processes import until
 
 
 OURS, OTHER = "GPU-1", "GPU-2"

@@ -11,7 +11,7 @@ import pytest
 from jaxmon.catalog import METRICS, UPTIME_SECONDS
 from jaxmon.host.resources import process
 from jaxmon.host.resources.process import ProcessFamilies
-from tests.support import run_python
+from tests.helpers.processes import run_python
 
 
 def page(families: ProcessFamilies) -> dict[str, float]:

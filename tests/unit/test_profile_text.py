@@ -11,16 +11,20 @@ from jaxmon.preflight.profile import operations as groups
 from jaxmon.preflight.profile import origins as paths
 from jaxmon.preflight.profile import text
 from jaxmon.preflight.profile.operations import BY, By, Operation, Profile
-from jaxmon.preflight.profile.origins import NOWHERE, Origin, Place
+from jaxmon.preflight.profile.origins import NOWHERE, CodePlace, Origin
 from jaxmon.preflight.profile.text import document
 
 
-HERE = Place("/app/model.py", 12, "Net.__call__", "flax Linear", 0)
-THERE = Place("/app/train.py", 7, "loss", "", 0)
+HERE = CodePlace("/app/model.py", 12, "Net.__call__", "flax Linear", 0)
+THERE = CodePlace("/app/train.py", 7, "loss", "", 0)
 
 
 def operation(
-    name: str, seconds: float, place: Place | None, path: str, program: str = "jit_step"
+    name: str,
+    seconds: float,
+    place: CodePlace | None,
+    path: str,
+    program: str = "jit_step",
 ) -> Operation:
     return Operation(program, name, 10, seconds, Origin(place, paths.read(path)))
 
@@ -79,7 +83,7 @@ def test_a_library_is_named_beside_what_it_does() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_no_line_is_too_long(width: int) -> None:
     """Whatever the names are, wide and hostile ones too."""
-    place = Place("/深い/" * 90 + "x.py", 10**9, "f\x1b[2J" * 50, "漢字" * 50, 0)
+    place = CodePlace("/深い/" * 90 + "x.py", 10**9, "f\x1b[2J" * 50, "漢字" * 50, 0)
     one = operation("名" * 99, 1.0, place, f"jit(f)/{'s/' * 90}{'p' * 99}", "j" * 99)
     profile = Profile((one,) * 30, recorded=1.0, busy=1.0, devices=64)
     for by in BY:

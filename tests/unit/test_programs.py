@@ -19,7 +19,7 @@ from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.functions import Program
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
-from tests.support import until
+from tests.helpers.processes import until
 
 
 TEXT = """HloModule jit_f

@@ -35,7 +35,7 @@ from jaxmon.promql import (
     time,
     up,
 )
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 CALLS = counter(JIT_CALLS).rate("5m")

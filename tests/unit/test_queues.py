@@ -15,7 +15,7 @@ import pytest
 import jaxmon
 from jaxmon.catalog import QUEUE_DEPTH
 from jaxmon.indicators import queues
-from tests.indicators import recording
+from tests.helpers.indicators import recording
 
 
 DEPTH = QUEUE_DEPTH.name

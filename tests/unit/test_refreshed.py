@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jaxmon_exporter.refreshed import Refreshed
-from tests.support import refuse_threads
+from tests.helpers.processes import refuse_threads
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxmon_exporter.collectors.registry import LISTED, NAMES, make
 from jaxmon_exporter.options import SidecarOptions
-from tests.support import ROOT, run_python
+from tests.helpers.processes import ROOT, run_python
 
 
 HERE = Path("/nowhere")

@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.limits import Limits
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.recompiles import EQUINOX, GROWS, WHAT_TO_DO, WHY
-from tests.reports import Case, findings, function
+from tests.helpers.findings import Case, findings, function
 
 
 STORM = int(Limits().recompile_storm)

@@ -8,7 +8,7 @@ from jaxmon import catalog
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.recompiles import WHAT_TO_DO, WHY
-from tests.reports import GIB, findings, function
+from tests.helpers.findings import GIB, findings, function
 
 
 def test_a_healthy_program_gets_no_findings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reports import GIB, findings
+from tests.helpers.findings import GIB, findings
 
 
 # With preallocation, the pool is all that JAX may use, and the limit.

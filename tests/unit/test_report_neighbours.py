@@ -10,7 +10,7 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.symptoms.cache import is_worth_comparing
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
-from tests.reports import HEALTHY
+from tests.helpers.findings import HEALTHY
 
 
 def process(seconds: float = 31.0, **figures: Any) -> Snapshot:

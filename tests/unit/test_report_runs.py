@@ -12,8 +12,9 @@ from jaxmon.facts.run import RunRecord, saving
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about
 from jaxmon.symptoms.symptom import Urgency
-from tests.long_run import HOUR, RECORD, run
-from tests.reports import findings
+from tests.helpers.findings import findings
+from tests.helpers.runs import HOUR, RECORD
+from tests.helpers.runs import long_run as run
 
 
 def found(record: RunRecord) -> list[Finding]:

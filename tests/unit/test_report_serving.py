@@ -12,7 +12,7 @@ import pytest
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
 from jaxmon.symptoms.finding import Finding
-from tests.reports import findings, function
+from tests.helpers.findings import findings, function
 
 
 def found(depth: Callable[[float], float], *, minutes: float) -> list[Finding]:

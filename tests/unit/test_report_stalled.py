@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledgers import NO_MORE, ledger
-from tests.reports import findings
+from tests.helpers.findings import NO_MORE, findings, ledger
 
 
 def test_a_loader_that_hangs_is_told_once():

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from jaxmon.screens import sections
 from jaxmon.screens.stacks import stacks
 from jaxmon.symptoms.findings import about
-from tests.ledgers import NO_MORE, computing, found, ledger
-from tests.reports import findings, function
+from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,9 @@ def test_waiting_for_a_busy_device_is_no_fault():
 
     assert only.topic == "device"
     assert about(only).urgency.name == "NOTE"
+    _, lead, first, *_ = sections.findings([only], 88, observed=600)
+    assert lead == "  Nothing to fix stands out. What takes the time:"
+    assert first.startswith("  1. ")
 
 
 def test_reads_are_a_fault_if_the_device_is_idle():

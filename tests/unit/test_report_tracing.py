@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.symptoms.finding import Finding
-from tests.reports import findings, function
+from tests.helpers.findings import findings, function
 
 
 def mistake(kind: str, text: str, line: int = 7) -> dict[str, Any]:

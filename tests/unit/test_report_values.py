@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.symptoms.values import ALWAYS_NAN, DIVERGING, INFINITE, NONFINITE, SPIKE
-from tests.reports import Case, findings, function
+from tests.helpers.findings import Case, findings, function
 
 
 SINCE = {"step": 120, "time": 940.0, "kind": "nan"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.reports import findings, function
+from tests.helpers.findings import findings, function
 
 
 def route(cold: int, seconds: float, *, warm: int = 100) -> dict[str, Any]:

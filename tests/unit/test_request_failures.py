@@ -11,7 +11,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
-from tests.indicators import Recorded
+from tests.helpers.indicators import Recorded
 
 
 HERE = "tests/unit/test_request_failures.py"

@@ -17,8 +17,8 @@ from jaxmon.catalog import (
 from jaxmon.indicators import requests as open_request
 from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.routes import Outcome, RequestRoute, Routes
-from tests.indicators import recording
-from tests.support import run_python
+from tests.helpers.indicators import recording
+from tests.helpers.processes import run_python
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
@@ -190,8 +190,8 @@ def test_a_forked_child_leaves_the_parents_requests_alone(run_dir):
     program = """
 import os, sys, threading
 import jax, jaxmon
-from tests import inside
-from tests.instrumented import SILENT, samples
+from tests.helpers import inside
+from tests.helpers.agents import SILENT, samples
 
 def count(agent, route):
     return sum(v for s, v in samples(agent).items()

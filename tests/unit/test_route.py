@@ -12,7 +12,7 @@ from jaxmon.host.http.stream import Bounds
 from jaxmon.host.http.urls import parts_of
 from tests.fakes.http import FaultyServer, Reply
 from tests.fakes.proxy import Proxy
-from tests.support import free_port
+from tests.helpers.processes import free_port
 
 
 def basic(user: str) -> str:

@@ -19,8 +19,8 @@ from jaxmon.screens.html.page import files_of, page
 from jaxmon.screens.runs import MOST_BYTES, SCHEMA
 from jaxmon.screens.runs.summary import Facts, RunError, build, parse, read_file
 from jaxmon.settings import RUNBOOKS
-from tests.hostile_text import HOSTILE, harmful
-from tests.runs import facts, function, spread
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.runs import facts, function, spread
 
 
 INJECTION = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'&lt;</style>"

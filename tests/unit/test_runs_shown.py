@@ -14,9 +14,10 @@ from jaxmon.facts.run import RunRecord, saving
 from jaxmon.screens.goodput import document
 from jaxmon.screens.text import explanation
 from tests.alerts.promtool import evaluate
-from tests.long_run import HOUR, RECORD, run
-from tests.rendered import expression
-from tests.reports import HEALTHY as OVERVIEW
+from tests.helpers.dashboards import expression
+from tests.helpers.findings import HEALTHY as OVERVIEW
+from tests.helpers.runs import HOUR, RECORD
+from tests.helpers.runs import long_run as run
 
 
 @pytest.mark.parametrize(

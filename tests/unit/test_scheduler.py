@@ -15,8 +15,8 @@ from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Worker
 from jaxmon.threads import DaemonThread
-from tests.scheduling import Busy, threads
-from tests.support import refuse_threads, until
+from tests.helpers.agents import Busy, threads
+from tests.helpers.processes import refuse_threads, until
 
 
 @pytest.fixture

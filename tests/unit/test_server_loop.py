@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jaxmon.host.http.loop import Loop
+from jaxmon.host.http.loop import EventLoop
 from jaxmon.host.http.messages import now
 
 
@@ -21,7 +21,7 @@ def test_timers_go_by_a_clock_that_the_program_cannot_replace(
     for name in ("monotonic", "clock_gettime"):
         monkeypatch.setattr(time, name, lambda *_: float("nan"))
     seen: list[str] = []
-    with closing(Loop(lambda *_: None)) as loop:
+    with closing(EventLoop(lambda *_: None)) as loop:
         loop.later(600, lambda: seen.append("too early"))
         loop.later(0.01, lambda: seen.append("soon"))
         before = now()
@@ -40,7 +40,7 @@ def test_a_call_that_fails_costs_no_other() -> None:
     def fail() -> None:
         raise error
 
-    with closing(Loop(lambda *failure: failures.append(failure))) as loop:
+    with closing(EventLoop(lambda *failure: failures.append(failure))) as loop:
         loop.later(0, fail)
         loop.later(0, lambda: seen.append("done"))
         loop.turn()
@@ -50,7 +50,7 @@ def test_a_call_that_fails_costs_no_other() -> None:
 
 def test_another_thread_ends_the_wait() -> None:
     """However often it is woken, also after it was closed."""
-    with closing(Loop(lambda *_: None)) as loop:
+    with closing(EventLoop(lambda *_: None)) as loop:
         for _ in range(100_000):
             loop.wake()
         loop.turn()

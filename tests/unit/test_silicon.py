@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import each
+from tests.helpers.processes import each
 from tools.silicon import report
 from tools.silicon.checks import CHECKS
 from tools.silicon.findings import Finding, near

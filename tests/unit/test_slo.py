@@ -365,9 +365,9 @@ def test_the_default_file_lists_every_limit(load):
 def test_screens_judge_failed_requests_by_the_objective_on_them(load):
     """Three budgets page, and the budget is a ticket, unless limits are set."""
     text = slo.default().partition("\nlimits:\n")[0].replace("99.9%", "99%")
-    assert load(text).limits == Limits(failed_share=0.03, failed_share_ticket=0.01)
+    assert load(text).limits == Limits(failed_share=0.03, budget_share=0.01)
     own = f"{text}\nlimits: {{failed_share: 5%}}"
-    assert load(own).limits == Limits(failed_share=0.05, failed_share_ticket=0.01)
+    assert load(own).limits == Limits(failed_share=0.05, budget_share=0.01)
 
 
 def test_limits_can_be_set(load):

@@ -11,8 +11,8 @@ import pytest
 from jaxmon.errors import SloError
 from jaxmon.limits import LIMITS
 from jaxmon_alerts import slo
-from jaxmon_alerts.rules import Options, render
-from tests.support import some
+from jaxmon_alerts.rules import RuleOptions, render
+from tests.helpers.processes import some
 
 
 SCALARS = (
@@ -78,7 +78,7 @@ def test_any_scalar_in_a_good_file(scalar, tmp_path):
             found = slo.load(path)
     # The last one that was taken stands for all: rendering takes its time.
     if found is not None:
-        for text in render(found, Options(scale=60)).values():
+        for text in render(found, RuleOptions(scale=60)).values():
             assert text.encode()
 
 

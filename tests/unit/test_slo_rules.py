@@ -13,7 +13,7 @@ from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.rules import recording_groups
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
 from jaxmon.host.formats.schema import NewerSchemaError
-from tests.support import clean_environ, run_python, until
+from tests.helpers.processes import clean_environ, run_python, until
 
 
 Known = tuple[int, int, str, str]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.history.times import ENOUGH, RecentTimes
-from jaxmon.facts.spread import distribution
+from jaxmon.facts.functions import distribution
 from jaxmon.limits import Limits
-from tests.reports import findings
+from tests.helpers.findings import findings
 
 
 LONG = 10 * ENOUGH

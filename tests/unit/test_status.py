@@ -11,7 +11,7 @@ from jaxmon.facts.recent import Window
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, QueueSummary, SharedFinding
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact
-from tests.status import ROUTE, START, Worker, reading, status
+from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
 def test_requests_of_the_last_minute_are_differences() -> None:

@@ -20,7 +20,7 @@ from jaxmon.catalog import (
 from jaxmon.indicators import steps
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.timeline import Timeline
-from tests.indicators import recording
+from tests.helpers.indicators import recording
 
 
 AGE = STEP_AGE_SECONDS.name

@@ -11,7 +11,7 @@ import pytest
 from jaxmon.cli import alerts
 from jaxmon.host import subprocesses
 from jaxmon.preflight.doctor import selftest
-from tests.support import until
+from tests.helpers.processes import until
 
 
 def python(source: str) -> list[str]:

@@ -14,8 +14,8 @@ from jaxmon.preflight.baseline import summaries
 from jaxmon.preflight.baseline.changes import TIMES, RunChange
 from jaxmon.preflight.baseline.record import RUN_SECONDS, tolerances
 from jaxmon.preflight.baseline.summaries import RunComparison, as_json, lines
-from tests.hostile_text import HOSTILE, harmful
-from tests.runs import VERSIONS, function, run, spread
+from tests.helpers.adversaries import HOSTILE, harmful
+from tests.helpers.runs import VERSIONS, function, run, spread
 
 
 CPU = {**VERSIONS, "platform": "cpu", "device": "cpu"}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from tests.support import ROOT, require_program
+from tests.helpers.processes import ROOT, require_program
 
 
 UNIT = ROOT / "exporters/systemd/jaxmon-exporter.service"

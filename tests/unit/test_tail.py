@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from jaxmon.host.deadline import Deadline
 from jaxmon.otel import environment as decision
-from jaxmon.otel.traces.provider import Batches, Durations, Tail
-from tests.support import refuse_threads, until
+from jaxmon.otel.traces.provider import Durations, SpanBatches, Tail
+from tests.helpers.processes import refuse_threads, until
 
 
 class Kept:
@@ -172,14 +172,14 @@ class Sink(SpanExporter):
 
 @pytest.fixture
 def batches() -> Iterator[
-    Callable[[SpanExportResult | Exception], tuple[Sink, Batches]]
+    Callable[[SpanExportResult | Exception], tuple[Sink, SpanBatches]]
 ]:
     """Return a function that makes batches; they are stopped afterwards."""
-    made: list[Batches] = []
+    made: list[SpanBatches] = []
 
-    def make(result: SpanExportResult | Exception) -> tuple[Sink, Batches]:
+    def make(result: SpanExportResult | Exception) -> tuple[Sink, SpanBatches]:
         sink = Sink(result)
-        made.append(Batches(sink, lambda work: work()))
+        made.append(SpanBatches(sink, lambda work: work()))
         return sink, made[-1]
 
     yield make

@@ -18,7 +18,7 @@ from jaxmon.threads import (
     running,
     unlist,
 )
-from tests.support import run_python, until
+from tests.helpers.processes import run_python, until
 
 
 def test_a_thread_that_is_prevented_does_nothing() -> None:

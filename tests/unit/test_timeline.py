@@ -14,8 +14,8 @@ from jaxmon.catalog import TIME_SECONDS
 from jaxmon.indicators import activities
 from jaxmon.indicators.marks import LoopCounts
 from jaxmon.indicators.timeline import Timeline
-from tests.indicators import recording
-from tests.support import until
+from tests.helpers.indicators import recording
+from tests.helpers.processes import until
 
 
 class Clock:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from jaxmon.cli import output
-from jaxmon.cli.host import Host, Process
+from jaxmon.cli.host import HostReader, ProcessView
 from jaxmon.cli.top import terminal
 from jaxmon.cli.top.host_view import host_view
 from jaxmon.cli.top.lines import BLANK, Line, line
@@ -81,10 +81,10 @@ def page(processes: int, steps: int) -> str:
     )
 
 
-def host(processes: int) -> Host:
+def host(processes: int) -> HostReader:
     """Return a host that was read twice, ten seconds apart."""
     times = iter((1000.0, 1010.0))
-    found = Host(
+    found = HostReader(
         Source(page(processes, 100), page(processes, 150)),
         Limits(),
         clock=times.__next__,
@@ -233,7 +233,7 @@ def test_compiles_are_those_of_the_process() -> None:
         )
 
     times = iter((1000.0, 1010.0))
-    found = Host(
+    found = HostReader(
         Source(process(100, 10), process(1005, 3)), Limits(), clock=times.__next__
     )
     found.poll()
@@ -246,7 +246,7 @@ def test_a_crash_is_the_worst() -> None:
     """A process that crashed is listed, and says so."""
     died = 'jaxmon_agent_died{worker="1",loop="train"} 1\n'
     text = page(1, 5) + f"# TYPE jaxmon_agent_died gauge\n{died}"
-    found = Host(Source(text), Limits())
+    found = HostReader(Source(text), Limits())
     found.poll()
     processes = State().sorted(found.processes())
 
@@ -254,5 +254,5 @@ def test_a_crash_is_the_worst() -> None:
         ("1", "crashed"),
         ("0", "running"),
     ]
-    assert isinstance(processes[0], Process)
+    assert isinstance(processes[0], ProcessView)
     assert processes[0].verdict == "It ended without finishing."

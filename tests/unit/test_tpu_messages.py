@@ -10,19 +10,19 @@ import pytest
 
 from jaxmon.errors import WireError
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
-from jaxmon_exporter.collectors.tpu.messages import Distribution, measures
+from jaxmon_exporter.collectors.tpu.messages import BucketCounts, measures
 from tests.fakes.tpu import encoding, shapes
-from tests.protobuf import double, field, packed
+from tests.helpers.traces import double, field, packed
 
 
 def reply(*of: bytes) -> bytes:
     return field(1, b"".join(field(3, one) for one in of))
 
 
-def told(bounds: bytes, counts: list[int]) -> Distribution:
+def told(bounds: bytes, counts: list[int]) -> BucketCounts:
     text = field(1, sum(counts)) + double(2, 5.0) + field(6, bounds)
     (measure,) = measures(reply(field(5, text + packed(7, counts))))
-    assert isinstance(measure.value, Distribution)
+    assert isinstance(measure.value, BucketCounts)
     return measure.value
 
 

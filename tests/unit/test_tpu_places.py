@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxmon_exporter.collectors.tpu.figures import Place, cores, numbered, spread
+from jaxmon_exporter.collectors.tpu.figures import CorePlace, cores, numbered, spread
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,19 @@ def test_numbers_of_a_host(
 def test_cores_follow_each_other_on_a_chip() -> None:
     """Two cores of a chip have neighbouring numbers."""
     found = cores([("a", number) for number in range(4)], 2, 2)
-    assert list(found.values()) == [Place(0, 0), Place(0, 1), Place(1, 0), Place(1, 1)]
+    assert list(found.values()) == [
+        CorePlace(0, 0),
+        CorePlace(0, 1),
+        CorePlace(1, 0),
+        CorePlace(1, 1),
+    ]
 
 
 def test_values_of_chips_hold_for_their_cores() -> None:
     """As many values as chips, or as cores, in order; anything else says nothing."""
-    places = [Place(1, 1), Place(0, 0), Place(0, 1), Place(1, 0)]
+    places = [CorePlace(1, 1), CorePlace(0, 0), CorePlace(0, 1), CorePlace(1, 0)]
     assert [value for _, value in spread({8: 2.0, 0: 1.0}, places, 2)] == [1, 1, 2, 2]
     each = spread({3: 4.0, 2: 3.0, 1: 2.0, 0: 1.0}, places, 2)
-    assert dict(each)[Place(1, 0)] == 3
+    assert dict(each)[CorePlace(1, 0)] == 3
     assert spread({0: 1.0}, places, 2) == []
     assert spread({}, [], 2) == []

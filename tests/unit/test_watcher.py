@@ -13,8 +13,8 @@ import pytest
 from jaxmon.agent.guard import LIMIT, Guard
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Watcher, Worker
-from tests.scheduling import Busy, threads
-from tests.support import refuse_threads, until
+from tests.helpers.agents import Busy, threads
+from tests.helpers.processes import refuse_threads, until
 
 
 class Thing:

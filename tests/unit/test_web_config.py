@@ -16,7 +16,7 @@ import pytest
 from jaxmon.errors import WebConfigError
 from jaxmon_exporter.web.config import _TLS as TLS_KEYS
 from jaxmon_exporter.web.config import Tls, WebConfig, load, openssl_name
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 HASH = "$2b$04$" + "a" * 53

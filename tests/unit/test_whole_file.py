@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.host.files import whole as whole_file
-from tests.support import run_python
+from tests.helpers.processes import run_python
 
 
 def mode(path: Path) -> int:

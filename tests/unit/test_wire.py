@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.errors import WireError
 from jaxmon.host.formats import protobuf as wire
-from tests.protobuf import field, number
+from tests.helpers.traces import field, number
 
 
 def read(message: bytes) -> list[tuple[int, int | bytes]]:

@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.catalog import CAUSES
 from jaxmon.symptoms.recompiles import WHAT_TO_DO
-from tests.support import ROOT
+from tests.helpers.processes import ROOT
 
 
 @pytest.fixture(scope="module")

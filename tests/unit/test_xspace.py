@@ -10,9 +10,8 @@ import pytest
 from jaxmon.errors import WireError
 from jaxmon.preflight.profile import text as perfetto
 from jaxmon.preflight.profile import xspace
-from jaxmon.preflight.profile.xspace import Event, Line, Plane, Stated
-from tests.protobuf import field
-from tests.traces import op, other
+from jaxmon.preflight.profile.xspace import Plane, Stated, TraceEvent, TraceLine
+from tests.helpers.traces import field, op, other
 
 
 def entry(key: int, name: str, *more: bytes) -> bytes:
@@ -43,8 +42,8 @@ def encoded(operation: str = "dot") -> bytes:
 
 def test_planes_lines_and_events_are_read() -> None:
     """Names are looked up in the metadata; a stat may be a text or refer to one."""
-    event = Event("dot.1", 1000, 2000, "dot", "jit_f", 3)
-    expected = Plane("/host:CPU", (Line("shown", 42, (event,)),))
+    event = TraceEvent("dot.1", 1000, 2000, "dot", "jit_f", 3)
+    expected = Plane("/host:CPU", (TraceLine("shown", 42, (event,)),))
 
     assert xspace.parse(encoded()) == xspace.Space((expected,))
 
@@ -71,7 +70,7 @@ def test_what_a_tpu_says_of_its_operations_is_read() -> None:
 
     (plane,) = xspace.parse(space).planes
     assert plane.lines[0].events == (
-        Event("add.1", 0, 9, stated=Stated("jit(f)/add:", "f.py:3", "f.py:3:1\n")),
+        TraceEvent("add.1", 0, 9, stated=Stated("jit(f)/add:", "f.py:3", "f.py:3:1\n")),
     )
 
 
@@ -115,8 +114,8 @@ def test_a_trace_cut_off_is_an_error(cut: int) -> None:
 def test_perfetto_gets_microseconds_by_plane_and_line() -> None:
     """Each plane is a process and each line a thread, on one scale of time."""
     planes = [
-        Plane("/host:CPU", (Line("a", 5000, (op("dot", 1, 2),)),)),
-        Plane("/device:GPU:0", (Line("b", 4000, (other("copy", 0, 1),)),)),
+        Plane("/host:CPU", (TraceLine("a", 5000, (op("dot", 1, 2),)),)),
+        Plane("/device:GPU:0", (TraceLine("b", 4000, (other("copy", 0, 1),)),)),
     ]
 
     events = json.loads(gzip.decompress(perfetto.render(planes)))["traceEvents"]

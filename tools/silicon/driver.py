@@ -14,7 +14,7 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus
 from jaxmon_exporter.collectors.nvidia.gpm import Gpm
-from tests.instrumented import instrumented
+from tests.helpers.agents import instrumented
 from tools.silicon.findings import (
     Finding,
     ImpossibleError,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jaxmon import catalog
-from tests.instrumented import instrumented
+from tests.helpers.agents import instrumented
 from tools.silicon.findings import (
     Finding,
     ImpossibleError,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon import catalog
-from tests.instrumented import instrumented
+from tests.helpers.agents import instrumented
 from tools.silicon.findings import (
     Finding,
     ImpossibleError,

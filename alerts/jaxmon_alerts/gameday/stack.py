@@ -299,7 +299,7 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
     )
     site = slo.Site(webhook=webhook or "")
     slos = replace(shipped, limits=limits, site=site)
-    options = alerts.Options(scale=SCALE, drawn=drawn)
+    options = alerts.RuleOptions(scale=SCALE, drawn=drawn)
     settings = {
         "global": {
             "scrape_interval": "1s",

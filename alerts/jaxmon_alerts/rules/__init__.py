@@ -6,4 +6,4 @@ from jaxmon.symptoms.alert import Alert as Alert
 from jaxmon_alerts.rules.build import all_alerts as all_alerts
 from jaxmon_alerts.rules.build import all_groups as all_groups
 from jaxmon_alerts.rules.build import render as render
-from jaxmon_alerts.rules.rules import Options as Options
+from jaxmon_alerts.rules.rules import RuleOptions as RuleOptions

@@ -20,7 +20,7 @@ from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.rules.alertmanager import configuration
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.rules.power import recorded_power
-from jaxmon_alerts.rules.rules import Options, document
+from jaxmon_alerts.rules.rules import RuleOptions, document
 from jaxmon_alerts.slo import Slo, Slos, burn
 from jaxmon_alerts.slo.model import ERRORS, EVENTS
 from jaxmon_alerts.slo.rules import Rule, RuleGroup, recording_groups
@@ -43,7 +43,7 @@ _SOON, _LATER, _SELDOM = "30s", "2m", "4m"
 
 
 def all_alerts(
-    slos: Slos | None = None, options: Options | None = None
+    slos: Slos | None = None, options: RuleOptions | None = None
 ) -> tuple[Alert, ...]:
     """
     Return every alert.
@@ -57,7 +57,7 @@ def all_alerts(
     Raises:
         SloError: an override or a local threshold concerns no alert.
     """
-    slos, options = slos or slo_module.load(), options or Options()
+    slos, options = slos or slo_module.load(), options or RuleOptions()
     alerts = [
         *causes(slos, options.scale),
         *(alert for slo in slos for alert in burn_alerts(slo, options.scale)),
@@ -65,12 +65,12 @@ def all_alerts(
     return tuple(overridden(alerts, slos.overrides))
 
 
-def all_groups(slos: Slos, options: Options) -> list[RuleGroup]:
+def all_groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     """Return every group of rules, those that record first."""
     return [*recording(slos, options), *groups(slos, options)]
 
 
-def recording(slos: Slos, options: Options) -> list[RuleGroup]:
+def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     """Return the groups of recording rules, with the labels of the site."""
     scale, when = options.scale, Evaluation(delay=slos.site.delay)
     counting = replace(when, interval=events.INTERVAL).scaled(scale)
@@ -97,7 +97,7 @@ def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:
     return RuleGroup(f"jaxmon-{name}", interval, tuple(documents))
 
 
-def groups(slos: Slos, options: Options) -> list[RuleGroup]:
+def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     """Return the groups of alerting rules: two for causes, one for each objective."""
     soon, later, seldom = (
         durations.scaled(one, options.scale) for one in (_SOON, _LATER, _SELDOM)
@@ -134,7 +134,7 @@ def groups(slos: Slos, options: Options) -> list[RuleGroup]:
 
 def render(
     slos: Slos | None = None,
-    options: Options | None = None,
+    options: RuleOptions | None = None,
     *,
     form: Format = "prometheus",
 ) -> dict[str, str]:
@@ -150,7 +150,7 @@ def render(
     Raises:
         SloError: an override or a local threshold concerns no alert.
     """
-    slos, options = slos or slo_module.load(), options or Options()
+    slos, options = slos or slo_module.load(), options or RuleOptions()
     recorded, alerting = recording(slos, options), groups(slos, options)
     files = {ALERTMANAGER: _yaml(configuration(slos.site, options))}
     if form == "prometheusrule":

@@ -70,7 +70,7 @@ _VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RuleOptions:
     """
     How the rules will be used.
 

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from jaxmon import promql
 from jaxmon.catalog import Metric
-from jaxmon.promql import Counter, Expr, Histogram, Matcher
+from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
 from jaxmon.promql.counting import Evaluation, counted
 
 
@@ -31,7 +31,7 @@ class Selector:
         return promql.counter(self.metric, *self.matchers)
 
     @property
-    def histogram(self) -> Histogram:
+    def histogram(self) -> HistogramQuery:
         """The histogram."""
         return promql.histogram(self.metric, *self.matchers)
 

@@ -103,7 +103,7 @@ def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for slo in [one for one in slos if one.page and one.alert == FAILED]:
         for pair in sorted(slo.pairs, key=lambda one: one.least(slo.budget)):
-            name = "failed_share" if pair.severity == PAGE else "failed_share_ticket"
+            name = "failed_share" if pair.severity == PAGE else "budget_share"
             found.setdefault(name, pair.least(slo.budget))
     return {
         name: least for name, least in found.items() if least != LIMITS[name].default

@@ -218,7 +218,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PanelLine:
     """
     Panels side by side, equally high, over the whole width of the grid.
 
@@ -261,7 +261,7 @@ class Row:
 
     id: int
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[PanelLine, ...]
     collapsed: bool = False
 
     @property
@@ -355,14 +355,14 @@ class Dashboard:
 # --- what rows consist of ------------------------------------------------------------
 
 
-def row(number: int, title: str, *lines: Line, collapsed: bool = False) -> Row:
+def row(number: int, title: str, *lines: PanelLine, collapsed: bool = False) -> Row:
     """Return *lines* under a heading."""
     return Row(number, title, lines, collapsed)
 
 
-def line(*panels: Panel, height: int = 8) -> Line:
+def line(*panels: Panel, height: int = 8) -> PanelLine:
     """Return *panels* side by side; they share the width."""
-    return Line(panels, height)
+    return PanelLine(panels, height)
 
 
 def stat(number: int, target: Target, *, text: str, no_value: str = "") -> Panel:

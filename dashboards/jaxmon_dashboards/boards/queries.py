@@ -13,7 +13,7 @@ from jaxmon import catalog
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
-    Histogram,
+    HistogramQuery,
     call,
     eq,
     histogram,
@@ -123,7 +123,7 @@ def latency_of(start: str, quantile: float, *by: str) -> Expr:
     return known(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
-def request_seconds(start: str) -> Histogram:
+def request_seconds(start: str) -> HistogramQuery:
     """Return the latency of successful requests of processes, with this *start*."""
     # Often the first of its route, and the only one.
     rare = start != "warm"
@@ -157,7 +157,7 @@ def hit_rate(*by: str) -> Expr:
     return share(services.CACHE_HITS(JOB).sum(*by), calls)
 
 
-def backend_compiles() -> Histogram:
+def backend_compiles() -> HistogramQuery:
     """Return the duration of compiles proper, without tracing and lowering."""
     backend = eq("phase", "backend_compile")
     return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)

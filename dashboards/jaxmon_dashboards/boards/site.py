@@ -19,11 +19,11 @@ from jaxmon_alerts.slo.site import Site
 from jaxmon_dashboards.boards.model import (
     Annotation,
     Dashboard,
-    Line,
     Link,
     Mapping,
     Notes,
     Panel,
+    PanelLine,
     Row,
     Target,
 )
@@ -55,7 +55,7 @@ class _Localizer:
 
     def row(self, row: Row) -> Row:
         lines = (
-            Line(tuple(map(self._panel, line.panels)), line.height)
+            PanelLine(tuple(map(self._panel, line.panels)), line.height)
             for line in row.lines
         )
         return replace(row, lines=tuple(lines))

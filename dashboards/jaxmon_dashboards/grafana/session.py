@@ -19,7 +19,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import SplitResult
 
-from jaxmon.host.http.client import Response
+from jaxmon.host.http.client import ClientResponse
 from jaxmon.host.http.session import REDIRECTS, MonitoringError, Session
 from jaxmon.host.http.stream import TooLargeError
 from jaxmon.host.http.urls import without_user
@@ -179,7 +179,7 @@ class GrafanaSession(Session):
         return ""
 
 
-def _json_response(response: Response) -> JsonResponse:
+def _json_response(response: ClientResponse) -> JsonResponse:
     data, problem = None, "something that is not JSON"
     if "json" in response.type:
         try:

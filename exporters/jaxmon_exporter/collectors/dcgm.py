@@ -51,7 +51,7 @@ def _millijoules(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DcgmField:
     """
     How a DCGM field maps to a metric.
 
@@ -66,13 +66,13 @@ class Field:
     convert: Callable[[float], float] = _as_it_is
 
 
-def _fields() -> dict[str, Field]:
-    known: dict[str, Field] = {}
+def _fields() -> dict[str, DcgmField]:
+    known: dict[str, DcgmField] = {}
 
     def add(
         names: str, metric: Metric, *labels: str, convert: Callable[..., float]
     ) -> None:
-        field = Field(metric, labels, convert)
+        field = DcgmField(metric, labels, convert)
         known.update({f"DCGM_FI_{name}": field for name in names.split()})
 
     clock = catalog.ACCELERATOR_CLOCK_HERTZ
@@ -245,7 +245,7 @@ _FIRST_BLANK = float(1 << 47)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DcgmValue:
     """
     One value.
 
@@ -258,7 +258,7 @@ class Line:
     value: float | None
 
 
-def lines(page: bytes, wanted: Container[str]) -> Iterator[Line | None]:
+def lines(page: bytes, wanted: Container[str]) -> Iterator[DcgmValue | None]:
     """
     Yield DCGM's values in *page*, and `None` for each malformed line.
 
@@ -271,10 +271,14 @@ def lines(page: bytes, wanted: Container[str]) -> Iterator[Line | None]:
         if line.startswith(b"DCGM_"):
             field, brace, _ = line.partition(b"{")
             name = field.decode("ascii", "replace")
-            yield Line(name, {}, None) if brace and name not in wanted else _line(line)
+            yield (
+                DcgmValue(name, {}, None)
+                if brace and name not in wanted
+                else _line(line)
+            )
 
 
-def _line(line: bytes) -> Line | None:
+def _line(line: bytes) -> DcgmValue | None:
     if len(line) > _MOST_OF_A_LINE:
         return None
     match = _LINE.fullmatch(line.decode("utf-8", "replace"))
@@ -286,7 +290,7 @@ def _line(line: bytes) -> Line | None:
         if value.endswith('"'):
             labels.setdefault(name, value[:-1])
     try:
-        return Line(match[1], labels, _known(match[3]))
+        return DcgmValue(match[1], labels, _known(match[3]))
     except ValueError:
         return None
 
@@ -405,7 +409,7 @@ class Dcgm:
         return body
 
 
-def _gpu(line: Line) -> str | None:
+def _gpu(line: DcgmValue) -> str | None:
     """Return the GPU of a value; `None` for a virtual GPU's or a link's."""
     labels = line.labels
     if "vgpu" in labels or "nvlink" in labels:
@@ -416,7 +420,7 @@ def _gpu(line: Line) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None
 
 
-def _info(uuid: str, line: Line) -> str:
+def _info(uuid: str, line: DcgmValue) -> str:
     labels = line.labels
     domain, _, rest = labels.get("pci_bus_id", "").lower().partition(":")
     return series(

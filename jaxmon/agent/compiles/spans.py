@@ -10,7 +10,7 @@ from jaxmon.agent.context import Observers
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces.spans import Compiled, CompileSpan, Phase
+from jaxmon.otel.traces.spans import Compiled, CompilePhase, CompileSpan
 
 
 # Phases that no compile follows, as of `lower`, are forgotten.
@@ -19,7 +19,7 @@ _MOST_PHASES = 64
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.phases: deque[Phase] = deque(maxlen=_MOST_PHASES)
+        self.phases: deque[CompilePhase] = deque(maxlen=_MOST_PHASES)
 
 
 class CompileSpans:
@@ -38,7 +38,7 @@ class CompileSpans:
         if tracer is None:
             return None
         ended = now()
-        self._thread.phases.append(Phase(name, ended - seconds, ended))
+        self._thread.phases.append(CompilePhase(name, ended - seconds, ended))
         return tracer.ids_of(payers())
 
     def begins(self, compile_: Compile) -> None:
@@ -61,7 +61,7 @@ class CompileSpans:
         tracer, span, ended = self._observers.tracer, compile_.span, now()
         if tracer is None or span is None:
             return None
-        span.phases.append(Phase("cache_retrieval", ended - seconds, ended))
+        span.phases.append(CompilePhase("cache_retrieval", ended - seconds, ended))
         return tracer.ids_of(payers())
 
     def ended(
@@ -82,7 +82,7 @@ class CompileSpans:
         compile_.span = None
         ended = compile_.end[0]
         if outcome != "cache_hit":
-            span.phases.append(Phase("backend_compile", compile_.started, ended))
+            span.phases.append(CompilePhase("backend_compile", compile_.started, ended))
         compiled = Compiled(
             compile_.function.name,
             span.began,

@@ -96,10 +96,10 @@ class LastWords:
         context: shared state of the agent.
         loops: the loops that the program marks.
         spanning: returns the functions that run on devices of other processes, too.
+        doing: returns what the program does now, by field of the record.
 
     Attributes:
-        say: writes the words, by field of the record.
-        doing: returns what the program does now, likewise.
+        say: writes the words, likewise.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class LastWords:
         context: Context,
         loops: Loops,
         spanning: Callable[[], Collection[Function]],
+        doing: Callable[[], Mapping[str, str]],
     ) -> None:
         self._context = context
         self._loops = loops
@@ -117,10 +118,10 @@ class LastWords:
         # Whether that `SystemExit` was dropped while the program ran.
         self._caught: list[bool] = []
         self._of_error = False
-        self._began = monotonic()
+        self._began = context.began
         self._program = ""
         self.say: Callable[[Mapping[str, Any]], None] | None = None
-        self.doing: Callable[[], Mapping[str, str]] = dict
+        self._doing = doing
 
     def exiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """
@@ -178,7 +179,7 @@ class LastWords:
         with self._contained():
             # Of texts that are not needed at the start.
             self._program = self._program or disclosure.own_command()[:LONGEST]
-            doing = {name: one[:LONGEST] for name, one in self.doing().items()}
+            doing = {name: one[:LONGEST] for name, one in self._doing().items()}
             running = self._loops.running()
             found = {**self._reached(), **self._here(), **doing, "running": running}
         return found  # noqa: RET504 - the block may end early

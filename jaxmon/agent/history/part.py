@@ -41,8 +41,8 @@ from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
+from jaxmon.facts.functions import Distribution
 from jaxmon.facts.record import encoded
-from jaxmon.facts.spread import Distribution
 from jaxmon.host.rundir import locate, prepare
 from jaxmon.indicators.loops import Loops
 

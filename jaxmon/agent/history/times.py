@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
-from jaxmon.facts.spread import Distribution, distribution
+from jaxmon.facts.functions import Distribution, distribution
 from jaxmon.host.files import bounded, whole
 from jaxmon.host.formats import json_text, schema
 from jaxmon.host.resources.process import Scheduling, scheduling

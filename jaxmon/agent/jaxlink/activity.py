@@ -11,8 +11,8 @@ from types import CodeType, ModuleType
 from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
-from jaxmon.agent.jaxlink.ownership import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
 from jaxmon.host.sources import OURS, package_of
 

@@ -9,7 +9,7 @@ from operator import call
 from typing import Any, NamedTuple, TypeVar
 
 from jaxmon.agent.inspection import package_of
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 
 
 def is_ready_or_deleted(array: Any) -> bool:

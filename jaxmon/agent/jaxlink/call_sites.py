@@ -16,8 +16,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.jaxlink.jit import TYPE_NAME
-from jaxmon.agent.jaxlink.ownership import is_inside, is_module
+from jaxmon.agent.jaxlink.jit import TYPE_NAME, is_inside, is_module
 from jaxmon.threads import get_ident
 
 

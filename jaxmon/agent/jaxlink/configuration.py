@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, name_of
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 
 
 class Configuration(NamedTuple):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Literal
 
 from jaxmon.agent.inspection import module_of, name_of
-from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.jaxlink.jit import is_module
 from jaxmon.host import disclosure
 
 

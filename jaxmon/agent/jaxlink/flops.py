@@ -68,6 +68,9 @@ _HARMLESS = frozenset(
         *("vary_unreduced_cast_p", "with_memory_space_constraint"),
     )
 )
+_SHARDED = "shard_map"
+# Types of parameters that contain no jaxpr: most parameters are of them.
+_NO_JAXPRS = frozenset((bool, float, int, str, type(None)))
 _KERNELS = ("pallas_call", "core_map", "mpmd_map", "triton_kernel_call")
 # Of a kernel, products that are not equations of their own.
 _IN_KERNELS = (
@@ -178,6 +181,7 @@ class _Counter:
         # With the jaxpr itself, so that its id cannot be another's.
         self._known: dict[int, tuple[Any, _FlopCount]] = {}
         self._left = _MOST_EQUATIONS
+        self._plain = (_HARMLESS | _listed(jax)) - {_SHARDED}
         self._adding: Mapping[str, Callable[[_FlopCount, Any], None]] = {
             **dict.fromkeys(_PRODUCTS, self._add_product),
             **dict.fromkeys(_LIBRARY, self._add_library),
@@ -199,8 +203,13 @@ class _Counter:
             if self._left < 0:
                 found.unknown = Uncounted("size")
                 break
+            name = equation.primitive.name
+            add = self._adding.get(name)
+            # Most are such, and programs may have tens of thousands of them.
+            plain = add is None and name in self._plain and not kernel
+            if plain and _calls_none(equation.params):
+                continue
             one = _FlopCount()
-            add = self._adding.get(equation.primitive.name)
             if add is not None:
                 add(one, equation)
             else:
@@ -236,7 +245,7 @@ class _Counter:
             return
         for jaxpr in called:
             found.add(self.of(jaxpr, kernel=kernel), times=times)
-        known = called or kernel or name in _HARMLESS or name in _listed(self._jax)
+        known = called or kernel or name in self._plain
         if not known:
             found.unknown = self._unknown("library", equation)
 
@@ -313,6 +322,16 @@ def _listed(jax: Any) -> frozenset[str]:
     return frozenset(one.name for name, one in found if name.endswith("_p"))
 
 
+def _calls_none(parameters: Mapping[str, Any]) -> bool:
+    """Return whether *parameters* are those of an operation that runs no jaxpr."""
+    for value in parameters.values():
+        if type(value) in _NO_JAXPRS:
+            continue
+        if type(value) is not tuple or not all([type(v) in _NO_JAXPRS for v in value]):
+            return False
+    return True
+
+
 def _called(equation: Any) -> Iterator[Any]:
     """Yield the jaxprs that *equation* runs, once each."""
     for value in equation.params.values():
@@ -332,7 +351,7 @@ def _shards(equation: Any) -> int | None:
     Return on how many shards a ``shard_map`` runs its jaxpr; 1 for all others, `None`
     if this JAX keeps it elsewhere.
     """
-    if equation.primitive.name != "shard_map":
+    if equation.primitive.name != _SHARDED:
         return 1
     parameters = equation.params
     sizes = dict(parameters["mesh"].shape)

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.ownership import is_binding, is_inside
+from jaxmon.agent.jaxlink.jit import is_binding, is_inside
 from jaxmon.agent.jaxlink.source_lines import AGENT
 
 

@@ -218,16 +218,22 @@ class HookPlaces:
         name: str,
         observe: Observer,
         allowance: Allowance | None = None,
+        caller: str | None = None,
     ) -> None:
-        """Pass each call of ``owner.name`` to *observe*, as the *allowance* allows."""
+        """
+        Pass each call of ``owner.name`` to *observe*, as the *allowance* allows; only
+        those by functions called *caller*, if given.
+        """
         original = getattr(owner, name)
-        self.replace(owner, name, self.stand_in(original, observe, allowance))
+        probe = self.stand_in(original, observe, allowance, caller)
+        self.replace(owner, name, probe)
 
     def stand_in(
         self,
         original: Callable[..., Any],
         observe: Observer,
         allowance: Allowance | None = None,
+        caller: str | None = None,
     ) -> Probe:
         """Return a probe that passes each call of *original* to *observe*."""
         probe = Probe(
@@ -236,6 +242,7 @@ class HookPlaces:
             guard=self._guard,
             site=self._site,
             allowance=allowance,
+            caller=caller,
         )
         self._hooks.probes.append(probe)
         return probe

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.ownership import is_module
+from jaxmon.agent.jaxlink.jit import is_module
 
 
 # Those of the persistent cache are failures, which are counted there.

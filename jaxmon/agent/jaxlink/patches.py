@@ -64,6 +64,10 @@ class Patches:
         """Number of attributes replaced now."""
         return len(self._patches)
 
+    def now(self) -> list[Patch]:
+        """Return what is replaced now."""
+        return self._patches.copy()
+
     def undo(self, *, after: int = 0) -> list[Patch]:
         """
         Restore every attribute that is still ours, except the first *after*, and return

@@ -21,6 +21,9 @@ from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.indicators.endings import SingleUse
 
 
+_frame = sys._getframe  # noqa: SLF001 - what a probe is for
+
+
 class Observer(Protocol):
     """
     Called with the frame that makes the call, which it must not keep, and the original.
@@ -56,9 +59,10 @@ class Probe:
     Costs a third of a microsecond per call, a seventh if the observer's *allowance* has
     let the next calls pass. Exceptions of the observer are contained by *guard* under
     the name *site*. If disabled (`active` false), the probe only passes calls through.
+    If *caller* is given, so it does with calls by functions of other names.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what each call depends on
         self,
         original: Callable[..., Any],
         observe: Observer,
@@ -66,25 +70,27 @@ class Probe:
         guard: Guard,
         site: str,
         allowance: Allowance | None = None,
+        caller: str | None = None,
     ) -> None:
         functools.update_wrapper(self, original)
         self._observe = observe
         # In one attribute, because each attribute access is slow: there is a
         # `__getattr__`.
-        self._parts = original, guard, site, guard.off, allowance
+        self._parts = original, guard, site, guard.off, allowance, caller
         self.active = True
 
     @property
     def __call__(self) -> Callable[..., Any]:
         """The original, or the observer's replacement."""
-        original, guard, site, off, allowance = self._parts
+        original, guard, site, off, allowance, caller = self._parts
+        if caller is not None and _frame(1).f_code.co_name != caller:
+            return original
         if allowance is not None and allowance.passing:
             allowance.passing -= 1
             return original
         if self.active and site not in off:
             try:
-                caller = sys._getframe(1)  # noqa: SLF001 - what a probe is for
-                return self._observe(caller, original) or original
+                return self._observe(_frame(1), original) or original
             except Exception:  # noqa: BLE001 - contained: the user's call goes on
                 guard.failed(site)
         return original

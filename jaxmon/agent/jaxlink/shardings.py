@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.agent.inspection import name_of
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 
 
 Kind: TypeAlias = Literal[

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import NamedTuple
 
-from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.host import sources
 from jaxmon.host.sources import OURS, display_path
 

@@ -44,6 +44,8 @@ _MANY = 64
 # a sixth of a microsecond of each, or half of one with cold caches.
 _BURST, _PER_SECOND, _PASSES = 1000, 250, 64
 _times = iter(perf_counter_ns, None)
+# The function that makes arrays, among all that convert them.
+_CONVERTS = "array"
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -68,12 +70,14 @@ class ObservedTarget(NamedTuple):
         name: the attribute.
         observe: takes the calling frame, the original and, for a method, the array.
         allowance: which *observe* asks; while it lets events pass, that is not called.
+        caller: name of the function whose calls are observed, `None` if all are.
     """
 
     owner: Any
     name: str
     observe: Callable[..., Any]
     allowance: Allowance
+    caller: str | None = None
 
 
 class TransferHooks:
@@ -149,10 +153,7 @@ class TransferHooks:
         ]
         lax: Any = source.lax.lax
         probes += [
-            # Which asks another: it observes some of the calls only.
-            ObservedTarget(
-                lax, name, self.on_convert, Allowance(burst=0, rate=0, passes=0)
-            )
+            ObservedTarget(lax, name, self.on_convert, self._conversions, _CONVERTS)
             for name in CONVERSIONS
             if name in vars(lax)
         ]
@@ -230,8 +231,6 @@ class TransferHooks:
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
         """Observe ``jnp.array``, whose last step sends a NumPy array in C++."""
-        if frame.f_code.co_name != "array":
-            return None
         if not (weight := self._conversions.take()) or not self._clean():
             return None
         variables = frame.f_locals

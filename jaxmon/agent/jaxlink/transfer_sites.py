@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from jaxmon.agent.jaxlink.activity import FETCH, TRANSFER
 from jaxmon.agent.jaxlink.call_sites import CallSites
-from jaxmon.agent.jaxlink.ownership import directories
+from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLineFinder
 from jaxmon.host.sources import OURS
 

@@ -19,8 +19,7 @@ from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.jit import TYPE_NAME
-from jaxmon.agent.jaxlink.ownership import INSIDE, is_class, is_inside
+from jaxmon.agent.jaxlink.jit import INSIDE, TYPE_NAME, is_class, is_inside
 from jaxmon.agent.jaxlink.probe import Probe
 
 

@@ -28,8 +28,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.jit import contents, exported
-from jaxmon.agent.jaxlink.ownership import is_class, is_code
+from jaxmon.agent.jaxlink.jit import contents, exported, is_class, is_code
 from jaxmon.agent.recompiles.signatures import Signature
 from jaxmon.agent.recompiles.values import value_of
 from jaxmon.agent.registry import Jit

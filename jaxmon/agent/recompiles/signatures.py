@@ -22,8 +22,7 @@ from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.arrays import Leaf, LeafTypes
 from jaxmon.agent.jaxlink.configuration import inside
-from jaxmon.agent.jaxlink.jit import JitOptions, Option
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
 from jaxmon.agent.jaxlink.shardings import (
     NO_MESH,
     device_text,

@@ -26,7 +26,7 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.jaxlink.shardings import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.recompiles.value_inspection import (
     BELOW,

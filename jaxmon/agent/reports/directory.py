@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from jaxmon.clocks import wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.screens.runs import MOST_BYTES
 
 
 MAX_REPORTS = 20
@@ -49,7 +48,6 @@ class ReportKind(NamedTuple):
 
 
 OOM = ReportKind("oom", MAX_REPORTS, MAX_BYTES, "JAXMON_REPORT_DIR")
-RUN = ReportKind("run", 200, MOST_BYTES, "JAXMON_SUMMARY_DIR")
 
 
 class ReportDirError(JaxmonError):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TextIO
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
-from jaxmon.agent.reports.directory import RUN, ReportDirectory, stem_of
+from jaxmon.agent.reports.directory import ReportDirectory, ReportKind, stem_of
 from jaxmon.agent.reports.overview import Overview
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
@@ -28,11 +28,14 @@ from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
 from jaxmon.originals import original
 from jaxmon.screens.html.page import files_of
+from jaxmon.screens.runs import MOST_BYTES
 from jaxmon.screens.runs.summary import Facts
 from jaxmon.screens.text import summary
 from jaxmon.settings import Settings
 from jaxmon.symptoms.findings import find
 
+
+RUN = ReportKind("run", 200, MOST_BYTES, "JAXMON_SUMMARY_DIR")
 
 # A blocked standard error must not keep the program alive.
 _PATIENCE = 2.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jaxmon.agent.context import Context
@@ -63,7 +63,7 @@ class Overview:
     def __init__(
         self,
         context: Context,
-        parts: Sequence[Part],
+        parts: Iterable[Part],
         hooks: Hooks,
         started: tuple[float, float],
         exports: Callable[[], Exports],

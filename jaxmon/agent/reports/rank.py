@@ -76,7 +76,7 @@ class RankPart(Part):
         self._programs = programs
         self._spanning = spanning
         self._compiling = compiling
-        self._began = monotonic()
+        self._began = context.began
         self._uuids: list[str] | None = None
 
     @functools.cached_property

@@ -39,7 +39,7 @@ from jaxmon.agent.sampling.window import (
     RunAhead,
 )
 from jaxmon.agent.sampling.work import unready
-from jaxmon.agent.worker import Watcher, Worker
+from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
 from jaxmon.facts import functions as facts
@@ -48,12 +48,6 @@ from jaxmon.facts import functions as facts
 # Maximum share of one core for sampling, and how much of it may accumulate.
 _SHARE = 0.005
 _SAVINGS = 0.03
-
-# The timer's minimum interval, which limits the sampling rate.
-_INTERVAL = 0.01
-
-# So that samples do not synchronise with periodic work of the program.
-_SPREAD = 0.2
 
 # Maximum number of calls skipped at random first: if short and long runs alternate, the
 # timer mostly fires during a long one.
@@ -90,20 +84,10 @@ class Sampling(Part):
         self._guard = context.guard
         self._observers = context.observers.sample
         self._executed = context.observers.executed
-        self._on_timer = context.observers.timer
-        rate = context.settings.sample_rate
-        self._interval = max(1 / rate, _INTERVAL) if rate else 0.0
         self._figures: dict[Function, ExecutionFigures] = {}
         self.run_ahead = RunAhead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.scheduler)
-        self._timer = Worker(
-            "sampling",
-            context.scheduler,
-            every=self._interval,
-            routine=self._tick,
-            is_short=True,
-            spread=_SPREAD,
-        )
+        context.observers.timer.append(self._tick)
         self._window: DispatchWindow | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
         self._arrays: tuple[Any, ...] = ()
@@ -142,15 +126,9 @@ class Sampling(Part):
                 if armed(counted):
                     disarm(counted)
 
-    def start(self) -> None:
-        """Start the timer, if sampling is enabled."""
-        if self._interval and self._window is not None:
-            self._timer.start()
-
     def stop(self) -> None:
-        """Stop the timer and the polling thread."""
+        """Sample nothing more, and stop polling."""
         self.detach()
-        self._timer.stop()
         self._watcher.stop()
 
     # --- reading -----------------------------------------------------------------
@@ -209,12 +187,11 @@ class Sampling(Part):
     # --- the timer ---------------------------------------------------------------
 
     def _tick(self) -> None:
-        self.arm(_PASSED)
-        for notify in self._on_timer:
+        if self._guard.on(SITE):
             try:
-                notify()
-            except Exception:  # noqa: BLE001 - contained: sampling goes on
-                self._guard.failed("observers", stays_on=True)
+                self.arm(_PASSED)
+            except Exception:  # noqa: BLE001 - contained: the timer goes on
+                self._guard.failed(SITE)
 
     def arm(self, passed: int = 1) -> None:
         """

@@ -43,9 +43,12 @@ SITE = "wall_time"
 # At first more often: a short program has few looks.
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
-# Of the time, at first and later; looks at deep stacks, such as while JAX traces, are
-# rarer.
-_MOST_AT_FIRST, _MOST = 0.015, 0.005
+# Of the time, at first and later, with what waking up takes; looks at deep stacks, such
+# as while JAX traces, are rarer.
+_MOST_AT_FIRST, _MOST = 0.01, 0.005
+# How many looks the usual is a mean of, and how many times as long it may seem by a
+# single one.
+_LATEST, _LONGER = 4, 2
 # Looks are due at random moments, so that they do not fall in step with the program.
 _SPREAD = 0.5
 _MOST_PLACES = 40
@@ -303,7 +306,7 @@ class WallTimePart(Part):
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
-        soon, took, usual = False, 0.0, 0.0
+        soon, usual, used = False, 0.0, thread_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             first = now - self._began < _FIRST_SECONDS
@@ -324,7 +327,6 @@ class WallTimePart(Part):
             waited = slept > 1
             if os.getpid() != pid:  # nobody stops the thread of a forked child
                 break
-            before = thread_time()
             due = now + pause
             late = perf_counter() - due
             self._held += seconds_held(late, pause, slept - 1)
@@ -340,10 +342,12 @@ class WallTimePart(Part):
                 self._guard.failed(SITE)
             if soon and soon_again:
                 make_room()
-            before, took = took, thread_time() - before
-            self.spent += took
-            # One that learns of new code takes longer, once.
-            usual = min(before, took)
+            if not soon:
+                took = thread_time() - used
+                used += took
+                self.spent += took
+                # One that learns of new code takes longer, once.
+                usual += (min(took, _LONGER * (usual or took)) - usual) / _LATEST
         self._looks.close()
 
     def _follow(self) -> None:

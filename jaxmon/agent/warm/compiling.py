@@ -19,7 +19,7 @@ from typing import Any
 
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
 from jaxmon.agent.warm.rebuilding import Arguments, abstract, jitted_functions
-from jaxmon.facts.signatures import CACHED, COMPILED, FAILED, Signature, parsed
+from jaxmon.facts.signatures import CACHED, COMPILED, FAILED, RecordedSignature, parsed
 from jaxmon.host import disclosure
 from jaxmon.host.formats import json_text
 
@@ -62,7 +62,7 @@ def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _compile(
     arguments: Arguments,
-    signature: Signature,
+    signature: RecordedSignature,
     jitted: list[Any],
     at: tuple[int, int],
 ) -> dict[str, Any]:

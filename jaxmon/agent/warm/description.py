@@ -24,7 +24,7 @@ from jaxmon.agent.inspection import (
 )
 from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.arrays import Leaf, type_of
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.agent.jaxlink.shardings import kind_of
 from jaxmon.agent.warm.statics import NotExportableError, described, path_of
 

@@ -23,7 +23,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.warm.recorder import Recorder
+    from jaxmon.agent.warm.recorder import SignatureRecorder
 
 
 # Programs of all functions whose sampled calls are counted.
@@ -75,31 +75,32 @@ class WarmStarts(Part):
 
     Args:
         context: shared state of the agent.
-        expected: whether the program announces a warm-up.
     """
 
     name = "signatures"
 
-    def __init__(self, context: Context, *, expected: bool) -> None:
+    def __init__(self, context: Context) -> None:
         self._table = context.table
-        self.readiness = Readiness(expected=expected)
+        self.readiness = Readiness(expected=context.settings.expect_warmup)
         self.warmed = {result: Tally() for result in catalog.WARMUP_RESULTS}
         self._context = context
         # Loaded at the first compile. Two threads may both make one; all use the first.
-        self._recorders: list[Recorder] = []
+        self._recorders: list[SignatureRecorder] = []
         self._sampled: dict[tuple[str, str], int] = {}
         if context.settings.signatures:
             context.observers.call.append(self._on_call)
             context.observers.executed.append(self._executed)
 
     @property
-    def recorder(self) -> Recorder:
+    def recorder(self) -> SignatureRecorder:
         """Records signatures."""
         if not self._recorders:
-            from jaxmon.agent.warm.recorder import Recorder  # noqa: PLC0415
+            from jaxmon.agent.warm.recorder import SignatureRecorder  # noqa: PLC0415
 
             values = self._context.settings.event_values
-            made = Recorder(self._context.jax, self._context.guard, values=values)
+            made = SignatureRecorder(
+                self._context.jax, self._context.guard, values=values
+            )
             self._recorders.append(made)
         return self._recorders[0]
 

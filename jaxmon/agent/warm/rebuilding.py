@@ -12,7 +12,7 @@ from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.warm.recorder import parameters_of
 from jaxmon.agent.warm.statics import object_at, rebuilt
 from jaxmon.errors import SignaturesError
-from jaxmon.facts.signatures import RecordedFunction, Signature
+from jaxmon.facts.signatures import RecordedFunction, RecordedSignature
 
 
 _KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
@@ -111,7 +111,7 @@ class Arguments:
     ) -> None:
         self._jax, self._leaf, self._main = jax, leaf, main
 
-    def of(self, signature: Signature) -> tuple[list[Any], dict[str, Any]]:
+    def of(self, signature: RecordedSignature) -> tuple[list[Any], dict[str, Any]]:
         """
         Return the arguments of *signature*.
 

@@ -63,7 +63,7 @@ class Recorded:
         self.omitted: Counter[str] = Counter()
 
 
-class Recorder:
+class SignatureRecorder:
     """
     Records the call of each compile, on the compiling threads.
 
@@ -153,7 +153,7 @@ class Recorder:
             for text, (count, seconds) in one.signatures.copy().items():
                 args, kwargs = json.loads(text)
                 signatures.append(
-                    document.Signature(
+                    document.RecordedSignature(
                         tuple(args), kwargs, count, seconds, calls(name, (args, kwargs))
                     )
                 )

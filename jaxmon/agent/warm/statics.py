@@ -21,7 +21,7 @@ from jaxmon.agent.inspection import (
     module_of,
     name_of,
 )
-from jaxmon.agent.jaxlink.ownership import is_class
+from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.errors import SignaturesError
 from jaxmon.host import disclosure
 

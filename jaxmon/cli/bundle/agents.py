@@ -13,7 +13,7 @@ from typing import Any
 from jaxmon.cli import runs
 from jaxmon.cli.bundle.archive import Archive
 from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, Worker, running
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import ProcessEnd
@@ -35,7 +35,7 @@ _SECONDS = 60.0
 _MOST_NAME = 80
 
 
-def add(archive: Archive, worker: Worker, newest: int) -> None:
+def add(archive: Archive, worker: AgentProcess, newest: int) -> None:
     """
     Add the HLO of the *newest* programs of *worker* to *archive*, a file for each, and
     a list of them.
@@ -71,7 +71,7 @@ _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class AgentReport:
     """
     What one agent returned.
 
@@ -95,7 +95,7 @@ def collect(
     *,
     programs: int | None = None,
     limits: Limits | None = None,
-) -> list[Process]:
+) -> list[AgentReport]:
     """
     Add what each agent returns to *archive*, and return it. Agents that do not respond
     are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
@@ -136,10 +136,10 @@ def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
 
 def _collected(
     archive: Archive,
-    workers: list[Worker],
+    workers: list[AgentProcess],
     programs: int | None,
     limits: Limits | None,
-) -> list[Process]:
+) -> list[AgentReport]:
     """Add what *workers* return."""
     lines = [hung.words(one.pid) for one in workers if one.pid is not None]
     hidden = {one for line in lines for one in disclosure.hidden(line, announced=True)}
@@ -163,10 +163,10 @@ def _collected(
 
 def _described(
     archive: Archive,
-    worker: Worker,
+    worker: AgentProcess,
     metrics: str | FetchError,
     limits: Limits | None,
-) -> Process:
+) -> AgentReport:
     """Add the files of *worker*."""
     place = f"worker-{worker.number}"
     process = mapping(worker.overview.get("process"))
@@ -199,10 +199,10 @@ def _described(
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker, snapshot.errors.oom_reports)
     verdicts = tuple(one.verdict for one in findings)
-    return Process(worker.number, snapshot, known, verdicts)
+    return AgentReport(worker.number, snapshot, known, verdicts)
 
 
-def _describe_trouble(archive: Archive, worker: Worker) -> None:
+def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
     """Add what the kernel knows of a process that does not respond."""
     name = f"worker {worker.number}"
     archive.missing[name] = worker.trouble
@@ -212,7 +212,7 @@ def _describe_trouble(archive: Archive, worker: Worker) -> None:
         archive.add(f"worker-{worker.number}/kernel.txt", "\n".join(lines) + "\n")
 
 
-def _document(archive: Archive, worker: Worker, page: str) -> dict[str, Any]:
+def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, Any]:
     """Return a debug page of *worker*, an empty object if it could not be had."""
     try:
         return responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
@@ -221,12 +221,12 @@ def _document(archive: Archive, worker: Worker, page: str) -> dict[str, Any]:
         return {}
 
 
-def _fetch(workers: list[Worker], target: str) -> dict[str, str | FetchError]:
+def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:
     sockets = {one.number: one.socket for one in workers}
     return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
 
 
-def _add_reports(archive: Archive, worker: Worker, paths: Sequence[str]) -> None:
+def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -> None:
     """Add the latest out-of-memory reports that the process has written."""
     # A report is data, and beside it there is one to read.
     for data in map(Path, paths[-_MOST_REPORTS:]):

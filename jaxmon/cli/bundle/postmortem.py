@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jaxmon.cli.bundle.agents import Process
+from jaxmon.cli.bundle.agents import AgentReport
 from jaxmon.cli.bundle.timeline import Entry
 from jaxmon.cli.markdown import escaped, table
 from jaxmon.facts.functions import Function
@@ -22,7 +22,7 @@ def text(
     *,
     host: str,
     moment: float,
-    processes: Sequence[Process],
+    processes: Sequence[AgentReport],
     timeline: Sequence[Entry],
     alerts: Sequence[Mapping[str, Any]] | None,
     missing: Mapping[str, str],
@@ -120,7 +120,7 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         yield f"And {rest} more in `alerts.json`."
 
 
-def _hit_rates(processes: Sequence[Process]) -> str:
+def _hit_rates(processes: Sequence[AgentReport]) -> str:
     rows = []
     for process in processes:
         where = f"worker {process.number}"
@@ -137,7 +137,7 @@ def _hit_rates(processes: Sequence[Process]) -> str:
     return table(("Process", "Cache", "Hit rate", "Calls"), rows)
 
 
-def _programs(processes: Sequence[Process]) -> Iterator[str]:
+def _programs(processes: Sequence[AgentReport]) -> Iterator[str]:
     rows: list[tuple[Any, ...]] = []
     variants: dict[str, dict[str, str]] = {}
     for process in processes:
@@ -170,7 +170,7 @@ def _programs(processes: Sequence[Process]) -> Iterator[str]:
         yield f"Processes have different latest programs of: {names}."
 
 
-def _versions(processes: Sequence[Process]) -> str:
+def _versions(processes: Sequence[AgentReport]) -> str:
     columns = [(one.number, _pins(one)) for one in processes]
     names = sorted({name for _, pins in columns for name in pins})
     if not names:
@@ -181,7 +181,7 @@ def _versions(processes: Sequence[Process]) -> str:
     return table(("", *(f"worker {number}" for number, _ in columns)), rows)
 
 
-def _findings(processes: Sequence[Process]) -> Iterator[str]:
+def _findings(processes: Sequence[AgentReport]) -> Iterator[str]:
     some = False
     for process in processes:
         if process.findings:
@@ -192,7 +192,7 @@ def _findings(processes: Sequence[Process]) -> Iterator[str]:
         yield "None."
 
 
-def _pins(process: Process) -> dict[str, str]:
+def _pins(process: AgentReport) -> dict[str, str]:
     about = process.snapshot.process
     own = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
     return {name: one for name, one in own.items() if one} | {
@@ -200,7 +200,7 @@ def _pins(process: Process) -> dict[str, str]:
     }
 
 
-def _calls(process: Process) -> Iterator[tuple[str, int, int]]:
+def _calls(process: AgentReport) -> Iterator[tuple[str, int, int]]:
     for one in process.snapshot.functions:
         if one.calls and one.hits is not None:
             yield one.name, one.calls, one.hits

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jaxmon.cli.bundle.agents import Process
+from jaxmon.cli.bundle.agents import AgentReport
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.events import Event
 from jaxmon.host.formats.layout import clean, shortened
@@ -30,7 +30,7 @@ class Entry:
 
 
 def entries(
-    processes: Iterable[Process],
+    processes: Iterable[AgentReport],
     alerts: Iterable[Mapping[str, Any]],
     ends: Mapping[str, ProcessEnd],
 ) -> list[Entry]:
@@ -66,7 +66,7 @@ def _of_alerts(alerts: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
             yield Entry(since, since, 1, "Prometheus", _line(what))
 
 
-def _of_process(process: Process) -> Iterator[Entry]:
+def _of_process(process: AgentReport) -> Iterator[Entry]:
     source = f"worker {process.number}"
     if started := process.snapshot.process.started:
         yield Entry(started, started, 1, source, "jaxmon was started in the process")

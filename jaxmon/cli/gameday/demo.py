@@ -33,6 +33,7 @@ from jaxmon.cli.gameday.screen import clock, view
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole as scratch
+from jaxmon.host.formats.layout import clean
 from jaxmon.settings import SIDECAR_PORT
 from jaxmon_alerts.gameday import children as programs
 from jaxmon_alerts.gameday import stack
@@ -360,9 +361,11 @@ def _conclude(summary: Summary) -> None:
     Raises:
         CommandError: nothing was measured.
     """
-    totals = summary.totals
+    totals, answer = summary.totals, summary.answer
     output.line("Totals")
     output.lines(totals_table(summary))
+    output.lines("\nAre users all right?")
+    output.lines(map(clean, (answer.text, *(one.text for one in answer.reasons[1:]))))
     if not (totals.calls and totals.compiles and steps(summary)):
         msg = (
             "nothing was measured: calls, compiles and steps must be above 0; use "

@@ -36,7 +36,7 @@ class DiscoveryError(JaxmonError):
     """Targets that cannot be read; the message says where and why."""
 
 
-class Target(NamedTuple):
+class ScrapeTarget(NamedTuple):
     """
     A server.
 
@@ -59,7 +59,7 @@ class Target(NamedTuple):
         return f"{self.host}:{self.port}{of}"
 
 
-def parsed(text: str, *, scheme: str, port: int) -> Target:
+def parsed(text: str, *, scheme: str, port: int) -> ScrapeTarget:
     """
     Return the target in *text*: ``host:port``, with *port* if it has none.
 
@@ -71,10 +71,10 @@ def parsed(text: str, *, scheme: str, port: int) -> Target:
     if match is None or not 0 < number < 1 << 16:
         msg = f"{text[:80]!r} is not a target; give HOST:PORT"
         raise DiscoveryError(msg)
-    return Target(match[1] or scheme, match[2], number)
+    return ScrapeTarget(match[1] or scheme, match[2], number)
 
 
-def from_file(path: Path, *, scheme: str, port: int) -> list[Target]:
+def from_file(path: Path, *, scheme: str, port: int) -> list[ScrapeTarget]:
     """
     Return the targets in a file of ``file_sd``, in JSON or YAML.
 
@@ -121,7 +121,9 @@ def fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
         raise DiscoveryError(msg) from None
 
 
-def from_groups(document: Any, where: str, *, scheme: str, port: int) -> list[Target]:
+def from_groups(
+    document: Any, where: str, *, scheme: str, port: int
+) -> list[ScrapeTarget]:
     """
     Return the targets in *document*, a list of groups with ``targets``.
 
@@ -151,9 +153,9 @@ def from_groups(document: Any, where: str, *, scheme: str, port: int) -> list[Ta
 
 
 def expanded(
-    targets: Iterable[Target],
+    targets: Iterable[ScrapeTarget],
     resolve: Callable[..., Iterable[Any]] = socket.getaddrinfo,
-) -> Iterator[Target]:
+) -> Iterator[ScrapeTarget]:
     """
     Yield each of *targets* once, and one for each address of a name with several, of
     IPv4 if it has both kinds. A name that is unknown is left as it is.
@@ -170,7 +172,9 @@ def expanded(
             yield one
 
 
-def _addresses(target: Target, resolve: Callable[..., Iterable[Any]]) -> list[str]:
+def _addresses(
+    target: ScrapeTarget, resolve: Callable[..., Iterable[Any]]
+) -> list[str]:
     host = target.host.strip("[]")
     try:
         found = list(resolve(host, target.port, type=socket.SOCK_STREAM))

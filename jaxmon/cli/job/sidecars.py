@@ -22,7 +22,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.job.discovery import Target
+    from jaxmon.cli.job.discovery import ScrapeTarget
     from jaxmon.facts.host import JobHost
     from jaxmon.host.http.session import Session
 
@@ -113,7 +113,7 @@ class Sidecars:
         output.hide(token, password)
         end = time.monotonic() + self.access.timeout
 
-        def one(target: Target) -> JobHost:
+        def one(target: ScrapeTarget) -> JobHost:
             left = end - time.monotonic()
             if left <= 0:
                 return JobHost(target.name, "there was no time left to ask it")
@@ -143,7 +143,7 @@ class Sidecars:
         ), password
 
     def _session(
-        self, token: str, login: str, target: Target, seconds: float
+        self, token: str, login: str, target: ScrapeTarget, seconds: float
     ) -> Session:
         from jaxmon.host.http.session import Session
 
@@ -158,7 +158,7 @@ class Sidecars:
             max_bytes=_MAX_BYTES,
         )
 
-    def _found(self) -> list[Target]:
+    def _found(self) -> list[ScrapeTarget]:
         """
         Return the sidecars to ask.
 
@@ -182,7 +182,7 @@ class Sidecars:
             raise discovery.DiscoveryError(msg)
         return every
 
-    def _given(self) -> Iterator[Target]:
+    def _given(self) -> Iterator[ScrapeTarget]:
         from jaxmon.cli.job import discovery
         from jaxmon.settings import SIDECAR_PORT
 
@@ -221,7 +221,7 @@ def sidecars(function: F) -> F:
     return cast("F", with_options(*_OPTIONS)(made))
 
 
-def _asked(target: Target, session: Session, *, stacks: bool = False) -> JobHost:
+def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:
     from jaxmon.facts.host import host
     from jaxmon.host.formats import json_text
 

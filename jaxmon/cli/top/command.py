@@ -16,8 +16,8 @@ from jaxmon.cli.servers import access as server_access
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.host import Process
-    from jaxmon.cli.sources import Source
+    from jaxmon.cli.host import ProcessView
+    from jaxmon.cli.sources import HostSource
     from jaxmon.cli.top.reader import Reader
     from jaxmon.cli.top.state import State
     from jaxmon.cli.top.terminal import Terminal
@@ -61,13 +61,13 @@ def command(
     accelerators. Keys: Enter opens a process, s sorts, ? explains all of them, q quits.
     Nothing needs to be installed or to run besides the programs.
     """
-    from jaxmon.cli.host import Host
+    from jaxmon.cli.host import HostReader
     from jaxmon.cli.top.reader import Reader
     from jaxmon.cli.top.terminal import Terminal
 
     source = _source(url, run_dir, access)
     terminal = Terminal()
-    reader = Reader(Host(source, chosen()), terminal.wake, every=every)
+    reader = Reader(HostReader(source, chosen()), terminal.wake, every=every)
     name = platform.node() if url is None else url
     try:
         with terminal:
@@ -77,7 +77,7 @@ def command(
         reader.stop()
 
 
-def _source(url: str | None, run_dir: Path | None, access: Access) -> Source:
+def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource:
     from jaxmon.cli.sources import Sidecar, Sockets
     from jaxmon.host import rundir
 
@@ -124,8 +124,8 @@ def _show(terminal: Terminal, reader: Reader, name: str) -> None:
 
 
 def _opened(
-    processes: Sequence[Process], state: State, last: Process | None
-) -> Process | None:
+    processes: Sequence[ProcessView], state: State, last: ProcessView | None
+) -> ProcessView | None:
     """Return the process that is open, as it was seen last while it ran."""
     found = [one for one in processes if one.number == state.chosen]
     if last is not None and last.number == state.chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from jaxmon.cli.host import Process, rate
+from jaxmon.cli.host import ProcessView, rate
 from jaxmon.cli.top.lines import (
     BAD,
     BLANK,
@@ -192,7 +192,7 @@ def _heading(layout: Sequence[Column], state: State) -> Line:
 
 
 def _process(
-    one: Process, layout: Sequence[Column], room: int, *, chosen: bool
+    one: ProcessView, layout: Sequence[Column], room: int, *, chosen: bool
 ) -> Line:
     used = one.memory[0]
     pid = one.agent.pid
@@ -224,14 +224,14 @@ def _named(label: str, room: int) -> str:
     return label[: max(room - 1, 0)] + ELLIPSIS
 
 
-def _verdict(one: Process, width: int) -> Line:
+def _verdict(one: ProcessView, width: int) -> Line:
     # What is wrong, its numbers show.
     reason = one.because or one.verdict
     text = shortened(clean(reason), width - len(_INDENT))
     return line(_INDENT, (text, OF_STATE[one.state] or QUIET))
 
 
-def _fitting(found: Sequence[Process], width: int) -> Sequence[Column]:
+def _fitting(found: Sequence[ProcessView], width: int) -> Sequence[Column]:
     """
     Return the columns that leave room for the command; without the states if all run.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from jaxmon.cli.host import Process
+from jaxmon.cli.host import ProcessView
 from jaxmon.cli.top.host_view import answer_lines, footer, title
 from jaxmon.cli.top.lines import (
     BAD,
@@ -42,7 +42,7 @@ _MOST_EVIDENCE = 3
 
 
 def process_view(
-    last: Process | None, seen: Seen, state: State, *, width: int, height: int
+    last: ProcessView | None, seen: Seen, state: State, *, width: int, height: int
 ) -> list[Line]:
     """
     Return the lines of a process, *height* of them at most.
@@ -72,7 +72,7 @@ def process_view(
     return [*lines[: height - 1], footer(state, width)]
 
 
-def _title(one: Process, seen: Seen, state: State, width: int) -> Line:
+def _title(one: ProcessView, seen: Seen, state: State, width: int) -> Line:
     agent = one.agent
     facts = [
         f"worker {one.number}",
@@ -83,7 +83,7 @@ def _title(one: Process, seen: Seen, state: State, width: int) -> Line:
 
 
 def _life(
-    one: Process, present: Process | None, state: State, width: int
+    one: ProcessView, present: ProcessView | None, state: State, width: int
 ) -> list[Line]:
     """Return how old the process is, and whether it still runs."""
     agent = one.agent
@@ -129,7 +129,7 @@ def _paragraph(text: str, colour: str, width: int) -> list[Line]:
     return styled(wrapped(text, width), f"{STRONG} {colour}")
 
 
-def _body(one: Process, width: int) -> Iterator[Line]:
+def _body(one: ProcessView, width: int) -> Iterator[Line]:
     yield from answer_lines(one.summary.answer, width, most=_MOST_REASONS)
     for section in (
         _findings(one, width),
@@ -145,7 +145,7 @@ def _body(one: Process, width: int) -> Iterator[Line]:
             yield from section
 
 
-def _findings(one: Process, width: int) -> list[Line]:
+def _findings(one: ProcessView, width: int) -> list[Line]:
     lines = [line(("FINDINGS", STRONG))]
     agent = one.agent
     if agent.findings is None:
@@ -171,7 +171,7 @@ def _findings(one: Process, width: int) -> list[Line]:
     return lines
 
 
-def _requests(one: Process, width: int) -> list[Line]:
+def _requests(one: ProcessView, width: int) -> list[Line]:
     layout = [
         Column("REQUESTS", right=False),
         Column("A SECOND", 10),
@@ -200,7 +200,7 @@ def _requests(one: Process, width: int) -> list[Line]:
     return _table(layout, cells, width)
 
 
-def _steps(one: Process, width: int) -> list[Line]:
+def _steps(one: ProcessView, width: int) -> list[Line]:
     layout = [
         Column("STEPS", right=False),
         Column("A SECOND", 10),
@@ -225,7 +225,7 @@ def _steps(one: Process, width: int) -> list[Line]:
     return _table(layout, cells, width)
 
 
-def _queues(one: Process, width: int) -> list[Line]:
+def _queues(one: ProcessView, width: int) -> list[Line]:
     layout = [Column("QUEUES", right=False), Column("DEPTH", 10)]
     cells = [[of.queue, f"{of.depth:,.0f}"] for of in one.summary.queues]
     batches = [
@@ -237,7 +237,7 @@ def _queues(one: Process, width: int) -> list[Line]:
     return [*_table(layout, cells, width), *_table(batches, filled, width)]
 
 
-def _functions(one: Process, width: int) -> list[Line]:
+def _functions(one: ProcessView, width: int) -> list[Line]:
     layout = [
         Column("FUNCTIONS", right=False),
         Column("CALLS", 11),
@@ -271,13 +271,13 @@ def _function(name: str, of: list[FunctionSummary]) -> list[str]:
     ]
 
 
-def _errors(one: Process, width: int) -> list[Line]:
+def _errors(one: ProcessView, width: int) -> list[Line]:
     layout = [Column("ERRORS", right=False), Column("KIND", 24), Column("COUNT", 10)]
     cells = [[of.function, of.kind, f"{of.count:,.0f}"] for of in one.summary.errors]
     return _table(layout, cells, width)
 
 
-def _devices(one: Process, width: int) -> list[Line]:
+def _devices(one: ProcessView, width: int) -> list[Line]:
     layout = [
         Column("DEVICES", right=False),
         Column("IN USE", 12),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
 
-from jaxmon.cli.host import Host, Process
+from jaxmon.cli.host import HostReader, ProcessView
 from jaxmon.errors import CommandError
 from jaxmon.facts.status import Summary
 from jaxmon.threads import DaemonThread
@@ -28,7 +28,7 @@ class Seen:
     """
 
     summary: Summary
-    processes: Sequence[Process]
+    processes: Sequence[ProcessView]
     time: float = 0.0
     trouble: str = ""
 
@@ -42,7 +42,7 @@ class Reader:
     """
 
     def __init__(
-        self, host: Host, changed: Callable[[], None], *, every: float
+        self, host: HostReader, changed: Callable[[], None], *, every: float
     ) -> None:
         self._host = host
         self._changed = changed

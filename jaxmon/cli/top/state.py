@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jaxmon.cli.host import Process
+from jaxmon.cli.host import ProcessView
 
 
-Order: TypeAlias = Callable[[Process], Any]
+Order: TypeAlias = Callable[[ProcessView], Any]
 
 
 def _most(value: float | None) -> tuple[bool, float]:
@@ -79,17 +79,17 @@ class State:
     page: int = 10
     most: int = 0
 
-    def sorted(self, processes: Sequence[Process]) -> list[Process]:
+    def sorted(self, processes: Sequence[ProcessView]) -> list[ProcessView]:
         """Return *processes* in the order that was chosen."""
         found = sorted(processes, key=ORDERS[self.order])
         return found[::-1] if self.reverse else found
 
-    def place(self, processes: Sequence[Process]) -> int:
+    def place(self, processes: Sequence[ProcessView]) -> int:
         """Return the index of the chosen one in the sorted *processes*, the first."""
         numbers = [one.number for one in processes]
         return numbers.index(self.chosen) if self.chosen in numbers else 0
 
-    def press(self, key: str, processes: Sequence[Process]) -> bool:
+    def press(self, key: str, processes: Sequence[ProcessView]) -> bool:
         """Do what *key* is for; return whether to go on."""
         if key == "q":
             return False
@@ -105,7 +105,7 @@ class State:
             self._press_list(key, processes)
         return True
 
-    def _press_list(self, key: str, processes: Sequence[Process]) -> None:
+    def _press_list(self, key: str, processes: Sequence[ProcessView]) -> None:
         orders = list(ORDERS)
         if key in ("s", "S"):
             step = 1 if key == "s" else -1
@@ -120,7 +120,7 @@ class State:
             if key in ("enter", "right", "l"):
                 self._open(found[place])
 
-    def _press_opened(self, key: str, processes: Sequence[Process]) -> None:
+    def _press_opened(self, key: str, processes: Sequence[ProcessView]) -> None:
         if key in _BACK:
             self.opened = False
         elif key in ("n", "p") and processes:
@@ -131,7 +131,7 @@ class State:
         else:
             self.scrolled = self._moved(key, self.scrolled, self.most)
 
-    def _open(self, process: Process) -> None:
+    def _open(self, process: ProcessView) -> None:
         agent = process.agent
         self.chosen = process.number
         self.pid, self.began = agent.pid, agent.started

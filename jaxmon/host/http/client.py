@@ -24,7 +24,7 @@ _INTERIM = range(100, 200)
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ClientResponse:
     """
     Args:
         status: of HTTP.
@@ -58,7 +58,7 @@ def get(
     seconds: float,
     max_bytes: int,
     headers: Mapping[str, str] | None = None,
-) -> Response:
+) -> ClientResponse:
     """
     GET *target*, unencrypted, from the server at *place*.
 
@@ -97,7 +97,7 @@ def send(  # noqa: PLR0913 - what a request consists of
     connection.request(method, target, body, sent)
 
 
-def receive(stream: Stream, method: str) -> Response:
+def receive(stream: Stream, method: str) -> ClientResponse:
     """Return the complete response to a request by *method*."""
     response = receive_head(stream, method)
     headers = {name.lower(): value for name, value in response.getheaders()}
@@ -107,7 +107,7 @@ def receive(stream: Stream, method: str) -> Response:
         body.write(chunk)
     if response.length:
         raise IncompleteRead(body.getvalue(), response.length)
-    return Response(response.status, headers, body.getvalue())
+    return ClientResponse(response.status, headers, body.getvalue())
 
 
 def receive_head(stream: Stream, method: str) -> HTTPResponse:

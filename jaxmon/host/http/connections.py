@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.host.http.listeners import Listener
-    from jaxmon.host.http.loop import Loop
+    from jaxmon.host.http.loop import EventLoop
     from jaxmon.host.http.routes import PendingResponse, Router
 
 
@@ -193,7 +193,7 @@ class ConnectionPool:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         router: Router,
         timeouts: Timeouts,
         *,

@@ -54,7 +54,7 @@ class FetchError(JaxmonError):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Exchange:
+class _Transfer:
     """
     One request under way.
 
@@ -149,7 +149,7 @@ class _ConcurrentFetch:
             # Recorded before connecting: compared later with what is there then.
             file = identity(path)
             try:
-                exchange = _Exchange(key, path, file, _connected(path), self._request)
+                exchange = _Transfer(key, path, file, _connected(path), self._request)
             except FetchError as error:
                 self.answers[key] = error
             else:
@@ -160,7 +160,7 @@ class _ConcurrentFetch:
     def converse(self, seconds: float) -> None:
         """Send and receive what is ready within *seconds*."""
         for entry, _ in self._selector.select(seconds):
-            exchange: _Exchange = entry.data
+            exchange: _Transfer = entry.data
             if exchange.key in self.answers:  # left out meanwhile
                 continue
             try:
@@ -178,7 +178,7 @@ class _ConcurrentFetch:
             if self._total > self._max_total:
                 self._leave_out_the_largest()
 
-    def _step(self, exchange: _Exchange) -> str | FetchError | None:
+    def _step(self, exchange: _Transfer) -> str | FetchError | None:
         """Do what *exchange* is ready for; return the body once it is complete."""
         if exchange.unsent:
             exchange.unsent = exchange.unsent[exchange.socket.send(exchange.unsent) :]
@@ -196,7 +196,7 @@ class _ConcurrentFetch:
             return FetchError(TOO_LARGE, message)
         return None
 
-    def _end(self, exchange: _Exchange, answer: str | FetchError) -> None:
+    def _end(self, exchange: _Transfer, answer: str | FetchError) -> None:
         self.answers[exchange.key] = answer
         if isinstance(answer, FetchError):
             self._total -= self._sizes.pop(exchange.key, 0)
@@ -216,7 +216,7 @@ class _ConcurrentFetch:
         self._total -= self._sizes.pop(largest)
 
 
-def _ended(exchange: _Exchange) -> FetchError | None:
+def _ended(exchange: _Transfer) -> FetchError | None:
     """
     Return how the server of *exchange* ended meanwhile, `None` when it did not: then
     it is broken.

@@ -32,7 +32,7 @@ class _Watch(NamedTuple):
     call: _Call
 
 
-class Loop:
+class EventLoop:
     """
     Makes calls when sockets are ready, and at given times. Except for `wake`, it is
     used by one thread at a time.

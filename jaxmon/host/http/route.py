@@ -94,7 +94,7 @@ class Route:
         *,
         headers: Mapping[str, str],
         body: bytes | None = None,
-    ) -> client.Response:
+    ) -> client.ClientResponse:
         """
         Send the server a request for *target*, path and query; return its response.
 

@@ -17,7 +17,7 @@ from jaxmon.host.files.descriptor import DescriptorLostError
 from jaxmon.host.http import listeners
 from jaxmon.host.http.connections import ConnectionPool, Timeouts
 from jaxmon.host.http.listeners import Gate, Listener
-from jaxmon.host.http.loop import Loop
+from jaxmon.host.http.loop import EventLoop
 from jaxmon.host.http.messages import Request, Response, now
 from jaxmon.host.http.page import metrics_handler
 from jaxmon.host.http.routes import Handler, HostPolicy, Router
@@ -103,7 +103,7 @@ class Server:
         self._stopping = False
         self._thread: DaemonThread | None = None
         # Made by start():
-        self._loop: Loop | None = None
+        self._loop: EventLoop | None = None
         self._clients: ConnectionPool | None = None
 
     @property
@@ -182,7 +182,7 @@ class Server:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
         with contextlib.ExitStack() as undo:
-            loop = undo.enter_context(contextlib.closing(Loop(self._report)))
+            loop = undo.enter_context(contextlib.closing(EventLoop(self._report)))
             clients = ConnectionPool(
                 loop,
                 self._router,
@@ -256,7 +256,7 @@ class Server:
 
     # --- On the server thread ------------------------------------------------------
 
-    def _run(self, loop: Loop, clients: ConnectionPool) -> None:
+    def _run(self, loop: EventLoop, clients: ConnectionPool) -> None:
         try:
             self._serve(loop, clients)
         except BaseException as error:  # noqa: BLE001 - a thread of ours ends quietly
@@ -266,7 +266,7 @@ class Server:
             loop.close()
             self._close_listeners()
 
-    def _serve(self, loop: Loop, clients: ConnectionPool) -> None:
+    def _serve(self, loop: EventLoop, clients: ConnectionPool) -> None:
         for listener in self._listeners:
             self._listen(listener, loop, clients)
         for seconds, call in self._chores:
@@ -294,7 +294,7 @@ class Server:
                 if not listener.local:  # who made that opens another
                     self._report("descriptors", error)
 
-    def _do(self, loop: Loop, seconds: float, call: Callable[[], None]) -> None:
+    def _do(self, loop: EventLoop, seconds: float, call: Callable[[], None]) -> None:
         if self._stopping:
             return
         try:
@@ -302,12 +302,16 @@ class Server:
         finally:
             loop.later(seconds, partial(self._do, loop, seconds, call))
 
-    def _listen(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
+    def _listen(
+        self, listener: Listener, loop: EventLoop, clients: ConnectionPool
+    ) -> None:
         if listener in self._listeners and not self._stopping:
             accept = partial(self._accept, listener, loop, clients)
             loop.watch(listener.sock, READ, accept)
 
-    def _accept(self, listener: Listener, loop: Loop, clients: ConnectionPool) -> None:
+    def _accept(
+        self, listener: Listener, loop: EventLoop, clients: ConnectionPool
+    ) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             try:
                 sock, address = listener.sock.get().accept()

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlencode, urlunsplit
 from jaxmon.errors import JaxmonError
 from jaxmon.host.formats.layout import clean, shortened
 from jaxmon.host.http.certificates import CertificatesError, trusted
-from jaxmon.host.http.client import Response
+from jaxmon.host.http.client import ClientResponse
 from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.route import Route, RouteError
 from jaxmon.host.http.stream import Bounds, TooLargeError
@@ -83,7 +83,7 @@ class Session:
             raise self.error(str(error)) from None
         self._secrets = Secrets(self.token, *self._route.secrets, hidden=self.hidden)
 
-    def get(self, path: str, query: Mapping[str, str] | None = None) -> Response:
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> ClientResponse:
         """
         Return the response to a GET of *path*, which starts with a slash.
 
@@ -92,15 +92,15 @@ class Session:
         """
         return self._request("GET", path, query=query)
 
-    def post(self, path: str, document: Any) -> Response:
+    def post(self, path: str, document: Any) -> ClientResponse:
         """Return the response to a POST of *document* as JSON; raises as `get` does."""
         return self._request("POST", path, body=json.dumps(document).encode())
 
-    def delete(self, path: str) -> Response:
+    def delete(self, path: str) -> ClientResponse:
         """Return the response to a DELETE of *path*; raises as `get` does."""
         return self._request("DELETE", path)
 
-    def decoded(self, response: Response) -> Any:
+    def decoded(self, response: ClientResponse) -> Any:
         """
         Return the JSON in *response*, whatever its status.
 
@@ -136,7 +136,7 @@ class Session:
         *,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> Response:
+    ) -> ClientResponse:
         try:
             response = self._exchanged(method, path, query=query, body=body)
         except (OSError, HTTPException) as error:
@@ -151,7 +151,7 @@ class Session:
         *,
         query: Mapping[str, str | int | Sequence[str]] | None,
         body: bytes | None,
-    ) -> Response:
+    ) -> ClientResponse:
         """
         Return the response to one request, of which *body* is JSON.
 
@@ -169,7 +169,7 @@ class Session:
         bounds = Bounds(self.timeout, self.max_bytes)
         return self._route.exchange(method, target, bounds, headers=headers, body=body)
 
-    def _require_admitted(self, response: Response) -> None:
+    def _require_admitted(self, response: ClientResponse) -> None:
         if response.status in _DENIED:
             msg = (
                 f"{self.whose} at {self.place} rejected the request "

@@ -209,7 +209,7 @@ _BATCH = 512
 _EVERY_SECONDS = 5.0
 
 
-class Batches:
+class SpanBatches:
     """
     Keeps at most 2,048 spans, and sends them every five seconds, or 512 at once.
 
@@ -380,7 +380,7 @@ class OwnProvider:
         *,
         timer: bool = True,
     ) -> None:
-        self.batches = Batches(send, run, timer=timer)
+        self.batches = SpanBatches(send, run, timer=timer)
         self.tail = Tail(self.batches.put, ratio)
         # All are recorded; which are sent is decided when they have ended.
         self._provider = TracerProvider(

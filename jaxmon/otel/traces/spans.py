@@ -177,7 +177,7 @@ class Traces(Protocol):
         ...
 
 
-class Phase(NamedTuple):
+class CompilePhase(NamedTuple):
     """A phase of a compile; times on the performance counter."""
 
     name: str
@@ -207,7 +207,7 @@ class Compiled(NamedTuple):
     cause: str | None
     first: bool
     looked_up: bool
-    phases: Sequence[Phase]
+    phases: Sequence[CompilePhase]
 
 
 class Payer(NamedTuple):
@@ -239,4 +239,4 @@ class CompileSpan(NamedTuple):
     payer: Payer
     began: float
     first: bool
-    phases: list[Phase]
+    phases: list[CompilePhase]

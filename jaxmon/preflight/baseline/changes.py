@@ -2,7 +2,7 @@
 What changed from one run to another, measure by measure, and whether it is worse.
 
 Times are judged as those of one process are against its own past
-(`jaxmon.facts.spread`), what is counted and compiled as in records of baselines; the
+(`jaxmon.facts.functions`), what is counted and compiled as in records of baselines; the
 machine, or machines, may make all of them longer.
 """
 
@@ -15,9 +15,8 @@ from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Function, Spread
-from jaxmon.facts.marked import Route
-from jaxmon.facts.spread import Distribution
+from jaxmon.facts.functions import Distribution, Function, Spread
+from jaxmon.facts.marked import RouteFacts
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
 from jaxmon.preflight.baseline.record import MEASURES, Tolerance
@@ -150,7 +149,7 @@ def of_function(
         yield _errors(old, new)
 
 
-def failures(old: Route, new: Route, limits: Limits) -> RunChange | None:
+def failures(old: RouteFacts, new: RouteFacts, limits: Limits) -> RunChange | None:
     """Return how many requests fail, as ratios; `None` if a run served none."""
     served = finished(old), finished(new)
     if not all(served):
@@ -179,7 +178,7 @@ def peak(
     return RunChange(what, name, "peak_bytes", before, after, verdict)
 
 
-def finished(route: Route) -> int:
+def finished(route: RouteFacts) -> int:
     """Return the number of finished requests."""
     return sum(one.count for one in route.finished)
 
@@ -303,7 +302,7 @@ def _by_cause(function: Function) -> str:
     return "causes: " + ", ".join(f"{cause} {count:,}" for cause, count in causes)
 
 
-def _failed(route: Route) -> int:
+def _failed(route: RouteFacts) -> int:
     return sum(one.count for one in route.finished if one.outcome == "error")
 
 

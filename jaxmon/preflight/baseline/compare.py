@@ -8,7 +8,7 @@ same work, or others held the processors; the kernel tells how long threads wait
 one. If only the processor time has, others may have held them in the baseline: threads
 that run at once take more of it.
 
-Of a running process many calls are judged (`jaxmon.facts.spread`), and a wrong verdict
+Of a running process many calls are judged (`jaxmon.symptoms`), and a wrong verdict
 costs a look; here it fails a build. So runs are compared, by a rank test whose risk is
 known, with the same margin, `Limits.slower`, unless another tolerance is given. This is
 the test of Mann and Whitney (1947), "On a test of whether one of two random variables

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxmon.errors import BaselineError, ConfigFileError
-from jaxmon.facts.spread import LEAST_SECONDS
+from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
 from jaxmon.host.files.bounded import kind

@@ -102,7 +102,7 @@ class Computation:
         return dict(_instruction(message) for message in self._instructions)
 
 
-class Program:
+class HloProgram:
     """
     A program. Takes some milliseconds for each megabyte.
 

@@ -10,9 +10,15 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.errors import WireError
 from jaxmon.host import sources
 from jaxmon.preflight.profile import origins as paths
-from jaxmon.preflight.profile.hlo import Frame, Program
-from jaxmon.preflight.profile.origins import NOWHERE, Origin, Origins, Place, place_in
-from jaxmon.preflight.profile.xspace import Event, Line, Plane, Space, Stated
+from jaxmon.preflight.profile.hlo import Frame, HloProgram
+from jaxmon.preflight.profile.origins import (
+    NOWHERE,
+    CodePlace,
+    Origin,
+    Origins,
+    place_in,
+)
+from jaxmon.preflight.profile.xspace import Plane, Space, Stated, TraceEvent, TraceLine
 
 
 _OPS_LINE = "XLA Ops"
@@ -163,7 +169,7 @@ class _Programs:
             return None
         if number not in self._read:
             try:
-                program = Program(self._protos[number])
+                program = HloProgram(self._protos[number])
                 self._read[number] = program.name, Origins(program)
             except WireError:
                 self._read[number] = None
@@ -181,7 +187,7 @@ def _devices(planes: Iterable[Plane]) -> list[Plane]:
     return [plane for plane in planes if not plane.name.startswith(_DEVICE)]
 
 
-def _with_operations(plane: Plane) -> tuple[Line, ...]:
+def _with_operations(plane: Plane) -> tuple[TraceLine, ...]:
     """
     Return the lines that hold operations, each operation on one of them.
 
@@ -191,7 +197,7 @@ def _with_operations(plane: Plane) -> tuple[Line, ...]:
     return named or plane.lines
 
 
-def _own_time(line: Line) -> list[tuple[Event, int]]:
+def _own_time(line: TraceLine) -> list[tuple[TraceEvent, int]]:
     """Return each operation with its duration less that of operations inside it."""
     everything = line.name == _OPS_LINE
     events = [event for event in line.events if everything or event.op is not None]
@@ -206,7 +212,7 @@ def _own_time(line: Line) -> list[tuple[Event, int]]:
     return list(zip(events, own, strict=True))
 
 
-def _end(event: Event) -> int:
+def _end(event: TraceEvent) -> int:
     return event.start + event.duration
 
 
@@ -277,7 +283,7 @@ class Group:
     recomputed: float = 0.0
     functions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     kinds: dict[Kind, float] = field(default_factory=lambda: defaultdict(float))
-    places: dict[Place | None, float] = field(
+    places: dict[CodePlace | None, float] = field(
         default_factory=lambda: defaultdict(float)
     )
 
@@ -292,7 +298,7 @@ class Group:
         return max(self.kinds, key=self.kinds.__getitem__, default=Kind("", ""))
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> CodePlace | None:
         """The line of most of the time, `None` if it is unknown."""
         return max(self.places, key=self.places.__getitem__, default=None)
 

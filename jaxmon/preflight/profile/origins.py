@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jaxmon.host import sources
-from jaxmon.preflight.profile.hlo import Computation, Frame, Instruction, Program
+from jaxmon.preflight.profile.hlo import Computation, Frame, HloProgram, Instruction
 
 
 # JAX names a computation that it calls; scopes with these names are rare enough.
@@ -166,7 +166,7 @@ _OF_OPERAND = ("gather", "reduce", "reduce-window", "scatter", "sort")
 _PRODUCTS = ("convolution", "dot")
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """
     A line.
 
@@ -198,9 +198,9 @@ class Origin(NamedTuple):
             the result, or of one that provides an operand.
     """
 
-    place: Place | None
+    place: CodePlace | None
     path: Path
-    others: tuple[Place, ...] = ()
+    others: tuple[CodePlace, ...] = ()
     inferred: bool = False
 
 
@@ -218,9 +218,9 @@ class Origins:
         WireError: it is malformed. So do all methods.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: HloProgram) -> None:
         self._program = program
-        self._places: dict[int, Place | None] = {}
+        self._places: dict[int, CodePlace | None] = {}
         self._found: dict[str, Origin] = {}
 
     def of(self, operation: str) -> Origin:
@@ -260,7 +260,7 @@ class Origins:
     def _stated(self, instruction: Instruction) -> Origin:
         """Return what XLA says of *instruction*, or of those that it was made of."""
         work = defaultdict[tuple[str, int], float](float)
-        heaviest: dict[tuple[str, int], tuple[float, Place, Instruction]] = {}
+        heaviest: dict[tuple[str, int], tuple[float, CodePlace, Instruction]] = {}
         for inner, amount in self._parts(instruction, _MOST_DEPTH):
             place = self._place(inner)
             if place is None:
@@ -340,7 +340,7 @@ class Origins:
                         return Origin(place, read(inner.path))
         return self._stated(instruction)
 
-    def _place(self, instruction: Instruction) -> Place | None:
+    def _place(self, instruction: Instruction) -> CodePlace | None:
         key = instruction.stack
         if not key:
             return place_in(self._program.stack(instruction))
@@ -349,7 +349,7 @@ class Origins:
         return self._places[key]
 
 
-def place_in(stack: list[Frame]) -> Place | None:
+def place_in(stack: list[Frame]) -> CodePlace | None:
     """
     Return the line in *stack*, innermost first, that is most useful: the innermost of
     the program, or else of a library.
@@ -365,7 +365,7 @@ def place_in(stack: list[Frame]) -> Place | None:
         package = sources.package_of(called.file) or ""
         function = _short(called.function).removesuffix(".__call__")
         library = f"{package} {function}".strip()
-    return Place(frame.file, frame.line, _short(frame.function), library, least)
+    return CodePlace(frame.file, frame.line, _short(frame.function), library, least)
 
 
 def _short(function: str) -> str:

@@ -27,8 +27,8 @@ from jaxmon.preflight.profile.operations import (
     enough,
     scope_of,
 )
-from jaxmon.preflight.profile.origins import Place
-from jaxmon.preflight.profile.xspace import Event, Plane
+from jaxmon.preflight.profile.origins import CodePlace
+from jaxmon.preflight.profile.xspace import Plane, TraceEvent
 
 
 # Rows without --top: with what is above and below them, a screen of 32 lines.
@@ -145,7 +145,7 @@ def _cell(name: str, group: Group, total: float, *, wide: bool) -> str:
     }[name]()
 
 
-def _where(place: Place | None) -> str:
+def _where(place: CodePlace | None) -> str:
     if place is None:
         return "no line known"
     return f"{clean(sources.display_path(place.file))}:{place.line}"
@@ -212,7 +212,7 @@ def _operation(one: Operation, label: str | None, total: float) -> dict[str, Any
     }
 
 
-def _place(place: Place | None) -> dict[str, Any]:
+def _place(place: CodePlace | None) -> dict[str, Any]:
     if place is None:
         return {"file": None, "line": None, "in": None, "library": None, "own": False}
     return {
@@ -247,7 +247,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _complete(event: Event, pid: int, tid: int, offset: float) -> dict[str, Any]:
+def _complete(event: TraceEvent, pid: int, tid: int, offset: float) -> dict[str, Any]:
     known = {"hlo_op": event.op, "hlo_module": event.module}
     return {
         "ph": "X",

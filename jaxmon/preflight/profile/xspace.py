@@ -53,7 +53,7 @@ class Stated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TraceEvent:
     """
     Something that took time.
 
@@ -77,7 +77,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TraceLine:
     """
     A thread or a stream.
 
@@ -89,7 +89,7 @@ class Line:
 
     name: str
     timestamp: int
-    events: tuple[Event, ...]
+    events: tuple[TraceEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Plane:
     """A device (``/device:GPU:0``) or the host (``/host:CPU``)."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Plane:
             return (stopped - started) / 1e9
         return None
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[TraceLine]:
         """Yield its lines."""
         kinds = {key: self._kind(one) for key, one in self._events.items()}
         for message in self._lines:
@@ -212,7 +212,7 @@ class _Plane:
                 elif number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
                     events.append(self._event(value, kinds))
             events.sort(key=lambda event: (event.start, -event.duration))
-            yield Line(name, timestamp, tuple(events))
+            yield TraceLine(name, timestamp, tuple(events))
 
     def _kind(self, metadata: _EventMetadata) -> _Kind:
         found = self._read(metadata.stats, self._ids(*_STATED))
@@ -222,7 +222,7 @@ class _Plane:
             Stated(*(_text(found, name) or "" for name in _STATED)) if found else None,
         )
 
-    def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> Event:
+    def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> TraceEvent:
         key = start = duration = 0
         own: list[memoryview] = []
         for number, value in wire.fields(message):
@@ -240,7 +240,7 @@ class _Plane:
         stats = {**common, **self._read(own, self._of_events)}
         program = stats.get(_PROGRAM)
         op = _text(stats, _OP)
-        return Event(
+        return TraceEvent(
             name,
             start,
             duration,

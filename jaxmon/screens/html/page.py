@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import FindingSummary
+from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
@@ -36,7 +36,7 @@ from jaxmon.screens.html.elements import (
 )
 from jaxmon.screens.html.tables import recompiles, table
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Facts, Reason, Run, build, parse
+from jaxmon.screens.runs.summary import Facts, Run, build, parse
 from jaxmon.screens.section import Section
 from jaxmon.screens.sections import won_back
 from jaxmon.screens.time_table import time_parts, time_table

@@ -17,7 +17,7 @@ from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import read as read_families
 from jaxmon.facts.record import NOTHING, Fact
-from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import Answer, FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.facts.walltime import WallTime
 from jaxmon.host import disclosure
 from jaxmon.host.files import bounded
@@ -29,25 +29,6 @@ from jaxmon.screens.runs import MOST_BYTES, SCHEMA
 from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact, find, verdict
-
-
-class Reason(Fact):
-    """Why users were not all right, and the likely cause, each in a sentence."""
-
-    state: str = ""
-    kind: str = ""
-    subject: str = ""
-    text: str = ""
-    because: str = ""
-
-
-class Answer(Fact):
-    """Whether users were all right since the start, in one sentence, and why not."""
-
-    state: str = "unknown"
-    text: str = ""
-    reasons: tuple[Reason, ...] = ()
-    advice: str = ""
 
 
 class Run(Fact):
@@ -274,7 +255,7 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
         verdict=HostVerdict({facts.worker: verdicts}),
         limits=facts.limits,
     )
-    return from_json(Answer, status.answer)
+    return status.answer
 
 
 def _bounded(snapshot: Snapshot) -> Snapshot:

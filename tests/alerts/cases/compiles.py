@@ -52,10 +52,7 @@ CASES = {
     ),
     "a few recompiles of processes that follow each other": Case(
         "JaxmonRecompileStorm",
-        {
-            STORM: "0 15 15 _ 0 15+0x20",
-            STORM_START: "1000+0x2 _ 2000+0x30",
-        },
+        {STORM: "0 15 15 _ 0 15+0x20", STORM_START: "1000+0x2 _ 2000+0x30"},
         quiet=("6m", "8m", "12m", "15m"),
     ),
     "a few recompiles of each of many processes": Case(
@@ -83,10 +80,7 @@ CASES = {
     ),
     "delayed requests": Case(
         "JaxmonColdStarts",
-        {
-            COLD.replace('"cold"', '"delayed"'): "0+0x10 2+2x19 40+0x30",
-            WARM: "0+8x60",
-        },
+        {COLD.replace('"cold"', '"delayed"'): "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
         firing={
             "17m": ticket(
@@ -104,9 +98,7 @@ CASES = {
         quiet=("12m", "20m"),
     ),
     "a small share of many requests is cold": Case(
-        "JaxmonColdStarts",
-        {COLD: "0+2x40", WARM: "0+98x40"},
-        quiet=("12m", "30m"),
+        "JaxmonColdStarts", {COLD: "0+2x40", WARM: "0+98x40"}, quiet=("12m", "30m")
     ),
     "compile stuck": Case(
         "JaxmonCompileStuck",

@@ -127,10 +127,7 @@ CASES = {
         },
         quiet=("5m",),
         firing={
-            "7m": [
-                *in_use("GPU-1", "train", "pod:1"),
-                *in_use("GPU-1", "web", "pod:2"),
-            ]
+            "7m": [*in_use("GPU-1", "train", "pod:1"), *in_use("GPU-1", "web", "pod:2")]
         },
     ),
     "gpu lost under programs on parts of it": Case(
@@ -209,12 +206,7 @@ CASES = {
     ),
     "gpu lost where only agents see the driver": Case(
         "JaxmonAcceleratorLost",
-        {
-            GPU: "1+0x5 0+0x30",
-            OTHER_GPU: "1+0x60",
-            USES: "1+0x60",
-            NVML: "0+0x60",
-        },
+        {GPU: "1+0x5 0+0x30", OTHER_GPU: "1+0x60", USES: "1+0x60", NVML: "0+0x60"},
         quiet=("5m",),
         firing={"7m": in_use("GPU-1")},
     ),

@@ -61,9 +61,7 @@ CASES = {
         },
     ),
     "other errors are no lack of memory": Case(
-        "JaxmonOutOfMemory",
-        {OOM.replace("oom", "nan"): "0+1x30"},
-        quiet=("20m",),
+        "JaxmonOutOfMemory", {OOM.replace("oom", "nan"): "0+1x30"}, quiet=("20m",)
     ),
     "device memory high": Case(
         "JaxmonDeviceMemoryHigh",
@@ -85,10 +83,7 @@ CASES = {
     ),
     "a device without a limit": Case(
         "JaxmonDeviceMemoryHigh",
-        {
-            MEMORY.format("in_use"): "50+0x40",
-            MEMORY.format("limit"): "0+0x40",
-        },
+        {MEMORY.format("in_use"): "50+0x40", MEMORY.format("limit"): "0+0x40"},
         quiet=("30m",),
     ),
     "memory leak": Case(
@@ -134,11 +129,7 @@ CASES = {
     ),
     "a program that loads its model, then more": Case(
         "JaxmonHostMemoryGrowth",
-        {
-            RSS: "100+30x30 1000+0x169 1500+0x300",
-            UPTIME: "0+60x600",
-            OURS: "1+0x600",
-        },
+        {RSS: "100+30x30 1000+0x169 1500+0x300", UPTIME: "0+60x600", OURS: "1+0x600"},
         quiet=tuple(f"{minute}m" for minute in range(10, 300, 3)),
     ),
 }

@@ -279,9 +279,7 @@ CASES = {
         },
     ),
     "a loop that ended is not stalled": Case(
-        "JaxmonTrainingStalled",
-        {AGE: "5+0x10 stale _x60"},
-        quiet=("15m", "21m", "60m"),
+        "JaxmonTrainingStalled", {AGE: "5+0x10 stale _x60"}, quiet=("15m", "21m", "60m")
     ),
     "training that waits for data": Case(
         "JaxmonDataStarvation",
@@ -301,9 +299,7 @@ CASES = {
         quiet=("60m",),
     ),
     "a server that waits has no steps": Case(
-        "JaxmonDataStarvation",
-        {WAITING: "0+58x60"},
-        quiet=("60m",),
+        "JaxmonDataStarvation", {WAITING: "0+58x60"}, quiet=("60m",)
     ),
     "training that is blocked": Case(
         "JaxmonTimeLost",
@@ -355,9 +351,7 @@ CASES = {
             UPTIME.replace("a:1", "b:1"): "_x10 60+60x120",
         },
         quiet=("9m", "80m"),
-        firing={
-            "12m": ticket("3 saves of job train failed in 1h.", job="train"),
-        },
+        firing={"12m": ticket("3 saves of job train failed in 1h.", job="train")},
     ),
     "an output that stays NaN": Case(
         "JaxmonNonFinite",

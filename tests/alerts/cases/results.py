@@ -267,9 +267,7 @@ CASES = {
         "JaxmonRankSlow", ranks(0.05, 0.03, 0.2, 0.01), quiet=("30m",)
     ),
     "two jobs of one name": Case(
-        "JaxmonRankSlow",
-        ranks(0.5, 0.5, 0.5, 0.02, processes=2),
-        quiet=("30m",),
+        "JaxmonRankSlow", ranks(0.5, 0.5, 0.5, 0.02, processes=2), quiet=("30m",)
     ),
     "stages of a pipeline have programs of their own": Case(
         "JaxmonStraggler",

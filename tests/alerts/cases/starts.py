@@ -58,9 +58,7 @@ CASES = {
         firing={"22m": deploy("33.33%")},
     ),
     "one young replica of thirty is no deployment": Case(
-        "JaxmonDeployInProgress",
-        replicas(29, 1),
-        quiet=("19m", "22m", "25m", "31m"),
+        "JaxmonDeployInProgress", replicas(29, 1), quiet=("19m", "22m", "25m", "31m")
     ),
     "a deployment ends after an hour": Case(
         "JaxmonDeployInProgress",
@@ -82,9 +80,7 @@ CASES = {
     ),
     "a sidecar that starts is no deployment": Case(
         "JaxmonDeployInProgress",
-        {
-            UPTIME.format(PROCESS.format("a")): "0+60x30",
-        },
+        {UPTIME.format(PROCESS.format("a")): "0+60x30"},
         quiet=("1m", "5m"),
     ),
     "a crash loop is no deployment": Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.support import require_program
+from tests.helpers.processes import require_program
 
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support import clean_environ
+from tests.helpers.processes import clean_environ
 
 
 # Polls as often as it is told to and prints what came of it, so that a test can

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.protobuf import double, field, packed, signed
+from tests.helpers.traces import double, field, packed, signed
 
 
 def attribute_value(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.fakes.tpu.shapes import GENERATIONS, Told
-from tests.support import clean_environ
+from tests.helpers.processes import clean_environ
 
 
 UUID = "TPU-0000:00:{:02x}.0"

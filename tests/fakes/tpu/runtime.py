@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from jaxmon.host.formats import protobuf as wire
 from tests.fakes.tpu.encoding import measure, state
-from tests.protobuf import field, signed
+from tests.helpers.traces import field, signed
 
 
 SERVICE = "tpu.monitoring.runtime.RuntimeMetricService"

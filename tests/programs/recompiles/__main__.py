@@ -25,7 +25,7 @@ import jax
 import jaxmon
 import jaxmon.agent.events as limits
 from jaxmon.agent.guard import Guard
-from tests import inside
+from tests.helpers import inside
 from tests.programs.recompiles.cases import CASES
 
 

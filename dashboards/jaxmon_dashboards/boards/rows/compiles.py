@@ -10,7 +10,7 @@ from jaxmon_alerts.overviews import processes, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
+    PanelLine,
     Row,
     Target,
     heatmap,
@@ -110,7 +110,7 @@ def debug(slos: Slos) -> Row:
     return row(13, "Compiles", _recompiles(), *_durations(slos), _cache(), _warm())
 
 
-def _recompiles() -> Line:
+def _recompiles() -> PanelLine:
     by = ("function", "cause")
     listed, recompiles = (
         events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
@@ -139,7 +139,7 @@ def _recompiles() -> Line:
     )
 
 
-def _durations(slos: Slos) -> tuple[Line, ...]:
+def _durations(slos: Slos) -> tuple[PanelLine, ...]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     backend = q.backend_compiles()
@@ -219,7 +219,7 @@ def _durations(slos: Slos) -> tuple[Line, ...]:
     )
 
 
-def _cache() -> Line:
+def _cache() -> PanelLine:
     asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
     hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
     return line(
@@ -247,7 +247,7 @@ def _cache() -> Line:
     )
 
 
-def _warm() -> Line:
+def _warm() -> PanelLine:
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
     tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)
     return line(

@@ -10,8 +10,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
+    PanelLine,
     Row,
     Target,
     Thresholds,
@@ -39,7 +39,7 @@ def glance(slos: Slos) -> Row:
     return row(37, "Accelerators at a glance", _headline(slos), _services())
 
 
-def _headline(slos: Slos) -> Line:
+def _headline(slos: Slos) -> PanelLine:
     up = hardware.accelerator(catalog.ACCELERATOR_UP)
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
@@ -120,7 +120,7 @@ def _headline(slos: Slos) -> Line:
     )
 
 
-def _services() -> Line:
+def _services() -> PanelLine:
     busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)

@@ -15,8 +15,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
+    PanelLine,
     Row,
     Target,
     line,
@@ -44,7 +44,7 @@ def glance(slos: Slos, runbooks: str) -> Row:
     return row(50, "At a glance", _headline(slos, runbooks), _services(slos))
 
 
-def _headline(slos: Slos, runbooks: str) -> Line:
+def _headline(slos: Slos, runbooks: str) -> PanelLine:
     current = now.oncall(slos, runbooks)
     return line(
         stat(
@@ -104,7 +104,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     )
 
 
-def _services(slos: Slos) -> Line:
+def _services(slos: Slos) -> PanelLine:
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     used = _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).max("job")

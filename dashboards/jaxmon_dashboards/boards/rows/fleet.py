@@ -22,9 +22,9 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
     Panel,
+    PanelLine,
     Row,
     Target,
     line,
@@ -67,7 +67,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     return row(40, "Fleet", _headline(slos, runbooks), line(_services(slos), height=8))
 
 
-def _headline(slos: Slos, runbooks: str) -> Line:
+def _headline(slos: Slos, runbooks: str) -> PanelLine:
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS)
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)

@@ -10,8 +10,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Mapping,
+    PanelLine,
     Row,
     Target,
     line,
@@ -138,7 +138,7 @@ def debug() -> Row:
     return row(20, "jaxmon and versions", *lines, collapsed=True)
 
 
-def _agents() -> tuple[Line, ...]:
+def _agents() -> tuple[PanelLine, ...]:
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
     scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
@@ -202,7 +202,7 @@ def _agents() -> tuple[Line, ...]:
     )
 
 
-def _pushed() -> Line:
+def _pushed() -> PanelLine:
     by = (*q.BY_PROCESS, "signal")
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     failed = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
@@ -250,7 +250,7 @@ def _pushed() -> Line:
     )
 
 
-def _sidecars() -> tuple[Line, ...]:
+def _sidecars() -> tuple[PanelLine, ...]:
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
@@ -306,7 +306,7 @@ def _sidecars() -> tuple[Line, ...]:
     )
 
 
-def _versions() -> Line:
+def _versions() -> PanelLine:
     runtime = ("job", "jax", "jaxlib", "python", "platform", "platform_version")
     running = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*runtime)
     ours = gauge(catalog.BUILD_INFO, *q.PROCESS).count("job", "version")

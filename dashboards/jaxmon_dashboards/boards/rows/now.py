@@ -12,9 +12,9 @@ from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
     Mapping,
+    PanelLine,
     Row,
     Target,
     Thresholds,
@@ -105,7 +105,7 @@ def budgets(slos: Slos) -> Row:
     )
 
 
-def _headline(slos: Slos) -> Line:
+def _headline(slos: Slos) -> PanelLine:
     firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.limits.stalled_after))
@@ -192,7 +192,7 @@ def _headline(slos: Slos) -> Line:
     )
 
 
-def _alerts(runbooks: str) -> Line:
+def _alerts(runbooks: str) -> PanelLine:
     firing, named = hardware.firing(), ("alertname", "job")
     duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)

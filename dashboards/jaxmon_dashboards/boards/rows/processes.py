@@ -9,8 +9,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
+    PanelLine,
     Row,
     Target,
     line,
@@ -30,7 +30,7 @@ def debug() -> Row:
     return row(19, "Processes and hosts", *lines)
 
 
-def _processes() -> tuple[Line, ...]:
+def _processes() -> tuple[PanelLine, ...]:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(
@@ -94,7 +94,7 @@ def _processes() -> tuple[Line, ...]:
     )
 
 
-def _containers() -> Line:
+def _containers() -> PanelLine:
     used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
@@ -140,7 +140,7 @@ def _containers() -> Line:
     )
 
 
-def _hosts() -> tuple[Line, ...]:
+def _hosts() -> tuple[PanelLine, ...]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
@@ -242,7 +242,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     return row(33, "Services", _headline(slos, runbooks), _routes(slos))
 
 
-def _headline(slos: Slos, runbooks: str) -> Line:
+def _headline(slos: Slos, runbooks: str) -> PanelLine:
     current = now.oncall(slos, runbooks)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
@@ -297,7 +297,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     )
 
 
-def _routes(slos: Slos) -> Line:
+def _routes(slos: Slos) -> PanelLine:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)

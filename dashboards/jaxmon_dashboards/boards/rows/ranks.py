@@ -11,8 +11,8 @@ from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Panel,
+    PanelLine,
     Row,
     Target,
     line,
@@ -48,7 +48,7 @@ def oncall(slos: Slos) -> Row:
     )
 
 
-def _held_up() -> Line:
+def _held_up() -> PanelLine:
     stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
     waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
     waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
@@ -96,7 +96,7 @@ def _held_up() -> Line:
     )
 
 
-def _against_the_median(slos: Slos) -> Line:
+def _against_the_median(slos: Slos) -> PanelLine:
     return line(
         timeseries(
             3201,

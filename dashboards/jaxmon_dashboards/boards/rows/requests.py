@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog
 from jaxmon.host.formats import durations
-from jaxmon.promql import Histogram, counter, gauge, histogram
+from jaxmon.promql import HistogramQuery, counter, gauge, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -256,7 +256,7 @@ def debug() -> Row:
     )
 
 
-def _fill() -> Histogram:
+def _fill() -> HistogramQuery:
     return histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
 
 

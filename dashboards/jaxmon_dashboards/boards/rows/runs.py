@@ -11,8 +11,8 @@ from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Line,
     Link,
+    PanelLine,
     Row,
     Target,
     line,
@@ -38,7 +38,7 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     return row(30, "Runs", _headline(slos, runbooks), _loops(slos))
 
 
-def _headline(slos: Slos, runbooks: str) -> Line:
+def _headline(slos: Slos, runbooks: str) -> PanelLine:
     current = now.oncall(slos, runbooks)
     running = ranks.step_age().max(*_BY).count()
     saved = gauge(
@@ -106,7 +106,7 @@ def _headline(slos: Slos, runbooks: str) -> Line:
     )
 
 
-def _loops(slos: Slos) -> Line:
+def _loops(slos: Slos) -> PanelLine:
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
     stalled = durations.seconds(slos.limits.stalled_after)
@@ -176,7 +176,7 @@ def time() -> Row:
     )
 
 
-def _utilization() -> Line:
+def _utilization() -> PanelLine:
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
     rate = flops.sum("job", "function").of_unit("FLOPs per second")
     return line(
@@ -214,7 +214,7 @@ def _utilization() -> Line:
     )
 
 
-def _checkpoints() -> Line:
+def _checkpoints() -> PanelLine:
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
     failures = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)

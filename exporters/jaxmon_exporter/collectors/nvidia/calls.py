@@ -19,10 +19,10 @@ from jaxmon import catalog
 from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
-    Device,
     Figure,
     Handle,
     Nvml,
+    NvmlDevice,
     Reading,
 )
 
@@ -46,7 +46,7 @@ _ADVICE = {
 }
 
 
-class Session:
+class NvmlSession:
     """
     A collector's use of NVML, which counts its users: each collector has its own.
 
@@ -129,7 +129,7 @@ _FABRIC_FAILED = 4
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Call:
+class NvmlCall:
     """
     One NVML call and the metrics it yields.
 
@@ -144,7 +144,7 @@ class Call:
     steady: bool = False
 
 
-def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
+def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
     Return the results of all calls that *device* supports and that are due.
 
@@ -180,12 +180,12 @@ _EVENTS = tuple(
 )
 
 
-def _call(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
-    return Call(query, figures)
+def _call(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> NvmlCall:
+    return NvmlCall(query, figures)
 
 
-def _steady(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> Call:
-    return Call(query, figures, steady=True)
+def _steady(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> NvmlCall:
+    return NvmlCall(query, figures, steady=True)
 
 
 def _utilization(nvml: Nvml, gpu: Handle) -> Values:
@@ -268,21 +268,21 @@ def _link_width(nvml: Nvml, gpu: Handle) -> Values:
     )
 
 
-def _clock(name: str, number: int) -> Call:
+def _clock(name: str, number: int) -> NvmlCall:
     def query(nvml: Nvml, gpu: Handle) -> Values:
         return (nvml.nvmlDeviceGetClockInfo(gpu, number) * _MEGA,)
 
     return _call(query, Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)))
 
 
-def _engine(name: str, function: str) -> Call:
+def _engine(name: str, function: str) -> NvmlCall:
     def query(nvml: Nvml, gpu: Handle) -> Values:
         return (getattr(nvml, function)(gpu)[0] / 100,)
 
     return _call(query, Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (name,)))
 
 
-def _clock_events(function: str) -> Call:
+def _clock_events(function: str) -> NvmlCall:
     def query(nvml: Nvml, gpu: Handle) -> Values:
         mask = getattr(nvml, function)(gpu)
         return [float(mask >> bit & 1) for bit in range(len(_EVENTS))]

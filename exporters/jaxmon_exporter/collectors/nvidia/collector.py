@@ -31,7 +31,7 @@ from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
 from jaxmon_exporter.collectors.nvidia.calls import (
     DRIVER_MISMATCH,
     INIT_FAILED,
-    Session,
+    NvmlSession,
     unavailable,
 )
 from jaxmon_exporter.collectors.nvidia.device import (
@@ -40,11 +40,11 @@ from jaxmon_exporter.collectors.nvidia.device import (
     NO_PERMISSION,
     TIMEOUT,
     UNSUPPORTED,
-    Device,
     DeviceLostError,
     EventSet,
     Handle,
     Nvml,
+    NvmlDevice,
     Reading,
     failure,
     identify,
@@ -249,8 +249,8 @@ class NvidiaGpus:
         self._processes = processes
         self._give_up = give_up
         self._sysfs = sysfs
-        self._session = Session(self.name)
-        self._devices: dict[str, Device] = {}
+        self._session = NvmlSession(self.name)
+        self._devices: dict[str, NvmlDevice] = {}
         self._count = 0
         self._failures: Counter[str] = Counter()
         self._xids = XidCounter(self._failures)
@@ -324,13 +324,13 @@ class NvidiaGpus:
                 log.debug("cannot identify GPU %d: %s", index, error)
             else:
                 place = len(self._devices)
-                device = self._devices.setdefault(uuid, Device(uuid, place))
+                device = self._devices.setdefault(uuid, NvmlDevice(uuid, place))
                 device.handle, device.identity = handle, identity
         # A device that was lost before we first saw it has no name to be down under.
         if (nameless := self._count - len(self._devices)) > 0:
             self._failures["device_unidentified"] += nameless
 
-    def _read(self, nvml: Nvml, device: Device) -> list[Reading]:
+    def _read(self, nvml: Nvml, device: NvmlDevice) -> list[Reading]:
         """Return the values of one device; of a lost one, its identity."""
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
@@ -350,7 +350,7 @@ class NvidiaGpus:
         device.lost = False
         return [*device.identity, device.up(), *found]
 
-    def _figures(self, nvml: Nvml, device: Device) -> list[Reading]:
+    def _figures(self, nvml: Nvml, device: NvmlDevice) -> list[Reading]:
         if device.handle is None:
             msg = "not found by the driver"
             raise DeviceLostError(msg)
@@ -368,7 +368,7 @@ class NvidiaGpus:
             raise DeviceLostError(msg)
         return found + device.steady
 
-    def _note_loss(self, device: Device, loss: DeviceLostError) -> None:
+    def _note_loss(self, device: NvmlDevice, loss: DeviceLostError) -> None:
         if not device.lost:
             cause: Any = loss.__cause__
             log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
@@ -377,7 +377,7 @@ class NvidiaGpus:
 
 
 def _processes(
-    nvml: Nvml, device: Device, failures: Counter[str], most: int
+    nvml: Nvml, device: NvmlDevice, failures: Counter[str], most: int
 ) -> Iterator[Reading]:
     """
     Yield the *most* processes with most memory on *device*, the others as one.

@@ -79,7 +79,7 @@ class Figure:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Device:
+class NvmlDevice:
     """
     A device of the inventory; its identity outlives the device.
 
@@ -274,7 +274,7 @@ def _numa_node(sysfs: Path, address: str) -> int | None:
 _MOST_DEVICES = 64
 
 
-def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading]:
+def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
     """
     Yield whether *device* is partitioned, and its MIG devices.
 
@@ -301,7 +301,7 @@ def read(nvml: Nvml, device: Device, failures: Counter[str]) -> Iterator[Reading
             device.on_failure((read, index), error, failures)
 
 
-def _part(nvml: Nvml, device: Device, index: int) -> Iterator[Reading]:
+def _part(nvml: Nvml, device: NvmlDevice, index: int) -> Iterator[Reading]:
     """Yield one MIG device; whole or not at all."""
     if not device.is_due((read, index)):
         return

@@ -16,9 +16,9 @@ from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon_exporter.collectors.nvidia.device import (
     INVALID_ARGUMENT,
-    Device,
     Figure,
     Nvml,
+    NvmlDevice,
     Reading,
 )
 
@@ -67,7 +67,7 @@ class Field:
         return raw if self.divisor == 1 else raw / self.divisor
 
 
-def read(nvml: Nvml, device: Device, failures: Counter[str]) -> list[Reading]:
+def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
     Return the values of all fields that *device* supports and that are due.
 

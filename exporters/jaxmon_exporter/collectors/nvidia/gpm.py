@@ -35,7 +35,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, series
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
-from jaxmon_exporter.collectors.nvidia.calls import Session, unavailable
+from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     LOST,
@@ -126,7 +126,7 @@ class Gpm:
     def __init__(self, *, interval: float = 5.0, all_rates: bool = False) -> None:
         self.interval = interval
         self._all_rates = all_rates
-        self._session = Session(self.name)
+        self._session = NvmlSession(self.name)
         self._units: dict[_Key, _Unit] = {}
         self._lost: set[_Key] = set()
         self._failures: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from jaxmon_exporter.collectors.tpu.messages import CoreState
 
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.reading import Reading
+    from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
     from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
 
 
@@ -191,7 +191,7 @@ class Tpus:
 
         return HangDetector(self._clock)
 
-    def _read(self, identity: Sequence[Family]) -> list[Reading]:
+    def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
             return self._runtimes.read()
         except ImportError as error:
@@ -203,7 +203,7 @@ class Tpus:
             raise CollectorUnavailable(reason, message, identity) from error
 
     def _layout(
-        self, readings: Sequence[Reading], present: set[str]
+        self, readings: Sequence[RuntimeReading], present: set[str]
     ) -> tuple[list[str], int]:
         """
         Return the uuids of the chips in order, and how many cores each has.
@@ -276,7 +276,7 @@ class Tpus:
                 self._hangs.report(uuid, core, state, location)
 
 
-def _placeholder_chips(readings: Sequence[Reading]) -> tuple[list[str], int]:
+def _placeholder_chips(readings: Sequence[RuntimeReading]) -> tuple[list[str], int]:
     """Return names for chips that cannot be seen, and how many cores each has."""
     cores = chips = 0
     for reading in readings:

@@ -35,8 +35,8 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon_exporter.collectors.tpu import reading as tpu_reading
-from jaxmon_exporter.collectors.tpu.messages import CoreState, Distribution
-from jaxmon_exporter.collectors.tpu.reading import Reading
+from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
+from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
 
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ Key: TypeAlias = "tuple[str, int]"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class CorePlace:
     """
     Args:
         chip: index of the chip among those of the host.
@@ -82,17 +82,17 @@ def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     return {key: index for index, key in enumerate(ranked)}
 
 
-def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, Place]:
+def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, CorePlace]:
     """Return the place of each core that *keys* number."""
     return {
-        key: Place(*divmod(number, per_chip))
+        key: CorePlace(*divmod(number, per_chip))
         for key, number in numbered(keys, chips * per_chip).items()
     }
 
 
 def spread(
-    values: Mapping[int, T], places: Sequence[Place], per_chip: int
-) -> list[tuple[Place, T]]:
+    values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
+) -> list[tuple[CorePlace, T]]:
     """
     Return the value at each of *places*, which one process uses.
 
@@ -152,7 +152,7 @@ class Figures:
         self,
         uuids: Sequence[str],
         per_chip: int,
-        readings: Sequence[Reading],
+        readings: Sequence[RuntimeReading],
         failures: Counter[str],
     ) -> None:
         self._uuids = uuids
@@ -225,7 +225,7 @@ class Figures:
             )
 
     def _executions(self) -> Family:
-        found: dict[Key, list[Distribution]] = defaultdict(list)
+        found: dict[Key, list[BucketCounts]] = defaultdict(list)
         for reading in self._readings:
             for device, distribution in reading.distributions(tpu_reading.EXECUTION):
                 if device is not None:
@@ -274,7 +274,7 @@ class Figures:
                 if value is not None:
                     yield Family(metric, [(series(metric, uuid, core), value & _EXACT)])
 
-    def _by_core(self, name: str) -> list[tuple[Place, float]]:
+    def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
         """Return a metric that numbers cores."""
         reported = {
             (reading.runtime, device): value
@@ -294,7 +294,7 @@ class Figures:
                 chips[place.chip].append(percent / _PERCENT)
         return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
-    def _held_by(self, runtime: str) -> list[Place]:
+    def _held_by(self, runtime: str) -> list[CorePlace]:
         """Return the cores that a process holds: those whose memory it reports."""
         keys = [
             (reading.runtime, device)
@@ -304,7 +304,7 @@ class Figures:
         placed = self._placed(keys)
         return [place for (one, _), place in placed.items() if one == runtime]
 
-    def _placed(self, keys: Iterable[Key]) -> dict[Key, Place]:
+    def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
         known = list(keys)
         return self._complete(known, cores(known, len(self._uuids), self._per_chip))
 
@@ -335,7 +335,7 @@ def _of_runtime(
 
 
 def _histogram(
-    metric: Metric, labels: Sequence[str], reported: Sequence[Distribution]
+    metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
 ) -> list[Sample]:
     """
     Return the series of a histogram in seconds; *reported* is in microseconds.

@@ -47,7 +47,7 @@ _TENSOR_CORE_SEQUENCER = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class BucketCounts:
     """
     Observations in buckets.
 
@@ -75,7 +75,7 @@ class Measurement:
     """
 
     attributes: dict[str, Attribute]
-    value: float | Distribution
+    value: float | BucketCounts
 
     @property
     def device(self) -> int | None:
@@ -260,7 +260,7 @@ def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attri
     return found
 
 
-def _value(measure: _Message) -> float | Distribution | None:
+def _value(measure: _Message) -> float | BucketCounts | None:
     distribution = measure.message(5)
     if distribution is not None:
         return _distribution(distribution)
@@ -277,14 +277,14 @@ def _value(measure: _Message) -> float | Distribution | None:
     return found if found is not None and math.isfinite(found) else None
 
 
-def _distribution(message: _Message) -> Distribution | None:
+def _distribution(message: _Message) -> BucketCounts | None:
     count, mean = message.integer(1) or 0, message.double(2) or 0.0
     options = message.message(6)
     bounds = _bounds(options) if options is not None else ()
     counts = message.integers(7)[: len(bounds) + 1]
     if count < 0 or mean < 0 or not math.isfinite(mean) or any(n < 0 for n in counts):
         return None
-    return Distribution(count, mean, bounds, tuple(counts))
+    return BucketCounts(count, mean, bounds, tuple(counts))
 
 
 def _bounds(options: _Message) -> tuple[float, ...]:
@@ -341,7 +341,7 @@ def _core_state(state: _Message) -> CoreState | None:
 Target: TypeAlias = "tuple[str, int] | str"
 """A host and a port, or the path of a Unix socket."""
 
-Reply: TypeAlias = "bytes | Failure"
+Reply: TypeAlias = "bytes | GrpcFailure"
 
 _UNAVAILABLE = "UNAVAILABLE"
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
@@ -369,7 +369,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GrpcCall:
     """
     One request.
 
@@ -385,7 +385,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class GrpcFailure:
     """
     A call without a reply.
 
@@ -415,13 +415,13 @@ class Failure:
         return self.code == _UNAVAILABLE
 
 
-SLOW = Failure(_DEADLINE_EXCEEDED)
-GONE = Failure(_UNAVAILABLE)
+SLOW = GrpcFailure(_DEADLINE_EXCEEDED)
+GONE = GrpcFailure(_UNAVAILABLE)
 # A message that was cut off, which grpcio returns as a success without one.
-CUT_OFF = Failure("INTERNAL")
+CUT_OFF = GrpcFailure("INTERNAL")
 
 
-def call_all(calls: Sequence[Call], seconds: float) -> list[Reply]:
+def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
     """
     Send all *calls* concurrently, and return their replies, within *seconds*.
 
@@ -473,7 +473,7 @@ def _reply(future: Any) -> Reply:
     if not future.done():
         return SLOW
     if (error := future.exception()) is not None:
-        return Failure(error.code().name)
+        return GrpcFailure(error.code().name)
     reply: bytes | None = future.result()
     return CUT_OFF if reply is None else reply
 

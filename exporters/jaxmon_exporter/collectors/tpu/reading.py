@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from jaxmon_exporter.collectors.tpu.messages import (
     LONGEST_NAME,
+    BucketCounts,
     CoreState,
-    Distribution,
     Measurement,
 )
 
@@ -74,7 +74,7 @@ def further_names(listed: Iterable[str]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Reading:
+class RuntimeReading:
     """
     Data of one runtime from one poll.
 
@@ -102,16 +102,16 @@ class Reading:
             measure.device: measure.value
             for measure in self.measures.get(name, ())
             if measure.device is not None
-            and not isinstance(measure.value, Distribution)
+            and not isinstance(measure.value, BucketCounts)
             and _on_tensor_core(measure)
         }
 
-    def distributions(self, name: str) -> list[tuple[int | None, Distribution]]:
+    def distributions(self, name: str) -> list[tuple[int | None, BucketCounts]]:
         """Return the distributions of a metric, with their devices."""
         return [
             (measure.device, measure.value)
             for measure in self.measures.get(name, ())
-            if isinstance(measure.value, Distribution) and _on_tensor_core(measure)
+            if isinstance(measure.value, BucketCounts) and _on_tensor_core(measure)
         ]
 
     def values(self, name: str) -> list[float]:
@@ -119,7 +119,7 @@ class Reading:
         return [
             measure.value
             for measure in self.measures.get(name, ())
-            if not isinstance(measure.value, Distribution)
+            if not isinstance(measure.value, BucketCounts)
         ]
 
 

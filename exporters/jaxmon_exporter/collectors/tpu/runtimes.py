@@ -31,13 +31,18 @@ from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import (
     GONE,
     SLOW,
-    Call,
-    Failure,
+    GrpcCall,
+    GrpcFailure,
     Reply,
     Target,
     call_all,
 )
-from jaxmon_exporter.collectors.tpu.reading import NAMES, UPTIME, Reading, further_names
+from jaxmon_exporter.collectors.tpu.reading import (
+    NAMES,
+    UPTIME,
+    RuntimeReading,
+    further_names,
+)
 
 
 DEFAULT_PORT = 8431
@@ -105,14 +110,14 @@ def _address(text: str) -> Address:
 _CONNECT_SECONDS = 0.2
 
 
-def unreachable(targets: Iterable[Target]) -> dict[Target, Failure]:
+def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
     """
     Return the *targets* where nothing is listening, and why.
 
     All others may be listening: a host name is not resolved, and a slow host is left to
     gRPC.
     """
-    found: dict[Target, Failure] = {}
+    found: dict[Target, GrpcFailure] = {}
     end = time.monotonic() + _CONNECT_SECONDS
     with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
         for target in targets:
@@ -189,8 +194,8 @@ class _Runtime:
     def name(self) -> str:
         return self.address.name
 
-    def call(self, method: str, request: bytes) -> Call:
-        return Call(self.address.target, method, request)
+    def call(self, method: str, request: bytes) -> GrpcCall:
+        return GrpcCall(self.address.target, method, request)
 
     def names(self) -> list[str]:
         """Return the requests to send."""
@@ -219,7 +224,7 @@ class Runtimes:
         self._configured = configured
         self._failures = failures
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[RuntimeReading]:
         """
         Query all runtimes; those not known to be up are probed first.
 
@@ -244,7 +249,7 @@ class Runtimes:
             if tpu_messages.STATUS not in one.unknown
         ]
         replies = call_all([call for _, _, call in asked], _SECONDS)
-        readings = {one.name: Reading(one.name) for one in up}
+        readings = {one.name: RuntimeReading(one.name) for one in up}
         of_runtime: dict[str, list[Reply]] = {one.name: [] for one in up}
         for (one, name, _), reply in zip(asked, replies, strict=True):
             of_runtime[one.name].append(reply)
@@ -276,7 +281,7 @@ class Runtimes:
         )
         found: dict[tuple[str, int, int], str] = {}
         for one, reply in zip(asked, replies, strict=True):
-            reading = Reading(one.name)
+            reading = RuntimeReading(one.name)
             self._take(one, reading, tpu_messages.STATUS, reply)
             for state in reading.states:
                 found[one.name, state.chip, state.core] = state.location
@@ -298,7 +303,7 @@ class Runtimes:
         for one in silent:
             reply = replies[one.address.target]
             one.renew()
-            one.slow = isinstance(reply, Failure) and reply.slow
+            one.slow = isinstance(reply, GrpcFailure) and reply.slow
             if one.slow:
                 self._failures["runtime_slow"] += 1
             elif isinstance(reply, bytes):
@@ -311,7 +316,9 @@ class Runtimes:
                 # An old one, that has no list; or a web server, see `_judge`.
                 one.up = True
 
-    def _take(self, one: _Runtime, reading: Reading, name: str, reply: Reply) -> None:
+    def _take(
+        self, one: _Runtime, reading: RuntimeReading, name: str, reply: Reply
+    ) -> None:
         """Put a reply about *name* into *reading*, or take note of a failure."""
         if isinstance(reply, bytes):
             try:
@@ -332,7 +339,9 @@ class Runtimes:
         else:
             self._failures["request_failed"] += 1
 
-    def _judge(self, one: _Runtime, reading: Reading, replies: Sequence[Reply]) -> None:
+    def _judge(
+        self, one: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
+    ) -> None:
         """
         Decide whether a runtime is still up, and still the same.
 
@@ -343,7 +352,7 @@ class Runtimes:
         if uptime < one.uptime:
             one.renew()
         one.uptime = uptime
-        failures = [reply for reply in replies if isinstance(reply, Failure)]
+        failures = [reply for reply in replies if isinstance(reply, GrpcFailure)]
         answered = len(failures) < len(replies)
         one.met = one.met or answered
         one.slow = not answered and all(failure.slow for failure in failures)
