@@ -148,7 +148,8 @@ def row(one: Symptom) -> list[str]:
     tier = " or ".join(dict.fromkeys(severities))
     alert = f"[{one.alert}](../runbooks/{one.alert}.md), {tier}"
     missing = f"none: {one.missing}" if one.missing else ""
-    names = dict.fromkeys([*judged(one), *limits])
+    observed = [one.observed] if one.observed else []
+    names = dict.fromkeys([*observed, *judged(one), *limits])
     return [
         one.sentence,
         shown or missing,

@@ -11,12 +11,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.process import read
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import (
+    FindingSummary,
+    HostVerdict,
+    ProcessVerdict,
+    SharedFinding,
+)
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
 from jaxmon.host.http import fetch
@@ -27,7 +31,7 @@ from jaxmon.screens.notes import doubts
 from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.findings import HostFindings, as_json, verdict
+from jaxmon.symptoms.findings import HostFindings, as_fact, verdict
 
 
 # An agent's events are at most 4 MiB, its overview usually a tenth of that.
@@ -75,7 +79,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.pid,
                 of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
-                notes=[one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)],
+                notes=tuple(one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
             )
     known: dict[str, list[Finding]] = {}
@@ -83,8 +87,8 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         if not process.trouble:
             with _contained(worker, processes):
                 found = host.of(worker)
-                processes[worker] = process._replace(
-                    findings=_as_json(found), verdict=verdict(found)
+                processes[worker] = process.replace(
+                    findings=_as_facts(found), verdict=verdict(found)
                 )
                 known[worker] = found
     processes = {
@@ -100,9 +104,10 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 end.program[:_MOST_OF_A_PROGRAM],
                 verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
             )
-    together = [
-        {**as_json(one), "workers": list(workers)} for workers, one in shared(known)
-    ]
+    together = tuple(
+        SharedFinding(**vars(as_fact(one)), workers=tuple(workers))
+        for workers, one in shared(known)
+    )
     return HostVerdict(processes, together)
 
 
@@ -120,7 +125,7 @@ def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:
     if pid is None:
         return found
     trouble = hung.STOPPED if hung.is_stopped(pid) else found.trouble
-    return found._replace(
+    return found.replace(
         pid=pid, program=hung.program(pid)[:_MOST_OF_A_PROGRAM], trouble=trouble
     )
 
@@ -140,15 +145,15 @@ def _contained(worker: str, processes: dict[str, ProcessVerdict]) -> Iterator[No
         processes[worker] = ProcessVerdict(trouble=trouble)
 
 
-def _as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _as_facts(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
     """
-    Return *findings* in JSON types.
+    Return *findings* for the summary.
 
     Raises:
         ValueError: they are too long, or have a number that JSON does not.
     """
-    found = [as_json(one) for one in findings]
-    if len(json.dumps(found, allow_nan=False)) > _MAX_FINDINGS:
+    found = tuple(map(as_fact, findings))
+    if len(json.dumps([*map(vars, found)], allow_nan=False)) > _MAX_FINDINGS:
         msg = f"its findings take more than {_MAX_FINDINGS} bytes"
         raise ValueError(msg)
     return found

@@ -244,7 +244,7 @@ class Service:
         if (latest := self._verdict.latest()) is None:
             return HostVerdict(trouble=_NOT_READ[""])
         verdict, age = latest
-        return verdict._replace(age=age)
+        return verdict.replace(age=age)
 
     def _publish_limits(self) -> None:
         """Let the agents and the commands of the run directory judge alike."""

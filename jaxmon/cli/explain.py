@@ -255,13 +255,14 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
 def _document(
     worker: AgentProcess, findings: Sequence[Any], events: Any
 ) -> dict[str, Any]:
-    from jaxmon.symptoms.findings import as_json
+    from jaxmon.facts.record import encoded
+    from jaxmon.symptoms.findings import as_fact
 
     return {
         "schema": _SCHEMA,
         "worker": worker.number,
         "pid": worker.pid,
-        "findings": [as_json(one) for one in findings],
+        "findings": [encoded(as_fact(one)) for one in findings],
         "overview": worker.overview,
         **events,
     }

@@ -116,7 +116,7 @@ class ProcessView:
         if self.agent.trouble:
             return f"It {self.agent.trouble}."
         if self.agent.findings and not self.agent.verdict:
-            return str(self.agent.findings[0].get("verdict", ""))
+            return self.agent.findings[0].verdict
         return self.agent.verdict or ("" if self.agent.findings is None else NOTHING)
 
     @property
@@ -130,7 +130,7 @@ class ProcessView:
     def rank(self) -> tuple[int, int, tuple[int, str]]:
         """The worst first."""
         findings = self.agent.findings or ()
-        urgent = sum(one.get("urgency") in ("failure", "time") for one in findings)
+        urgent = sum(one.urgency in ("failure", "time") for one in findings)
         return _RANKS.index(self.state), -urgent, self.order
 
 
@@ -237,7 +237,7 @@ def condition(agent: AgentSummary) -> Condition:
         return "crashed"
     if not agent.up:
         return "stopped" if agent.trouble == STOPPED else "stuck?"
-    topics = {one.get("topic") for one in agent.findings or ()}
+    topics = {one.topic for one in agent.findings or ()}
     return "stuck?" if topics.intersection(_STUCK) else "running"
 
 

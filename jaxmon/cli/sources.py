@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json, mapping
-from jaxmon.facts.record import Fact, encoded
+from jaxmon.facts.record import Fact
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.limits import Limits, shared
-from jaxmon.screens.runs.summary import Found
 
 
 if TYPE_CHECKING:
@@ -117,36 +116,14 @@ class Sidecar:
             self._limits = shared.checked(mapping(found.get("limits")))
         except (MonitoringError, ValueError) as error:
             return HostVerdict(trouble=f"unknown: {error}")
-        processes = {
-            one.worker: one.verdict_of() for one in from_json(_Host, found).agents
-        }
-        return HostVerdict(processes)
+        agents = from_json(_Host, found).agents
+        return HostVerdict({one.worker: one for one in agents})
 
 
-class _Agent(Fact):
+class _Agent(ProcessVerdict):
     """What a sidecar, of perhaps another release, says of a process."""
 
     worker: str = ""
-    pid: int | None = None
-    program: str = ""
-    observed_seconds: float | None = None
-    findings: tuple[Found, ...] | None = None
-    verdict: str = ""
-    trouble: str = ""
-    doing: str = ""
-
-    def verdict_of(self) -> ProcessVerdict:
-        """Return it, findings with all that a screen shows."""
-        known = self.findings
-        return ProcessVerdict(
-            self.pid,
-            self.program,
-            self.observed_seconds,
-            None if known is None else [encoded(one.filled()) for one in known],
-            self.verdict,
-            self.trouble,
-            doing=self.doing,
-        )
 
 
 class _Host(Fact):

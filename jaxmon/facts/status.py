@@ -180,17 +180,58 @@ class FunctionSummary(Totals):
     causes: Mapping[str, float] = NOTHING
 
 
-class AgentSummary(Fact):
+class FindingSummary(Fact):
     """
-    An instrumented process. An unresponsive one has only worker and ``up``; one that
-    ``died`` ended without finishing, and none has its slot yet.
+    A finding, and what those of its topic have in common: `jaxmon.symptoms.finding`
+    and `jaxmon.symptoms.symptom` say what is what.
+    """
+
+    topic: str = ""
+    subject: str = ""
+    verdict: str = ""
+    evidence: tuple[str, ...] = ()
+    action: str = ""
+    where: str = ""
+    seconds: float = 0.0
+    severity: str = ""
+    urgency: str = ""
+    metric: str = ""
+    panel: str = ""
+    runbook: str = ""
+
+
+class SharedFinding(FindingSummary):
+    """A finding that several processes have in common, the ``workers``."""
+
+    workers: tuple[str, ...] = ()
+
+
+class ProcessVerdict(Fact):
+    """
+    What is wrong with one process.
 
     ``findings`` are those of ``jaxmon explain --json``, `None` if unknown; ``verdict``
     is what it prints if nothing is to fix, else empty; ``trouble`` says why the
-    findings are unknown, empty if they have not been read yet; ``notes`` say why some
-    may be missing or wrong. ``observed_seconds`` is what they are about. ``pid`` and
-    ``program``, its command line, are known with the findings only, as is ``doing``,
-    where its time goes lately, in a sentence.
+    findings are unknown, as the predicate of a sentence, empty if they have not been
+    read yet; ``notes`` say why some may be missing or wrong. ``observed_seconds`` is
+    what they are about. ``pid`` and ``program``, its command line, are known with the
+    findings only, as is ``doing``, where its time goes lately, in a sentence.
+    """
+
+    pid: int | None = None
+    program: str = ""
+    observed_seconds: float | None = None
+    findings: tuple[FindingSummary, ...] | None = None
+    verdict: str = ""
+    trouble: str = ""
+    notes: tuple[str, ...] = ()
+    doing: str = ""
+
+
+class AgentSummary(ProcessVerdict):
+    """
+    An instrumented process. An unresponsive one has only worker and ``up``; one that
+    ``died`` ended without finishing, and none has its slot yet.
     """
 
     worker: str = ""
@@ -203,26 +244,18 @@ class AgentSummary(Fact):
     resident_bytes: float | None = None
     compiles_in_progress: float | None = None
     compile_oldest: float | None = None
-    pid: int | None = None
-    program: str = ""
-    observed_seconds: float | None = None
-    findings: tuple[Mapping[str, Any], ...] | None = None
-    verdict: str = ""
-    trouble: str = ""
-    notes: tuple[str, ...] = ()
-    doing: str = ""
 
 
 class FindingsSummary(Fact):
     """
     The findings of all processes.
 
-    ``shared`` are those that several processes have in common, with a list of these as
-    ``workers``; ``age`` is in seconds, `None` if nothing was read; ``trouble`` says
-    why there are none; ``runbooks`` is where the runbooks are.
+    ``shared`` are those that several have in common; ``age`` is in seconds, `None` if
+    nothing was read; ``trouble`` says why there are none; ``runbooks`` is where the
+    runbooks are.
     """
 
-    shared: tuple[Mapping[str, Any], ...] = ()
+    shared: tuple[SharedFinding, ...] = ()
     age: float | None = None
     trouble: str = ""
     runbooks: str = ""
@@ -305,45 +338,14 @@ class Summary(Fact):
     collectors: tuple[CollectorSummary, ...] = ()
 
 
-class ProcessVerdict(NamedTuple):
+class HostVerdict(Fact):
     """
-    What is wrong with one process.
-
-    Args:
-        pid: of the process.
-        program: its command line.
-        observed_seconds: since its agent was started.
-        findings: as in ``jaxmon explain --json``, `None` if unknown.
-        verdict: what is said if nothing is to fix, else ``""``.
-        trouble: why the findings are unknown, as the predicate of a sentence.
-        notes: why findings may be missing or wrong, in sentences.
-        doing: where its time goes lately, in a sentence; empty if unknown.
+    What is wrong with the ``processes`` of a host, by worker; the rest is as in
+    `FindingsSummary`.
     """
 
-    pid: int | None = None
-    program: str = ""
-    observed_seconds: float | None = None
-    findings: Sequence[Mapping[str, Any]] | None = None
-    verdict: str = ""
-    trouble: str = ""
-    notes: Sequence[str] = ()
-    doing: str = ""
-
-
-class HostVerdict(NamedTuple):
-    """
-    What is wrong with the processes of a host.
-
-    Args:
-        processes: by worker.
-        shared: the findings that several processes have in common, with a list of
-            these as ``workers``.
-        trouble: why there are none.
-        age: seconds since the agents were queried; `None` if they were not.
-    """
-
-    processes: Mapping[str, ProcessVerdict] = {}
-    shared: Sequence[Mapping[str, Any]] = ()
+    processes: Mapping[str, ProcessVerdict] = NOTHING
+    shared: tuple[SharedFinding, ...] = ()
     trouble: str = ""
     age: float | None = None
 
@@ -351,7 +353,7 @@ class HostVerdict(NamedTuple):
         """Return what is wrong with the process *worker* alone."""
         known = self.processes.get(worker)
         alone = {} if known is None else {worker: known}
-        return self._replace(processes=alone, shared=())
+        return self.replace(processes=alone, shared=())
 
     def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
         """
@@ -360,13 +362,13 @@ class HostVerdict(NamedTuple):
         """
         age = self.age or 0.0
         gone = {worker for worker in self.processes if uptimes.get(worker, age) < age}
-        return self._replace(
+        return self.replace(
             processes={
                 worker: one
                 for worker, one in self.processes.items()
                 if worker not in gone
             },
-            shared=[one for one in self.shared if gone.isdisjoint(one["workers"])],
+            shared=tuple(o for o in self.shared if gone.isdisjoint(o.workers)),
         )
 
 

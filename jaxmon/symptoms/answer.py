@@ -15,6 +15,7 @@ from jaxmon.facts.status import Answer, HostFacts, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
+from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.reason import reason, said
 from jaxmon.symptoms.steps import named
 from jaxmon.symptoms.table import SYMPTOMS
@@ -117,12 +118,13 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
     found: dict[tuple[str, str], Reason] = {}
     for worker, process in facts.verdict.processes.items():
         for one in process.findings or ():
-            topic, subject = one["topic"], one["subject"]
-            if not one["severity"] or (topic, subject) in known or (topic, "") in known:
+            topic, subject = one.topic, one.subject
+            if not one.severity or (topic, subject) in known or (topic, "") in known:
                 continue
             if (about := found.get((topic, subject))) is None:
-                about = reason(topic, one["severity"], one["verdict"], (), subject)
-                evidence = [*one["evidence"], one["where"]]
+                severity = PAGE if one.severity == PAGE else TICKET
+                about = reason(topic, severity, one.verdict, (), subject)
+                evidence = [*one.evidence, one.where]
                 about = about.replace(because=next(filter(None, evidence), ""))
             workers = (*about.workers, worker)
             found[topic, subject] = about.replace(workers=workers)

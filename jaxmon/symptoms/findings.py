@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.status import FindingSummary
 from jaxmon.symptoms.cache import compared
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.symptom import Symptom, Urgency
@@ -59,18 +59,17 @@ def verdict(findings: Iterable[Finding]) -> str:
     return NOTHING if quiet else ""
 
 
-def as_json(finding: Finding) -> dict[str, Any]:
-    """Return it in JSON types, with what findings of its topic have in common."""
+def as_fact(finding: Finding) -> FindingSummary:
+    """Return it with what findings of its topic have in common."""
     symptom = about(finding)
-    return {
-        **finding._asdict(),
-        "evidence": list(finding.evidence),
-        "severity": finding.severity or symptom.severity or "",
-        "urgency": symptom.urgency.name.lower(),
-        "metric": "" if symptom.metric is None else symptom.metric.name,
-        "panel": symptom.panel,
-        "runbook": symptom.runbook,
-    }
+    return FindingSummary(
+        *finding[:-1],
+        severity=finding.severity or symptom.severity or "",
+        urgency=symptom.urgency.name.lower(),
+        metric="" if symptom.metric is None else symptom.metric.name,
+        panel=symptom.panel,
+        runbook=symptom.runbook,
+    )
 
 
 def _alone(snapshot: Snapshot) -> list[Finding]:

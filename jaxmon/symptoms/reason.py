@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jaxmon.facts.status import HostFacts, ProcessVerdict, Reason, State
+from jaxmon.facts.status import (
+    FindingSummary,
+    HostFacts,
+    ProcessVerdict,
+    Reason,
+    State,
+)
 from jaxmon.host.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -54,11 +59,11 @@ def period(seconds: float | None) -> str:
     return duration(round(seconds)).replace(".0 s", " s")
 
 
-def findings(facts: HostFacts, about: Reason, topic: str) -> list[Mapping[str, Any]]:
+def findings(facts: HostFacts, about: Reason, topic: str) -> list[FindingSummary]:
     """Return findings of *topic*: first on the same route, then the most expensive."""
     every = (one for of in processes(facts, about) for one in of.findings or ())
-    found = [one for one in every if one["topic"] == topic]
-    found.sort(key=lambda one: (one["subject"] != about.subject, -one["seconds"]))
+    found = [one for one in every if one.topic == topic]
+    found.sort(key=lambda one: (one.subject != about.subject, -one.seconds))
     return found
 
 
@@ -89,7 +94,7 @@ def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:
     return [known[worker] for worker in about.workers if worker in known]
 
 
-def sentence(finding: Mapping[str, Any]) -> str:
+def sentence(finding: FindingSummary) -> str:
     """Return the cause that *finding* names."""
-    text, where = str(finding["verdict"]), str(finding["where"])
+    text, where = finding.verdict, finding.where
     return f"{text} At {where}." if where and where not in text else text

@@ -36,6 +36,8 @@ REQUESTS = (
     "The program's log has the messages. A request without an exception set its "
     "outcome to error itself."
 )
+FAILED = "JaxmonRequestErrorBudgetBurn"
+"""The alert of the objective on requests that fail."""
 _MOST_LINES = 5
 _MOST_FAILURES = 3
 _MOST_EVIDENCE = 3
@@ -137,12 +139,12 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     exception does not say; else what requests failed with, and other errors.
     """
     for process in processes(facts, about):
-        of = {one["topic"]: one for one in process.findings or ()}
+        of = {one.topic: one for one in process.findings or ()}
         if "oom" in of and "requests" in of:
-            where, first = of["oom"]["where"], of["requests"]["evidence"][:1]
+            where, first = of["oom"].where, of["requests"].evidence[:1]
             if where and first and f" at {where}:" in first[0]:
                 yield sentence(of["oom"])
-    failures = (one["evidence"][:1] for one in findings(facts, about, "requests"))
+    failures = (one.evidence[:1] for one in findings(facts, about, "requests"))
     yield from (f"{first}." for evidence in failures for first in evidence)
     yield from said(facts, about, "oom", "error")
 
@@ -407,7 +409,7 @@ SYMPTOMS = (
         *(failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
         reason=routes,
         because=why_failed,
-        rule=("JaxmonRequestErrorBudgetBurn", None),
+        rule=(FAILED, None),
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),

@@ -78,6 +78,7 @@ class Symptom(NamedTuple):
         because: says why it is so, for the answer; by default, findings of it do.
         missing: why there is no alert, or why no screen says it.
         other_runbook: the runbook, if it is another one than that of the alert.
+        observed: the limit by which agents and commands observe it.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Symptom(NamedTuple):
     because: Explanation | None = None
     missing: str = ""
     other_runbook: str = ""
+    observed: str = ""
 
     @property
     def alert(self) -> str:

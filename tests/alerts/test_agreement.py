@@ -18,7 +18,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.process import read
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
-from jaxmon.symptoms.findings import as_json, find
+from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.symptoms.symptom import Symptom
 from jaxmon.symptoms.table import SYMPTOMS
 from tests.alerts.promtool import evaluate, needed, shipped
@@ -60,7 +60,7 @@ def reasons(
     """Return what the page says of *workers*, and of an overview's *findings*."""
     verdict = HostVerdict()
     if findings is not None:
-        found = [as_json(one) for one in find(read(findings))]
+        found = tuple(map(as_fact, find(read(findings))))
         verdict = HostVerdict({"0": ProcessVerdict(findings=found)})
     return status(*workers, extra=extra, verdict=verdict).answer.reasons
 

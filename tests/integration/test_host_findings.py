@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
+from jaxmon.facts.record import encoded
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.server import Request, Response
 from jaxmon.limits import Limits
@@ -92,7 +93,7 @@ def compiled_at(finished: float) -> dict[str, Any]:
 
 def topics(process: ProcessVerdict) -> list[str]:
     assert process.findings is not None, process.trouble
-    return [one["topic"] for one in process.findings]
+    return [one.topic for one in process.findings]
 
 
 def without_ages(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,7 +155,7 @@ def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
     for worker in found:
         arguments = ["explain", worker, "--json"]
         said = CliRunner().invoke(main, arguments, env=environ).stdout
-        assert json.loads(said)["findings"] == found[worker].findings
+        assert json.loads(said)["findings"] == encoded(found[worker].findings)
 
     assert [topics(found[worker])[0] for worker in "01"] == ["eager", "error"]
     assert all("compiled_together" in topics(found[worker]) for worker in "23")
@@ -167,14 +168,14 @@ def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None
         host.agent(slot, compiled_at(finished))
     found = host.judge()
 
-    (together,) = found.shared
+    (together,) = map(encoded, found.shared)
     assert together["workers"] == ["0", "1"]
     assert together["verdict"].startswith(
         "2 processes of this host compiled train.step"
     )
     with_it = [n for n in "012" if "compiled_together" in topics(found.processes[n])]
     assert with_it == ["0", "1"]
-    assert "workers" not in (found.processes["0"].findings or [{}])[0]
+    assert not hasattr((found.processes["0"].findings or [None])[0], "workers")
 
 
 def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
@@ -215,7 +216,7 @@ def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
     assert all(found.processes[n].findings is None for n in "123456")
     newer = "cannot be read: its schema is 99; this jaxmon reads up to 1: upgrade it"
     assert (troubles["5"], found.processes["5"].verdict) == (newer, "")
-    assert found.processes["0"].notes == []
+    assert found.processes["0"].notes == ()
     for n in "07":
         assert "recompile" in topics(found.processes[n])
         assert (found.processes[n].pid, troubles[n]) == (7, "")
@@ -237,10 +238,11 @@ def test_numbers_and_sizes_beyond_reason_are_contained(
     monkeypatch.setattr(judging, "_MAX_BYTES", 90_000 + len(json.dumps(many)))
     found = host.judge()
 
-    json.dumps(found, allow_nan=False)
-    assert found.processes["0"].notes == [
-        "The process reports implausible values, which are dropped: seconds."
-    ]
+    for of in found.processes.values():
+        json.dumps([vars(one) for one in of.findings or ()], allow_nan=False)
+    assert found.processes["0"].notes == (
+        "The process reports implausible values, which are dropped: seconds.",
+    )
     assert found.processes["1"].trouble.endswith("take more than 20000 bytes")
     assert "recompile" in topics(found.processes["2"])
     monkeypatch.setattr(judging, "_MAX_BYTES", 90_000)
@@ -252,8 +254,8 @@ def test_hostile_text_is_one_harmless_line(host: Host) -> None:
     host.agent(0, recompiling("\x1b[2J\u202eevil\r\n<script>"))
     (finding, *_) = host.judge().processes["0"].findings or []
 
-    assert finding["subject"] == "\\x1b[2J\\u202eevil  <script>"
-    assert finding["verdict"].isprintable()
+    assert finding.subject == "\\x1b[2J\\u202eevil  <script>"
+    assert finding.verdict.isprintable()
 
 
 def test_agents_are_asked_only_when_someone_reads(
@@ -373,4 +375,4 @@ def test_healthy_reports_have_nothing_to_fix(host: Host) -> None:
     host.agent(0, HEALTHY)
     found = host.judge().processes["0"]
     assert found.verdict == "Nothing to fix stands out."
-    assert found.findings == []
+    assert found.findings == ()

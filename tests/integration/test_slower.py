@@ -179,7 +179,8 @@ LOOP = """
 import json
 import jaxmon
 from jaxmon.agent.history.part import SpeedHistory
-from jaxmon.symptoms.findings import as_json, find
+from jaxmon.facts.record import encoded
+from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
 from tests.helpers import inside
 
@@ -202,7 +203,7 @@ run(0.1, 0.01, 60)
 before = [one.verdict for one in find(read(inside.overview(agent)))]
 run(0.3, 0.2, 30)
 after = [one for one in find(read(inside.overview(agent))) if one.topic == "slower"]
-print(json.dumps([before, [as_json(one) for one in after]]))
+print(json.dumps([before, [encoded(as_fact(one)) for one in after]]))
 """
 
 
@@ -225,7 +226,8 @@ import jax, jax.numpy as jnp
 import numpy as np
 import jaxmon
 from jaxmon.agent.history import part
-from jaxmon.symptoms.findings import as_json, find
+from jaxmon.facts.record import encoded
+from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
 from tests.helpers import inside
 
@@ -255,7 +257,7 @@ while time.time() < until:
         history._tick()
         break
 document = inside.overview(agent)
-found = [as_json(one) for one in find(read(document)) if one.topic == "slower"]
+found = [encoded(as_fact(one)) for one in find(read(document)) if one.topic == "slower"]
 jaxmon.uninstrument()
 print(json.dumps(found))
 """

@@ -9,11 +9,11 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.reading import Reading
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.findings import as_json
+from jaxmon.symptoms.findings import as_fact
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -235,8 +235,8 @@ def test_processes_that_crashed_or_hang_are_reasons() -> None:
 
 def finding_on(
     topic: str, subject: str, verdict: str, *evidence: str, where: str = ""
-) -> dict[str, Any]:
-    return as_json(Finding(topic, subject, verdict, evidence, "", where))
+) -> FindingSummary:
+    return as_fact(Finding(topic, subject, verdict, evidence, "", where))
 
 
 def because(worker: Worker, before: Reading, process: ProcessVerdict) -> list[str]:
@@ -254,7 +254,7 @@ RECOMPILES = finding_on("recompile", "f", "f was recompiled.", where="serve.py:8
 LATE = finding_on("hanging", ROUTE, "A request hangs at serve.py:9.")
 STALLED = finding_on("stalled", "", "The program waits for data at load.py:3.")
 DOING = "Lately, 80 % of the time goes to store.py:5 (blocked outside of JAX)."
-CAUSES: dict[Any, tuple[list[dict[str, Any]], str]] = {
+CAUSES: dict[Any, tuple[list[FindingSummary], str]] = {
     fails: ([OTHER_ROUTE, FAILS], "StoreDown at store.py:8: 40 times."),
     waits_for_compiles: ([RECOMPILES], "f was recompiled. At serve.py:8."),
     hangs_since_lately: ([FAILS, LATE], "A request hangs at serve.py:9."),
@@ -273,7 +273,7 @@ def test_the_answer_names_the_likely_cause(happens: Any) -> None:
     before = reading(worker, at=START + 540)
     happens(worker)
     findings, cause = CAUSES[happens]
-    process = ProcessVerdict(findings=findings, doing=DOING)
+    process = ProcessVerdict(findings=tuple(findings), doing=DOING)
     assert because(worker, before, process) == [cause]
     # Who may not see findings gets none.
     assert because(worker, before, ProcessVerdict()) == [""]
@@ -296,12 +296,12 @@ def test_memory_that_ran_out_on_the_line_that_fails_is_the_cause() -> None:
     failed = "JaxRuntimeError at serve.py:8: 160 times"
     requests = finding_on("requests", ROUTE, "160 requests failed.", failed)
     oom = finding_on("oom", "", "The device ran out of memory.", where="serve.py:8")
-    other = {**oom, "where": "warm.py:3"}
+    other = oom.replace(where="warm.py:3")
     for findings, cause in (
         ([oom, requests], "The device ran out of memory. At serve.py:8."),
         ([other, requests], f"{failed}."),
     ):
-        verdict = HostVerdict({"0": ProcessVerdict(findings=findings)})
+        verdict = HostVerdict({"0": ProcessVerdict(findings=tuple(findings))})
         reasons = status(worker, verdict=verdict).answer.reasons
         assert reasons[0].because == cause
 
@@ -342,7 +342,10 @@ def test_findings_are_reasons_unless_the_numbers_say_so() -> None:
         finding_on("recompile", "f", "f was recompiled."),
     ]
     verdict = HostVerdict(
-        {"0": ProcessVerdict(findings=of), "1": ProcessVerdict(findings=of[2:])}
+        {
+            "0": ProcessVerdict(findings=tuple(of)),
+            "1": ProcessVerdict(findings=tuple(of[2:])),
+        }
     )
     reasons = status(worker, verdict=verdict).answer.reasons
     assert [(one.state, one.text) for one in reasons] == [

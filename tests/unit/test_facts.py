@@ -93,7 +93,7 @@ def test_an_agent_of_the_release_before_is_judged_alike(run_dir: Path) -> None:
     assert [(one.topic, one.subject) for one in found] == before
     assert process.pid == AGENT["overview"]["process"]["pid"]
     assert process.findings is not None
-    assert [(one["topic"], one["subject"]) for one in process.findings] == before
+    assert [(one.topic, one.subject) for one in process.findings] == before
 
 
 def test_a_sidecar_of_the_release_before_is_shown() -> None:

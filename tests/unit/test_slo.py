@@ -362,6 +362,14 @@ def test_the_default_file_lists_every_limit(load):
     } == {one.name: one.meaning for one in LIMITS.values()}
 
 
+def test_screens_judge_failed_requests_by_the_objective_on_them(load):
+    """Three budgets page, and the budget is a ticket, unless limits are set."""
+    text = slo.default().partition("\nlimits:\n")[0].replace("99.9%", "99%")
+    assert load(text).limits == Limits(failed_share=0.03, budget_share=0.01)
+    own = f"{text}\nlimits: {{failed_share: 5%}}"
+    assert load(own).limits == Limits(failed_share=0.05, budget_share=0.01)
+
+
 def test_limits_can_be_set(load):
     """Counts, durations and shares arrive; the rest keeps its default."""
     text = "limits:\n  recompiles: 5\n  stuck_after: 1h30m\n  device_memory: 95%\n"

@@ -8,9 +8,9 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.facts.distributions import distributions
 from jaxmon.facts.recent import Window
-from jaxmon.facts.status import HostVerdict, ProcessVerdict, QueueSummary
+from jaxmon.facts.status import HostVerdict, ProcessVerdict, QueueSummary, SharedFinding
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.findings import as_json
+from jaxmon.symptoms.findings import as_fact
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -108,17 +108,17 @@ def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
     workers = Worker(0), Worker(1)
     for worker, uptime in zip(workers, (3, 300), strict=True):
         worker.set(catalog.UPTIME_SECONDS, uptime)
-    found = as_json(Finding("error", "", "It failed.", (), ""))
+    found = as_fact(Finding("error", "", "It failed.", (), ""))
     one = ProcessVerdict(pid=7, findings=(found,))
     judged = HostVerdict(
         {"0": one, "1": one},
-        [{**found, "workers": ["0", "1"]}, {**found, "workers": ["1"]}],
+        tuple(SharedFinding(**vars(found), workers=of) for of in (("0", "1"), ("1",))),
         age=5.0,
     )
     shown = status(*workers, verdict=judged)
     assert [one.findings for one in shown.agents] == [None, (found,)]
-    assert [one["workers"] for one in shown.findings.shared] == [["1"]]
-    earlier = judged._replace(age=2.0)
+    assert [one.workers for one in shown.findings.shared] == [("1",)]
+    earlier = judged.replace(age=2.0)
     assert len(status(*workers, verdict=earlier).findings.shared) == 2
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from jaxmon import symptoms
 from jaxmon.cli.runbook import names
+from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import SiteLimits
 from jaxmon.symptoms.table import SYMPTOMS
 from jaxmon_alerts import slo
@@ -55,6 +56,13 @@ def test_each_alert_is_of_a_symptom():
         assert len(builds) == 1, name
     built |= {one.name for each in slo.load() for one in burn_alerts(each, 1)}
     assert {one.alert for one in SYMPTOMS.values() if one.alert} == built
+
+
+def test_the_page_has_every_limit():
+    """A site finds there what a limit is about; `jaxmon job why` alone reads others."""
+    page = (ROOT / "docs/symptoms.md").read_text()
+    absent = [name for name in LIMITS if f"`{name}`" not in page]
+    assert all(name.startswith("rank_") for name in absent), absent
 
 
 def test_each_symptom_stands_once():

@@ -16,22 +16,22 @@ from jaxmon.cli.top.reader import Seen
 from jaxmon.cli.top.state import ORDERS, State
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon.facts.status import HostVerdict, ProcessVerdict
+from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.host.formats.layout import columns
 from jaxmon.limits import Limits
 
 
-FINDING = {
-    "topic": "error",
-    "subject": "f",
-    "verdict": "It fails \x1b[2J and fails.",
-    "evidence": ["once", "twice"],
-    "action": "Mend it.",
-    "where": "train.py:9",
-    "seconds": 0.0,
-    "severity": "ticket",
-    "urgency": "failure",
-}
+FINDING = FindingSummary(
+    topic="error",
+    subject="f",
+    verdict="It fails \x1b[2J and fails.",
+    evidence=("once", "twice"),
+    action="Mend it.",
+    where="train.py:9",
+    seconds=0.0,
+    severity="ticket",
+    urgency="failure",
+)
 
 
 class Source:
@@ -50,7 +50,7 @@ class Source:
         return Limits()
 
     def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - fixed
-        process = ProcessVerdict(7, "python3 train.py", 9.0, [FINDING])
+        process = ProcessVerdict(7, "python3 train.py", 9.0, (FINDING,))
         return HostVerdict({"0": process})
 
 

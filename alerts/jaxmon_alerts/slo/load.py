@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from bisect import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
@@ -16,7 +16,8 @@ from jaxmon.limits import LIMITS, Limits
 from jaxmon.limits.fleet import FleetLimits
 from jaxmon.limits.limit import Form, Limit
 from jaxmon.limits.process import ProcessLimits
-from jaxmon.symptoms.alert import SEVERITIES, Severity
+from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
+from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import burn, changes, selectors, site
 from jaxmon_alerts.slo.burn import POLICY, Condition
 from jaxmon_alerts.slo.indicators import Indicator, LatencyIndicator, Ratio, Selector
@@ -72,7 +73,8 @@ def load(path: Path | None = None) -> Slos:
         slos[slo.name] = slo
     if not slos:
         document["slos"].fail("no SLOs; at least one is required")
-    limits = _limits(document["limits"]) if "limits" in document else {}
+    limits = _failed(slos.values())
+    limits |= _limits(document["limits"]) if "limits" in document else {}
     return Slos(
         tuple(slos.values()),
         Limits(**limits),
@@ -93,6 +95,18 @@ def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
         name: getattr(value, LIMITS[name].form)()
         for name, value in found.items()
         if name in LIMITS
+    }
+
+
+def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
+    """Return the limits of failed requests that follow from the objective on them."""
+    found: dict[str, Any] = {}
+    for slo in [one for one in slos if one.page and one.alert == FAILED]:
+        for pair in sorted(slo.pairs, key=lambda one: one.least(slo.budget)):
+            name = "failed_share" if pair.severity == PAGE else "budget_share"
+            found.setdefault(name, pair.least(slo.budget))
+    return {
+        name: least for name, least in found.items() if least != LIMITS[name].default
     }
 
 

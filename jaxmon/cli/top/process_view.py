@@ -159,14 +159,14 @@ def _findings(one: ProcessView, width: int) -> list[Line]:
     for number, found in enumerate(agent.findings, 1):
         lead = f"  {number}. "
         rest = " " * len(lead)
-        colour = {"failure": BAD, "time": DOUBTFUL}.get(str(found.get("urgency")), "")
-        text = clean(str(found["verdict"]))
+        colour = {"failure": BAD, "time": DOUBTFUL}.get(found.urgency, "")
+        text = clean(found.verdict)
         lines += styled(wrapped(text, width, first=lead, rest=rest), colour)
-        for said in found["evidence"][:_MOST_EVIDENCE]:
-            text = clean(str(said))
+        for said in found.evidence[:_MOST_EVIDENCE]:
+            text = clean(said)
             lines += styled(wrapped(text, width, first=f"{rest}  ", rest=f"{rest}    "))
-        if found["action"]:
-            text = clean(f"Advice: {found['action']}")
+        if found.action:
+            text = clean(f"Advice: {found.action}")
             lines += styled(wrapped(text, width, first=rest, rest=rest), QUIET)
     return lines
 

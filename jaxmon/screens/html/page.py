@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import Reason
+from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
@@ -36,7 +36,7 @@ from jaxmon.screens.html.elements import (
 )
 from jaxmon.screens.html.tables import recompiles, table
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Facts, Found, Run, build, parse
+from jaxmon.screens.runs.summary import Facts, Run, build, parse
 from jaxmon.screens.section import Section
 from jaxmon.screens.sections import won_back
 from jaxmon.screens.time_table import time_parts, time_table
@@ -145,7 +145,7 @@ def _list(items: Sequence[Html]) -> Html:
     return element("ol", *items, class_="findings") if items else NOTHING
 
 
-def _finding(one: Found, observed: float) -> Html:
+def _finding(one: FindingSummary, observed: float) -> Html:
     tag = element("span", text(_TAGS.get(one.urgency, "")), class_=f"tag {one.urgency}")
     evidence = [element("code", text(line)) for line in one.evidence]
     said = [

@@ -17,7 +17,7 @@ from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import read as read_families
 from jaxmon.facts.record import NOTHING, Fact
-from jaxmon.facts.status import Answer, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import Answer, FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.facts.walltime import WallTime
 from jaxmon.host import disclosure
 from jaxmon.host.files import bounded
@@ -28,23 +28,7 @@ from jaxmon.screens.notes import doubts
 from jaxmon.screens.runs import MOST_BYTES, SCHEMA
 from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.findings import as_json, find, verdict
-
-
-class Found(Fact):
-    """A finding, as in `jaxmon.symptoms.finding`."""
-
-    topic: str = ""
-    subject: str = ""
-    verdict: str = ""
-    evidence: tuple[str, ...] = ()
-    action: str = ""
-    where: str = ""
-    seconds: float = 0.0
-    severity: str = ""
-    urgency: str = ""
-    panel: str = ""
-    runbook: str = ""
+from jaxmon.symptoms.findings import as_fact, find, verdict
 
 
 class Run(Fact):
@@ -70,7 +54,7 @@ class Run(Fact):
     worker: str = ""
     state: str = "running"
     answer: Answer = Answer()
-    findings: tuple[Found, ...] = ()
+    findings: tuple[FindingSummary, ...] = ()
     quiet: str = ""
     notes: tuple[str, ...] = ()
     versions: Mapping[str, str] = NOTHING
@@ -240,7 +224,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "worker": facts.worker,
         "state": facts.state,
         "answer": _answer(facts, snapshot, findings),
-        "findings": [from_json(Found, as_json(one)) for one in findings],
+        "findings": [as_fact(one) for one in findings],
         "quiet": verdict(findings),
         "notes": [*doubts(snapshot)],
         "versions": environment.versions,
@@ -263,7 +247,7 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     if facts.state == "crashed":
         families.append(gauge(AGENT_DIED, 1, facts.worker, ""))
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
-    verdicts = ProcessVerdict(findings=[as_json(one) for one in findings])
+    verdicts = ProcessVerdict(findings=tuple(map(as_fact, findings)))
     status = summarise(
         now,
         young=inf,

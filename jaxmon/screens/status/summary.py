@@ -98,7 +98,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         functions_omitted=max(len(every) - MOST, 0),
         agents=tuple(facts.agents),
         findings=FindingsSummary(
-            tuple(verdict.shared), verdict.age, verdict.trouble, RUNBOOKS
+            verdict.shared, verdict.age, verdict.trouble, RUNBOOKS
         ),
         accelerators=tuple(facts.accelerators),
         devices=tuple(facts.devices),
@@ -142,7 +142,7 @@ def _processes(
                 resident_bytes=resident.get((worker,)),
                 compiles_in_progress=compiling.get((worker,)),
                 compile_oldest=oldest.get((worker,)),
-                **verdict._asdict(),
+                **{name: getattr(verdict, name) for name in ProcessVerdict.fields},
             )
         )
     return found

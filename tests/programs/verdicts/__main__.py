@@ -18,8 +18,9 @@ from contextlib import suppress
 
 import jaxmon
 from jaxmon.agent.agent import runtime_of
+from jaxmon.facts.record import encoded
 from jaxmon.limits.shared import current
-from jaxmon.symptoms.findings import as_json, find
+from jaxmon.symptoms.findings import as_fact, find
 
 
 _SCRAPED = 5.0
@@ -57,7 +58,7 @@ def judge() -> None:
     assert runtime is not None
     runtime.refresh()
     snapshot = runtime.overview.judged_by(current())
-    print(json.dumps([as_json(one) for one in find(snapshot)]), flush=True)
+    print(json.dumps([encoded(as_fact(one)) for one in find(snapshot)]), flush=True)
 
 
 def judge_and_end() -> None:
