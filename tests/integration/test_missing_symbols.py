@@ -25,7 +25,7 @@ UNREGISTER = (
 
 
 # Hooks whose observers ask whether JAX is tracing.
-TRACED = {"misses", "compiles", "errors", "transfers", "persistent_cache"}
+TRACED = {"misses", "compiles", "errors", "transfers", "sampling", "persistent_cache"}
 
 
 def place(path: str) -> tuple[Any, str]:
@@ -61,6 +61,7 @@ def test_a_missing_symbol_costs_its_hook_only(
 
     with caplog.at_level(logging.WARNING, "jaxmon"):
         agent = jaxmon.instrument(**SILENT)
+        inside.sampling(agent)  # else it attaches with the first call
     try:
         inactive = {
             series.split('"')[1]

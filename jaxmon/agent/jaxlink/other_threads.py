@@ -124,7 +124,7 @@ def is_debugged() -> bool:
         return False
     try:
         stacks = read_stacks(lambda idents: idents)
-    except NotNowError:  # the next time may tell
+    except NotNowError:  # unknown until the next call
         return True
     names = [at.names.get("__name__") for stack in stacks.values() for at in stack]
     return any([type(one) is str and _is_of_debugger(one) for one in names])
