@@ -364,7 +364,9 @@ def test_the_default_file_lists_every_limit(load):
 
 def test_screens_judge_failed_requests_by_the_objective_on_them(load):
     """Three budgets page, and the budget is a ticket, unless limits are set."""
-    text = slo.default().partition("\nlimits:\n")[0].replace("99.9%", "99%")
+    whole = slo.default().replace("objective: 99.9%", "objective: 99%")
+    assert load(whole).limits == Limits(failed_share=0.03, budget_share=0.01)
+    text = whole.partition("\nlimits:\n")[0]
     assert load(text).limits == Limits(failed_share=0.03, budget_share=0.01)
     own = f"{text}\nlimits: {{failed_share: 5%}}"
     assert load(own).limits == Limits(failed_share=0.05, budget_share=0.01)

@@ -73,8 +73,11 @@ def load(path: Path | None = None) -> Slos:
         slos[slo.name] = slo
     if not slos:
         document["slos"].fail("no SLOs; at least one is required")
-    limits = _failed(slos.values())
-    limits |= _limits(document["limits"]) if "limits" in document else {}
+    limits = _limits(document["limits"]) if "limits" in document else {}
+    for name, share in _failed(slos.values()).items():
+        # A copy of the file that we ship has the defaults, which are of its objective.
+        if limits.get(name, LIMITS[name].default) == LIMITS[name].default:
+            limits[name] = share
     return Slos(
         tuple(slos.values()),
         Limits(**limits),
@@ -105,9 +108,7 @@ def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
         for pair in sorted(slo.pairs, key=lambda one: one.least(slo.budget)):
             name = "failed_share" if pair.severity == PAGE else "budget_share"
             found.setdefault(name, pair.least(slo.budget))
-    return {
-        name: least for name, least in found.items() if least != LIMITS[name].default
-    }
+    return found
 
 
 def _section() -> str:
