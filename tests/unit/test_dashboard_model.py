@@ -20,6 +20,7 @@ from jaxmon_dashboards.boards.model import (
     Row,
     Target,
     Thresholds,
+    row,
 )
 from jaxmon_dashboards.boards.variables import Variable
 from tests.helpers.processes import ROOT
@@ -110,6 +111,18 @@ def test_panels_of_a_line_share_its_width(given, widths):
     """Panels without a width of their own take even shares of what is left."""
     panels = [replace(PANEL, id=n, width=width) for n, width in enumerate(given)]
     assert PanelLine(tuple(panels)).widths == widths
+
+
+@pytest.mark.parametrize("lines", [(1,), (2, 1)])
+def test_row_has_as_many_panels_as_its_lines(lines):
+    """A panel without a place, and a place without a panel, are refused."""
+
+    @row(9, "A", lines=lines)
+    def made():
+        yield from (PANEL, replace(PANEL, id=2))
+
+    with pytest.raises(ValueError, match=f"2 panels.*{re.escape(str(lines))}"):
+        made()
 
 
 @pytest.mark.parametrize(

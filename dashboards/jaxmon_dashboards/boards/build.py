@@ -105,7 +105,7 @@ def _boards(slos: Slos, runbooks: str) -> tuple[Dashboard, ...]:
             variables=SERVICES,
             annotations=SUMMARY,
             rows=(
-                executive.glance(slos, runbooks),
+                executive.glance(slos),
                 executive.quality(slos),
                 now.budgets(slos),
                 executive.cost(),

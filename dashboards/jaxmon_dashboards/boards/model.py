@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from functools import partial, wraps
+from typing import Literal, ParamSpec
 
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql import Expr
@@ -40,6 +40,8 @@ UNITS = {
 """Grafana's name of each unit."""
 
 
+_P = ParamSpec("_P")
+
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
 
 Color = Literal["blue", "green", "orange", "purple", "red", "semi-dark-red", "yellow"]
@@ -54,6 +56,7 @@ Points of a graph of recorded series, of which there are few; of what each proce
 or device exports, so that an hour has every scrape; of a heatmap.
 """
 
+_HEIGHT, _HEIGHTS = 8, {"stat": 4}
 _INSTANT: tuple[Kind, ...] = ("stat", "table")
 _PROMETHEUS_OWN = ("up", "ALERTS")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -125,6 +128,7 @@ class Panel:
         text: what it shows, why, and what to do; ends with a full stop.
         targets: all of one unit, except in a table.
         width: columns of 24; 0 is an equal part of what the others in its line leave.
+        height: units of 30 pixels, of all panels of its line; 0 leaves it to them.
         minimum: start of the axis.
         maximum: end of the axis, if there is a natural one.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
@@ -146,6 +150,7 @@ class Panel:
     text: str
     targets: tuple[Target, ...]
     width: int = 0
+    height: int = 0
     minimum: float = 0
     maximum: float | None = None
     thresholds: Thresholds | None = None
@@ -219,20 +224,13 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class PanelLine:
-    """
-    Panels side by side, equally high, over the whole width of the grid.
-
-    Args:
-        panels: from left to right.
-        height: units of 30 pixels.
-    """
+    """Panels side by side, equally high, over the whole width of the grid."""
 
     panels: tuple[Panel, ...]
-    height: int = 8
 
     def __post_init__(self) -> None:
         if sum(self.widths) != WIDTH or min(self.widths) < 1:
-            sizes = {one.id: one.width or "shared" for one in self.panels}
+            sizes = {panel.id: panel.width or "shared" for panel in self.panels}
             msg = (
                 f"the widths of panels {sizes} do not add up to {WIDTH}; omit all "
                 f"widths, or give widths that leave equal shares to the others"
@@ -242,9 +240,15 @@ class PanelLine:
     @property
     def widths(self) -> tuple[int, ...]:
         """The columns that each panel takes."""
-        left = WIDTH - sum(one.width for one in self.panels)
-        sharing = [one for one in self.panels if not one.width]
-        return tuple(one.width or left // len(sharing) for one in self.panels)
+        left = WIDTH - sum(panel.width for panel in self.panels)
+        sharing = sum(not panel.width for panel in self.panels)
+        return tuple(panel.width or left // sharing for panel in self.panels)
+
+    @property
+    def height(self) -> int:
+        """Units of 30 pixels."""
+        default = min(_HEIGHTS.get(panel.kind, _HEIGHT) for panel in self.panels)
+        return max(panel.height for panel in self.panels) or default
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +271,7 @@ class Row:
     @property
     def panels(self) -> tuple[Panel, ...]:
         """Its panels in reading order."""
-        return tuple(one for line in self.lines for one in line.panels)
+        return tuple(panel for line in self.lines for panel in line.panels)
 
     def panel(self, title: str) -> Panel:
         """
@@ -276,16 +280,12 @@ class Row:
         Raises:
             ValueError: the row has no such panel.
         """
-        for one in self.panels:
-            if one.title == title:
-                return replace(one, width=0)
-        msg = f"row {self.title} has no panel {title!r}; it has {self.titles}"
+        for panel in self.panels:
+            if panel.title == title:
+                return replace(panel, width=0, height=0)
+        titles = tuple(panel.title for panel in self.panels)
+        msg = f"row {self.title} has no panel {title!r}; it has {titles}"
         raise ValueError(msg)
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The titles of its panels in reading order."""
-        return tuple(one.title for one in self.panels)
 
     def opened(self, title: str = "") -> Row:
         """Return the row as it stands on a board about its subject, open."""
@@ -355,81 +355,102 @@ class Dashboard:
 # --- what rows consist of ------------------------------------------------------------
 
 
-def row(number: int, title: str, *lines: PanelLine, collapsed: bool = False) -> Row:
-    """Return *lines* under a heading."""
-    return Row(number, title, lines, collapsed)
+def row(
+    number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
+) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
+    """
+    Return a decorator that puts the panels that a function yields under a heading.
+
+    Args:
+        number: id of the row.
+        title: what the panels are about.
+        lines: how many panels each line has.
+        collapsed: whether the row is closed at first.
+    """
+
+    def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:
+        @wraps(panels)
+        def placed(*args: _P.args, **kwargs: _P.kwargs) -> Row:
+            left = list(panels(*args, **kwargs))
+            if len(left) != sum(lines):
+                msg = f"row {title} has {len(left)} panels, and room for {lines}"
+                raise ValueError(msg)
+            found = tuple(
+                PanelLine(tuple(left.pop(0) for _ in range(count))) for count in lines
+            )
+            return Row(number, title, found, collapsed)
+
+        return placed
+
+    return decorate
 
 
-def line(*panels: Panel, height: int = 8) -> PanelLine:
-    """Return *panels* side by side; they share the width."""
-    return PanelLine(panels, height)
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A panel without what it shows, with which it is called."""
+
+    kind: Kind
+    number: int
+    title: str
+
+    def __call__(  # noqa: PLR0913 - what a panel has, each with a default
+        self,
+        *targets: Target | Expr,
+        text: str,
+        width: int = 0,
+        height: int = 0,
+        minimum: float = 0,
+        maximum: float | None = None,
+        thresholds: Thresholds | None = None,
+        mappings: tuple[Mapping, ...] = (),
+        stacked: Stacking = "none",
+        alerts: tuple[str, ...] = (),
+        labels: tuple[str, ...] = (),
+        values_after: str = "",
+        cell_links: tuple[tuple[str, Link], ...] = (),
+        no_value: str = "",
+        sort: str = "",
+    ) -> Panel:
+        """Return the panel; a target that is only an expression has its title."""
+        return Panel(
+            id=self.number,
+            title=self.title,
+            kind=self.kind,
+            text=text,
+            targets=tuple(
+                Target(target, self.title) if isinstance(target, Expr) else target
+                for target in targets
+            ),
+            width=width,
+            height=height,
+            minimum=minimum,
+            maximum=maximum,
+            thresholds=thresholds,
+            mappings=mappings,
+            stacked=stacked,
+            alerts=alerts,
+            labels=labels,
+            values_after=values_after,
+            cell_links=cell_links,
+            no_value=no_value,
+            sort=sort,
+        )
 
 
-def stat(number: int, target: Target, *, text: str, no_value: str = "") -> Panel:
-    """Return a single value, with the name and colours of its query."""
-    return panel(
-        "stat",
-        number,
-        target.legend,
-        target,
-        text=text,
-        thresholds=target.thresholds,
-        no_value=no_value,
-    )
+heatmap = partial(_Heading, "heatmap")
+"""How the values of a histogram are distributed over time."""
 
+stat = partial(_Heading, "stat")
+"""A single value, with the panel's title."""
 
-def panel(  # noqa: PLR0913 - what a panel has, each with a default
-    kind: Kind,
-    number: int,
-    title: str,
-    *targets: Target,
-    text: str,
-    width: int = 0,
-    minimum: float = 0,
-    maximum: float | None = None,
-    thresholds: Thresholds | None = None,
-    mappings: tuple[Mapping, ...] = (),
-    stacked: Stacking = "none",
-    alerts: tuple[str, ...] = (),
-    labels: tuple[str, ...] = (),
-    values_after: str = "",
-    cell_links: tuple[tuple[str, Link], ...] = (),
-    no_value: str = "",
-    sort: str = "",
-) -> Panel:
-    """Return a panel; its text follows its number, title and queries."""
-    return Panel(
-        id=number,
-        title=title,
-        kind=kind,
-        text=text,
-        targets=targets,
-        width=width,
-        minimum=minimum,
-        maximum=maximum,
-        thresholds=thresholds,
-        mappings=mappings,
-        stacked=stacked,
-        alerts=alerts,
-        labels=labels,
-        values_after=values_after,
-        cell_links=cell_links,
-        no_value=no_value,
-        sort=sort,
-    )
+states = partial(_Heading, "state-timeline")
+"""States over time, as *mappings* name them."""
 
+table = partial(_Heading, "table")
+"""Current values, with a column for each query after the *labels*."""
 
-heatmap = partial(panel, "heatmap")
-"""Returns how the values of a histogram are distributed over time."""
-
-states = partial(panel, "state-timeline")
-"""Returns states over time, as *mappings* name them."""
-
-table = partial(panel, "table")
-"""Returns current values, with a column for each query after the *labels*."""
-
-timeseries = partial(panel, "timeseries")
-"""Returns values over time."""
+timeseries = partial(_Heading, "timeseries")
+"""Values over time."""
 
 
 def _problems(panel: Panel) -> Iterator[str]:

@@ -54,10 +54,7 @@ class _Localizer:
         self._chosen = ",".join((*chosen, _JOB))
 
     def row(self, row: Row) -> Row:
-        lines = (
-            PanelLine(tuple(map(self._panel, line.panels)), line.height)
-            for line in row.lines
-        )
+        lines = (PanelLine(tuple(map(self._panel, line.panels))) for line in row.lines)
         return replace(row, lines=tuple(lines))
 
     def new_variables(self) -> list[Variable]:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.promql import Expr, counter, gauge, recorded
 from jaxmon_alerts.overviews import accelerators as overviews
 from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Row,
-    Target,
-    line,
-    row,
-    states,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, states, table, timeseries
 
 
 # As many as have room for their names.
 _ROWS = 10
 
 
-def oncall() -> Row:
+@row(8, "Accelerators", lines=(3, 3, 2), collapsed=True)
+def oncall() -> Iterator[Panel]:
     """Return load, memory, power and health, by host."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
@@ -36,110 +31,66 @@ def oncall() -> Row:
     xid = worst(overviews.XIDS, lambda one: one.sum(*by_gpu, "xid"))
     held = worst(overviews.THROTTLED, lambda one: one.max(*by_gpu, "reason"))
     uncorrected = worst(overviews.UNCORRECTED, lambda one: one.sum(*by_gpu))
-    return row(
-        8,
-        "Accelerators",
-        line(
-            timeseries(
-                701,
-                "Accelerator utilization",
-                Target(idle, named),
-                text=(
-                    "Fraction of time a kernel was running: the mean of each host's "
-                    "accelerators, of the 20 hosts with the least. If low while the "
-                    "service is busy, the host is the bottleneck."
-                ),
-                maximum=1,
-                alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
-            ),
-            timeseries(
-                702,
-                "Accelerator memory in use",
-                Target(full, named),
-                text=(
-                    "Used by all processes on the fullest accelerator of each host, "
-                    "including JAX's preallocation, of the 20 fullest hosts; for free "
-                    "memory within that, see Memory."
-                ),
-                maximum=1,
-            ),
-            timeseries(
-                703,
-                "Power",
-                Target(power, named),
-                text=(
-                    "Power draw of each host's accelerators, of the 20 hosts with the "
-                    "most. Much lower than usual under load: throttled, or waiting "
-                    "for the host."
-                ),
-            ),
-        ),
-        line(
-            timeseries(
-                704,
-                "Temperature",
-                Target(temperature, named),
-                text=(
-                    "Hottest sensor of each host's accelerators, on the 20 hottest "
-                    "hosts. Near the limit it throttles."
-                ),
-            ),
-            timeseries(
-                705,
-                "Xid errors",
-                Target(xid, f"{gpu} Xid {{{{xid}}}}"),
-                text=(
-                    "Errors reported by NVIDIA's driver, within five minutes. 48, 79 "
-                    "and 95, among others, mean that the GPU or its work is lost."
-                ),
-                no_value="No Xid errors",
-                alerts=("JaxmonGpuXid",),
-            ),
-            states(
-                706,
-                "Accelerators up",
-                # The end of a name that does not fit is shown.
-                Target(up, "{{instance}}"),
-                text=(
-                    "Whether all accelerators of a host respond to their driver, of "
-                    f"{_ROWS} hosts, those that did not first."
-                ),
-                mappings=q.UP,
-                thresholds=q.below(1),
-                alerts=("JaxmonAcceleratorLost",),
-            ),
-        ),
-        line(
-            timeseries(
-                707,
-                "Throttled accelerators",
-                Target(held, f"{gpu} {{{{reason}}}}"),
-                text=(
-                    "Fraction of time throttled by temperature, power supply or "
-                    "board, of the 20 accelerators with the most. One slow accelerator "
-                    "slows its whole job."
-                ),
-                maximum=1,
-                no_value="None",
-                alerts=("JaxmonGpuThrottled",),
-            ),
-            timeseries(
-                708,
-                "Uncorrectable memory errors",
-                Target(uncorrected, gpu),
-                text=(
-                    "Memory errors that ECC could not correct, within five minutes. "
-                    "Each terminates the program that reads the affected memory."
-                ),
-                no_value="None",
-                alerts=("JaxmonGpuEccErrors",),
-            ),
-        ),
-        collapsed=True,
+    yield timeseries(701, "Accelerator utilization")(
+        Target(idle, named),
+        text="Fraction of time a kernel was running: the mean of each host's "
+        "accelerators, of the 20 hosts with the least. If low while the service is "
+        "busy, the host is the bottleneck.",
+        maximum=1,
+        alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
+    )
+    yield timeseries(702, "Accelerator memory in use")(
+        Target(full, named),
+        text="Used by all processes on the fullest accelerator of each host, including "
+        "JAX's preallocation, of the 20 fullest hosts; for free memory within that, "
+        "see Memory.",
+        maximum=1,
+    )
+    yield timeseries(703, "Power")(
+        Target(power, named),
+        text="Power draw of each host's accelerators, of the 20 hosts with the most. "
+        "Much lower than usual under load: throttled, or waiting for the host.",
+    )
+    yield timeseries(704, "Temperature")(
+        Target(temperature, named),
+        text="Hottest sensor of each host's accelerators, on the 20 hottest hosts. "
+        "Near the limit it throttles.",
+    )
+    yield timeseries(705, "Xid errors")(
+        Target(xid, f"{gpu} Xid {{{{xid}}}}"),
+        text="Errors reported by NVIDIA's driver, within five minutes. 48, 79 and 95, "
+        "among others, mean that the GPU or its work is lost.",
+        no_value="No Xid errors",
+        alerts=("JaxmonGpuXid",),
+    )
+    yield states(706, "Accelerators up")(
+        # The end of a name that does not fit is shown.
+        Target(up, "{{instance}}"),
+        text=f"Whether all accelerators of a host respond to their driver, of {_ROWS} "
+        "hosts, those that did not first.",
+        mappings=q.UP,
+        thresholds=q.below(1),
+        alerts=("JaxmonAcceleratorLost",),
+    )
+    yield timeseries(707, "Throttled accelerators")(
+        Target(held, f"{gpu} {{{{reason}}}}"),
+        text="Fraction of time throttled by temperature, power supply or board, of the "
+        "20 accelerators with the most. One slow accelerator slows its whole job.",
+        maximum=1,
+        no_value="None",
+        alerts=("JaxmonGpuThrottled",),
+    )
+    yield timeseries(708, "Uncorrectable memory errors")(
+        Target(uncorrected, gpu),
+        text="Memory errors that ECC could not correct, within five minutes. Each "
+        "terminates the program that reads the affected memory.",
+        no_value="None",
+        alerts=("JaxmonGpuEccErrors",),
     )
 
 
-def debug() -> Row:
+@row(18, "Accelerators", lines=(2, 3, 2, 1), collapsed=True)
+def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
@@ -153,112 +104,64 @@ def debug() -> Row:
     kinds = ("job", "vendor", "model", "driver")
     present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
     idle = busy.bottomk(50)
-    return row(
-        18,
-        "Accelerators",
-        line(
-            table(
-                1801,
-                "Accelerators",
-                Target(present, "Present"),
-                text=(
-                    "How many accelerators there are, by model and driver. Different "
-                    "drivers in one fleet may mean different kernels."
-                ),
-                labels=kinds,
-            ),
-            table(
-                1802,
-                "Load by accelerator",
-                Target(idle, "Utilization"),
-                Target(used.and_(idle), "Memory"),
-                Target(power.and_(idle), "Power"),
-                text=(
-                    "Current load of the 50 accelerators with the least; an idle one "
-                    "among busy ones is waiting for its host."
-                ),
-                width=15,
-                labels=by,
-                sort="Utilization",
-            ),
+    yield table(1801, "Accelerators")(
+        Target(present, "Present"),
+        text="How many accelerators there are, by model and driver. Different drivers "
+        "in one fleet may mean different kernels.",
+        labels=kinds,
+    )
+    yield table(1802, "Load by accelerator")(
+        Target(idle, "Utilization"),
+        Target(used.and_(idle), "Memory"),
+        Target(power.and_(idle), "Power"),
+        text="Current load of the 50 accelerators with the least; an idle one among "
+        "busy ones is waiting for its host.",
+        width=15,
+        labels=by,
+        sort="Utilization",
+    )
+    yield timeseries(1803, "Power vs limit")(
+        Target(promql.ratio(power, limit).worst(q.FEW), named),
+        text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
+        "100 % the GPU throttles.",
+    )
+    yield timeseries(1804, "Average power (energy counter)")(
+        Target(joules.worst(q.FEW), named),
+        text="Power derived from the energy counter, the 20 largest: steadier than "
+        "sampled power, and what is billed.",
+    )
+    yield timeseries(1805, "Temperature by sensor")(
+        Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
+        text="Chip and memory temperatures, the 20 highest.",
+    )
+    yield timeseries(1815, "Power by process")(
+        Target(
+            recorded(PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts")
+            .max(*q.BY_PROCESS)
+            .worst(q.FEW),
+            q.NAMED_PROCESS,
         ),
-        line(
-            timeseries(
-                1803,
-                "Power vs limit",
-                Target(promql.ratio(power, limit).worst(q.FEW), named),
-                text=(
-                    "Power draw as a fraction of the enforced limit, of the 20 with "
-                    "most. At 100 % the GPU throttles."
-                ),
-            ),
-            timeseries(
-                1804,
-                "Average power (energy counter)",
-                Target(joules.worst(q.FEW), named),
-                text=(
-                    "Power derived from the energy counter, the 20 largest: steadier "
-                    "than sampled power, and what is billed."
-                ),
-            ),
-            timeseries(
-                1805,
-                "Temperature by sensor",
-                Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
-                text="Chip and memory temperatures, the 20 highest.",
-            ),
+        text="Power of the GPUs used by a process, the 20 largest; a shared GPU counts "
+        "in full for each process.",
+    )
+    yield timeseries(1816, "Power by function")(
+        Target(
+            recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
+            .sum("function")
+            .worst(10),
+            "{{function}}",
         ),
-        line(
-            timeseries(
-                1815,
-                "Power by process",
-                Target(
-                    recorded(
-                        PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
-                    )
-                    .max(*q.BY_PROCESS)
-                    .worst(q.FEW),
-                    q.NAMED_PROCESS,
-                ),
-                text=(
-                    "Power of the GPUs used by a process, the 20 largest; a shared GPU "
-                    "counts in full for each process."
-                ),
-            ),
-            timeseries(
-                1816,
-                "Power by function",
-                Target(
-                    recorded(
-                        FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
-                    )
-                    .sum("function")
-                    .worst(10),
-                    "{{function}}",
-                ),
-                text=(
-                    "Power of the GPUs of each process, apportioned to its "
-                    "functions by device time (mean of sampled calls times number "
-                    "of calls)."
-                ),
-                stacked="normal",
-            ),
-        ),
-        line(
-            timeseries(
-                1807,
-                "Cost of 1,000 steps",
-                Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
-                text=(
-                    "Cost of all the job's accelerators per 1,000 steps, from the "
-                    "sidecar's price table; if another job's sidecar reads them, of "
-                    "the accelerators the job uses. Rises when steps slow down."
-                ),
-                no_value="No prices configured",
-            ),
-            height=6,
-        ),
-        collapsed=True,
+        text="Power of the GPUs of each process, apportioned to its functions by "
+        "device time (mean of sampled calls times number of calls).",
+        stacked="normal",
+    )
+    yield timeseries(1807, "Cost of 1,000 steps")(
+        Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
+        text="Cost of all the job's accelerators per 1,000 steps, from the sidecar's "
+        "price table; if another job's sidecar reads them, of the accelerators the job "
+        "uses. Rises when steps slow down.",
+        height=6,
+        no_value="No prices configured",
     )
 
 

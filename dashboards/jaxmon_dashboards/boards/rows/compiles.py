@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.host.formats import durations
 from jaxmon.promql import eq, events, gauge, histogram
@@ -10,136 +12,100 @@ from jaxmon_alerts.overviews import processes, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    PanelLine,
-    Row,
+    Panel,
     Target,
     heatmap,
-    line,
     row,
     table,
     timeseries,
 )
 
 
-def oncall(slos: Slos) -> Row:
+@row(5, "Compilation", lines=(3, 3))
+def oncall(slos: Slos) -> Iterator[Panel]:
     """Return recompiles, cache hits and compiles in progress."""
     recompiles = services.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
     running = processes.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
     oldest = processes.COMPILE_OLDEST(q.JOB).max(*by_host)
-    return row(
-        5,
-        "Compilation",
-        line(
-            timeseries(
-                401,
-                "Recompiles by cause",
-                Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
-                text=(
-                    "Why functions recompiled: shape and dtype point to the data, "
-                    "static_argument and new_function to the code."
-                ),
-                stacked="normal",
-                alerts=("JaxmonRecompileStorm",),
-                no_value="No recompiles",
-            ),
-            timeseries(
-                402,
-                "Recompiles by function",
-                Target(
-                    q.per_minute(recompiles.sum("function")).worst(10), "{{function}}"
-                ),
-                text="The ten functions with the most recompiles.",
-                alerts=("JaxmonRecompileStorm",),
-                no_value="No recompiles",
-            ),
-            timeseries(
-                403,
-                "Lowest cache hit rates",
-                Target(q.hit_rate("function").least(10), "{{function}}"),
-                text=(
-                    "Cache hit rate of the ten functions with the lowest rate. Below "
-                    "the line, calls pay for tracing or compiling."
-                ),
-                maximum=1,
-                thresholds=q.objective(slos, "cache-hit-rate"),
-                alerts=q.alert_of(slos, "cache-hit-rate"),
-            ),
-        ),
-        line(
-            timeseries(
-                404,
-                "Time spent compiling",
-                Target(services.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"),
-                text=(
-                    "How many processes are tracing, lowering or compiling, on "
-                    "average over five minutes, by phase; counted when a phase ends."
-                ),
-                stacked="normal",
-                alerts=("JaxmonCompileSlow",),
-            ),
-            timeseries(
-                405,
-                "Compiles in progress",
-                Target(running.worst(q.FEW), "{{job}} {{instance}}"),
-                text=(
-                    "Programs currently being compiled or loaded from the persistent "
-                    "cache, on the 20 hosts with the most. Many hosts at once: they "
-                    "do not share a cache."
-                ),
-                no_value="None",
-            ),
-            timeseries(
-                406,
-                "Oldest compile in progress",
-                Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
-                text=(
-                    "Age of the longest-running compile, on the 20 worst hosts. Above "
-                    "the line it is probably stuck, and so is the process."
-                ),
-                thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
-                alerts=("JaxmonCompileStuck",),
-                no_value="None",
-            ),
-        ),
+    yield timeseries(401, "Recompiles by cause")(
+        Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
+        text="Why functions recompiled: shape and dtype point to the data, "
+        "static_argument and new_function to the code.",
+        stacked="normal",
+        alerts=("JaxmonRecompileStorm",),
+        no_value="No recompiles",
+    )
+    yield timeseries(402, "Recompiles by function")(
+        Target(q.per_minute(recompiles.sum("function")).worst(10), "{{function}}"),
+        text="The ten functions with the most recompiles.",
+        alerts=("JaxmonRecompileStorm",),
+        no_value="No recompiles",
+    )
+    yield timeseries(403, "Lowest cache hit rates")(
+        Target(q.hit_rate("function").least(10), "{{function}}"),
+        text="Cache hit rate of the ten functions with the lowest rate. Below the "
+        "line, calls pay for tracing or compiling.",
+        maximum=1,
+        thresholds=q.objective(slos, "cache-hit-rate"),
+        alerts=q.alert_of(slos, "cache-hit-rate"),
+    )
+    yield timeseries(404, "Time spent compiling")(
+        Target(services.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"),
+        text="How many processes are tracing, lowering or compiling, on average over "
+        "five minutes, by phase; counted when a phase ends.",
+        stacked="normal",
+        alerts=("JaxmonCompileSlow",),
+    )
+    yield timeseries(405, "Compiles in progress")(
+        Target(running.worst(q.FEW), "{{job}} {{instance}}"),
+        text="Programs currently being compiled or loaded from the persistent cache, "
+        "on the 20 hosts with the most. Many hosts at once: they do not share a cache.",
+        no_value="None",
+    )
+    yield timeseries(406, "Oldest compile in progress")(
+        Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
+        text="Age of the longest-running compile, on the 20 worst hosts. Above the "
+        "line it is probably stuck, and so is the process.",
+        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        alerts=("JaxmonCompileStuck",),
+        no_value="None",
     )
 
 
-def debug(slos: Slos) -> Row:
+@row(13, "Compiles", lines=(2, 3, 4, 2, 2))
+def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
-    return row(13, "Compiles", _recompiles(), *_durations(slos), _cache(), _warm())
+    yield from _recompiles()
+    yield from _durations(slos)
+    yield from _cache()
+    yield from _warm()
 
 
-def _recompiles() -> PanelLine:
+def _recompiles() -> Iterator[Panel]:
     by = ("function", "cause")
     listed, recompiles = (
         events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
         for window in (RANGE, RATE_INTERVAL)
     )
-    return line(
-        table(
-            1301,
-            "Recompiles by function and cause",
-            Target(listed.topk(50), "Recompiles"),
-            text="Recompiles in the selected time range. The runbook says what to do "
-            "about each cause.",
-            labels=by,
-            no_value="No recompiles",
-            sort="Recompiles",
-            alerts=("JaxmonRecompileStorm",),
-        ),
-        timeseries(
-            1302,
-            "Recompiles over time",
-            Target(recompiles.worst(10), "{{function}} {{cause}}"),
-            text="Recompiles of the functions and causes with the most, per graph "
-            "interval.",
-            alerts=("JaxmonRecompileStorm",),
-        ),
+    yield table(1301, "Recompiles by function and cause")(
+        Target(listed.topk(50), "Recompiles"),
+        text="Recompiles in the selected time range. The runbook says what to do about "
+        "each cause.",
+        labels=by,
+        no_value="No recompiles",
+        sort="Recompiles",
+        alerts=("JaxmonRecompileStorm",),
+    )
+    yield timeseries(1302, "Recompiles over time")(
+        Target(recompiles.worst(10), "{{function}} {{cause}}"),
+        text="Recompiles of the functions and causes with the most, per graph "
+        "interval.",
+        alerts=("JaxmonRecompileStorm",),
     )
 
 
-def _durations(slos: Slos) -> tuple[PanelLine, ...]:
+def _durations(slos: Slos) -> Iterator[Panel]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     backend = q.backend_compiles()
@@ -147,130 +113,80 @@ def _durations(slos: Slos) -> tuple[PanelLine, ...]:
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
     slowest = q.known(backend.mean("function")).worst(10)
-    return (
-        line(
-            timeseries(
-                1303,
-                "Compile phases",
-                Target(q.known(seconds.mean("phase")), "{{phase}}"),
-                text=(
-                    "Mean time per phase. trace and lower are Python time on the "
-                    "host; cache_retrieval grows with a slow shared file system."
-                ),
-            ),
-            heatmap(
-                1304,
-                "Compiles by duration",
-                Target(backend.buckets(), "{{le}}"),
-                text="Distribution of backend compile times.",
-            ),
-            timeseries(
-                1305,
-                "Backend compile time by function",
-                Target(slowest, "{{function}}"),
-                text="Mean backend compile time of the ten slowest functions.",
-            ),
-        ),
-        line(
-            timeseries(
-                1306,
-                "Compile time by function",
-                Target(spent.sum("function").worst(10), "{{function}}"),
-                text=(
-                    "Compile time per function in all phases, including first calls "
-                    "and recompiles, per graph interval: precompile or cache the "
-                    "largest first."
-                ),
-                alerts=("JaxmonCompileSlow",),
-            ),
-            timeseries(
-                1307,
-                "Compiles by outcome",
-                Target(outcomes, "{{outcome}}"),
-                text="Programs compiled, loaded from the persistent cache, or failed, "
-                "per graph interval.",
-                stacked="normal",
-                alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
-            ),
-            timeseries(
-                1308,
-                "Compiles in progress by process",
-                Target((running > 0).worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "Processes currently compiling, at most 20. All at once: they "
-                    "compile the same program because they share no cache."
-                ),
-                stacked="normal",
-                no_value="None",
-            ),
-            timeseries(
-                1311,
-                "Oldest compile by process",
-                Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "Age of the compile that each process is waiting for, of the 20 "
-                    "that wait longest. Above the line it is probably stuck."
-                ),
-                thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
-                alerts=("JaxmonCompileStuck",),
-                no_value="None",
-            ),
-        ),
+    yield timeseries(1303, "Compile phases")(
+        Target(q.known(seconds.mean("phase")), "{{phase}}"),
+        text="Mean time per phase. trace and lower are Python time on the host; "
+        "cache_retrieval grows with a slow shared file system.",
+    )
+    yield heatmap(1304, "Compiles by duration")(
+        Target(backend.buckets(), "{{le}}"),
+        text="Distribution of backend compile times.",
+    )
+    yield timeseries(1305, "Backend compile time by function")(
+        Target(slowest, "{{function}}"),
+        text="Mean backend compile time of the ten slowest functions.",
+    )
+    yield timeseries(1306, "Compile time by function")(
+        Target(spent.sum("function").worst(10), "{{function}}"),
+        text="Compile time per function in all phases, including first calls and "
+        "recompiles, per graph interval: precompile or cache the largest first.",
+        alerts=("JaxmonCompileSlow",),
+    )
+    yield timeseries(1307, "Compiles by outcome")(
+        Target(outcomes, "{{outcome}}"),
+        text="Programs compiled, loaded from the persistent cache, or failed, per "
+        "graph interval.",
+        stacked="normal",
+        alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
+    )
+    yield timeseries(1308, "Compiles in progress by process")(
+        Target((running > 0).worst(q.FEW), q.NAMED_PROCESS),
+        text="Processes currently compiling, at most 20. All at once: they compile the "
+        "same program because they share no cache.",
+        stacked="normal",
+        no_value="None",
+    )
+    yield timeseries(1311, "Oldest compile by process")(
+        Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
+        text="Age of the compile that each process is waiting for, of the 20 that wait "
+        "longest. Above the line it is probably stuck.",
+        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        alerts=("JaxmonCompileStuck",),
+        no_value="None",
     )
 
 
-def _cache() -> PanelLine:
+def _cache() -> Iterator[Panel]:
     asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
     hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
-    return line(
-        timeseries(
-            1309,
-            "Persistent cache lookups",
-            Target(asked.sum("result"), "{{result}}"),
-            text=(
-                "Hits and misses of JAX's compilation cache on disk, per graph "
-                "interval. No data: jax_compilation_cache_dir is not set."
-            ),
-            stacked="normal",
-        ),
-        timeseries(
-            1310,
-            "Persistent cache hit rate",
-            Target(q.share(hits.sum("job"), asked.sum("job")).least(q.FEW), "{{job}}"),
-            text=(
-                "Hit rate by service. If low after a deployment that did not change "
-                "the model, the cache key differs, often because of a version or "
-                "directory."
-            ),
-            maximum=1,
-        ),
+    yield timeseries(1309, "Persistent cache lookups")(
+        Target(asked.sum("result"), "{{result}}"),
+        text="Hits and misses of JAX's compilation cache on disk, per graph interval. "
+        "No data: jax_compilation_cache_dir is not set.",
+        stacked="normal",
+    )
+    yield timeseries(1310, "Persistent cache hit rate")(
+        Target(q.share(hits.sum("job"), asked.sum("job")).least(q.FEW), "{{job}}"),
+        text="Hit rate by service. If low after a deployment that did not change the "
+        "model, the cache key differs, often because of a version or directory.",
+        maximum=1,
     )
 
 
-def _warm() -> PanelLine:
+def _warm() -> Iterator[Panel]:
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
     tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)
-    return line(
-        timeseries(
-            1312,
-            "Processes that warm up",
-            Target(waiting.sum("job").worst(q.FEW), "{{job}}"),
-            text=(
-                "Processes that announced a warm-up and are not ready. If it does not "
-                "end, `/-/ready` of the process says how far it is."
-            ),
-            alerts=("JaxmonNotReady",),
-        ),
-        timeseries(
-            1313,
-            "Signatures warmed up",
-            Target(tried.sum("result"), "{{result}}"),
-            text=(
-                "Signatures that `jaxmon.warmup` tried, per graph interval. Those that "
-                "failed are in the log of the process, with a reason: export the "
-                "signatures again."
-            ),
-            stacked="normal",
-            alerts=("JaxmonWarmupFailed",),
-        ),
+    yield timeseries(1312, "Processes that warm up")(
+        Target(waiting.sum("job").worst(q.FEW), "{{job}}"),
+        text="Processes that announced a warm-up and are not ready. If it does not "
+        "end, `/-/ready` of the process says how far it is.",
+        alerts=("JaxmonNotReady",),
+    )
+    yield timeseries(1313, "Signatures warmed up")(
+        Target(tried.sum("result"), "{{result}}"),
+        text="Signatures that `jaxmon.warmup` tried, per graph interval. Those that "
+        "failed are in the log of the process, with a reason: export the signatures "
+        "again.",
+        stacked="normal",
+        alerts=("JaxmonWarmupFailed",),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, call, counter, gauge, histogram
@@ -11,11 +13,9 @@ from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
-    PanelLine,
-    Row,
+    Panel,
     Target,
     Thresholds,
-    line,
     row,
     stat,
     states,
@@ -34,93 +34,68 @@ _ONLY = Link(
 )
 
 
-def glance(slos: Slos) -> Row:
+@row(37, "Accelerators at a glance", lines=(8, 2))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all accelerators, and one line for each service."""
-    return row(37, "Accelerators at a glance", _headline(slos), _services())
+    yield from _headline(slos)
+    yield from _services()
 
 
-def _headline(slos: Slos) -> PanelLine:
+def _headline(slos: Slos) -> Iterator[Panel]:
     up = hardware.accelerator(catalog.ACCELERATOR_UP)
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
     idle = (busy < slos.limits.accelerator_idle).count().or_(_ZERO)
-    return line(
-        stat(
-            3701,
-            Target(up.count(), "Visible"),
-            text="Accelerators that the selected services use or their sidecars read.",
-            no_value=_NONE,
-        ),
-        stat(
-            3702,
-            Target(up.equals(0).count().or_(_ZERO), "Lost", q.above(1)),
-            text=(
-                "Accelerators that do not respond to their driver. Work on them fails "
-                "or hangs; see Accelerators up for which."
-            ),
-        ),
-        stat(
-            3703,
-            Target(busy.avg(), "Mean load"),
-            text=(
-                "Fraction of time that a kernel was running, over all accelerators. "
-                "Low: paid for, and idle."
-            ),
-            no_value=_NONE,
-        ),
-        stat(
-            3704,
-            Target(idle.and_(up.count()), "Idle now"),
-            text=(
-                "Accelerators that are hardly used at the moment. Sort Load by "
-                "accelerator for which."
-            ),
-            no_value=_NONE,
-        ),
-        stat(
-            3705,
-            Target(promql.ratio(used.sum(), size.sum()), "Memory in use"),
-            text="Memory in use of all accelerators, JAX's preallocation included.",
-            no_value=_NONE,
-        ),
-        stat(
-            3706,
-            Target(
-                hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
-                "Power drawn",
-            ),
-            text="Power of all accelerators that report it; TPUs do not.",
-            no_value="Not available",
-        ),
-        stat(
-            3707,
-            Target(
-                hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(),
-                "Hottest sensor",
-            ),
-            text=(
-                "Hottest sensor of any accelerator; see Temperature margin for how far "
-                "each is from throttling."
-            ),
-            no_value="Not available",
-        ),
-        stat(
-            3708,
-            Target(
-                hardware.accelerator(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-                .sum()
-                .of_unit("dollars"),
-                "Price per hour",
-            ),
-            text="Price of all accelerators, from the sidecars' price tables.",
-            no_value="No prices",
-        ),
-        height=4,
+    yield stat(3701, "Visible")(
+        up.count(),
+        text="Accelerators that the selected services use or their sidecars read.",
+        no_value=_NONE,
+    )
+    yield stat(3702, "Lost")(
+        up.equals(0).count().or_(_ZERO),
+        text="Accelerators that do not respond to their driver. Work on them fails or "
+        "hangs; see Accelerators up for which.",
+        thresholds=q.above(1),
+    )
+    yield stat(3703, "Mean load")(
+        busy.avg(),
+        text="Fraction of time that a kernel was running, over all accelerators. Low: "
+        "paid for, and idle.",
+        no_value=_NONE,
+    )
+    yield stat(3704, "Idle now")(
+        idle.and_(up.count()),
+        text="Accelerators that are hardly used at the moment. Sort Load by "
+        "accelerator for which.",
+        no_value=_NONE,
+    )
+    yield stat(3705, "Memory in use")(
+        promql.ratio(used.sum(), size.sum()),
+        text="Memory in use of all accelerators, JAX's preallocation included.",
+        no_value=_NONE,
+    )
+    yield stat(3706, "Power drawn")(
+        hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
+        text="Power of all accelerators that report it; TPUs do not.",
+        no_value="Not available",
+    )
+    yield stat(3707, "Hottest sensor")(
+        hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(),
+        text="Hottest sensor of any accelerator; see Temperature margin for how far "
+        "each is from throttling.",
+        no_value="Not available",
+    )
+    yield stat(3708, "Price per hour")(
+        hardware.accelerator(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
+        .sum()
+        .of_unit("dollars"),
+        text="Price of all accelerators, from the sidecars' price tables.",
+        no_value="No prices",
     )
 
 
-def _services() -> PanelLine:
+def _services() -> Iterator[Panel]:
     busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
@@ -128,120 +103,74 @@ def _services() -> PanelLine:
     tensor = hardware.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
     present = hardware.of_job(catalog.ACCELERATOR_UP)
     model = hardware.accelerator(catalog.ACCELERATOR_INFO)
-    return line(
-        table(
-            3709,
-            "Accelerators by service",
-            Target(present.count("job"), "Used"),
-            Target(busy.avg("job"), "Utilization"),
-            Target(busy.min("job"), "Lowest"),
-            Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
-            Target(tensor.avg("job"), "Tensor"),
-            Target(
-                hardware.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"
-            ),
-            Target(price.sum("job").of_unit("dollars"), "Per hour"),
-            text=(
-                "What each service uses; one that is shared counts for each. Tensor: "
-                "the fraction of time its tensor cores were busy. The name selects the "
-                "service."
-            ),
-            labels=("job",),
-            cell_links=(("job", _ONLY),),
-            width=16,
-            no_value=_NONE,
-            sort="Used",
-        ),
-        table(
-            3710,
-            "Models and drivers",
-            Target(model.count("vendor", "model", "driver"), "Number"),
-            text=(
-                "Different drivers of one model may run different kernels: upgrade "
-                "them together."
-            ),
-            labels=("vendor", "model", "driver"),
-            no_value=_NONE,
-            sort="Number",
-        ),
+    yield table(3709, "Accelerators by service")(
+        Target(present.count("job"), "Used"),
+        Target(busy.avg("job"), "Utilization"),
+        Target(busy.min("job"), "Lowest"),
+        Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
+        Target(tensor.avg("job"), "Tensor"),
+        Target(hardware.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
+        Target(price.sum("job").of_unit("dollars"), "Per hour"),
+        text="What each service uses; one that is shared counts for each. Tensor: the "
+        "fraction of time its tensor cores were busy. The name selects the service.",
         height=7,
+        labels=("job",),
+        cell_links=(("job", _ONLY),),
+        width=16,
+        no_value=_NONE,
+        sort="Used",
+    )
+    yield table(3710, "Models and drivers")(
+        Target(model.count("vendor", "model", "driver"), "Number"),
+        text="Different drivers of one model may run different kernels: upgrade them "
+        "together.",
+        labels=("vendor", "model", "driver"),
+        no_value=_NONE,
+        sort="Number",
     )
 
 
-def worst() -> Row:
+@row(38, "By service, and the worst", lines=(2, 3))
+def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
     margin = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
     bandwidth = _bandwidth()
-    return row(
-        38,
-        "By service, and the worst",
-        line(
-            timeseries(
-                3801,
-                "Utilization by service",
-                Target(
-                    accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10),
-                    "{{job}}",
-                ),
-                text=(
-                    "Mean utilization of the accelerators of the services that use "
-                    "theirs least. Low in training: the input or the host is too slow."
-                ),
-                maximum=1,
-                alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
-                no_value=_NONE,
-            ),
-            timeseries(
-                3802,
-                "Power by service",
-                Target(
-                    accelerators.POWER_OF_JOBS(q.JOB).worst(10),
-                    "{{job}}",
-                ),
-                text=(
-                    "Power of the GPUs of each service. A drop with the same load: "
-                    "throttled, or fewer of them."
-                ),
-                no_value="Not available",
-            ),
-        ),
-        line(
-            timeseries(
-                3803,
-                "Least utilized accelerators",
-                Target(busy.least(10), _NAMED),
-                text=(
-                    "One idle accelerator among busy ones waits for its host, or "
-                    "belongs to a process that hangs."
-                ),
-                maximum=1,
-                no_value=_NONE,
-            ),
-            timeseries(
-                3804,
-                "Temperature margin",
-                Target(margin.max(*_BY).least(10), _NAMED),
-                text=(
-                    "How far the hottest accelerators are from throttling. Near 0: "
-                    "airflow, or a neighbour; the service loses speed."
-                ),
-                thresholds=q.below(5),
-                alerts=("JaxmonGpuThrottled",),
-                no_value="Not available",
-            ),
-            timeseries(
-                3805,
-                "Memory bandwidth of accelerators",
-                Target(bandwidth.max(*_BY).worst(10), _NAMED),
-                text=(
-                    "Fraction of the memory bandwidth in use, GPUs and TPUs alike. "
-                    "Near 80 % the program is memory-bound."
-                ),
-                maximum=1,
-                no_value="Not available",
-            ),
-        ),
+    yield timeseries(3801, "Utilization by service")(
+        Target(accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
+        text="Mean utilization of the accelerators of the services that use theirs "
+        "least. Low in training: the input or the host is too slow.",
+        maximum=1,
+        alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
+        no_value=_NONE,
+    )
+    yield timeseries(3802, "Power by service")(
+        Target(accelerators.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
+        text="Power of the GPUs of each service. A drop with the same load: throttled, "
+        "or fewer of them.",
+        no_value="Not available",
+    )
+    yield timeseries(3803, "Least utilized accelerators")(
+        Target(busy.least(10), _NAMED),
+        text="One idle accelerator among busy ones waits for its host, or belongs to a "
+        "process that hangs.",
+        maximum=1,
+        no_value=_NONE,
+    )
+    yield timeseries(3804, "Temperature margin")(
+        Target(margin.max(*_BY).least(10), _NAMED),
+        text="How far the hottest accelerators are from throttling. Near 0: airflow, "
+        "or a neighbour; the service loses speed.",
+        thresholds=q.below(5),
+        alerts=("JaxmonGpuThrottled",),
+        no_value="Not available",
+    )
+    yield timeseries(3805, "Memory bandwidth of accelerators")(
+        Target(bandwidth.max(*_BY).worst(10), _NAMED),
+        text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
+        "the program is memory-bound.",
+        maximum=1,
+        no_value="Not available",
     )
 
 
@@ -250,7 +179,8 @@ def _bandwidth() -> Expr:
     return gpus.or_(gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST))
 
 
-def debug() -> Row:
+@row(25, "TPUs", lines=(3, 2, 1, 3, 3), collapsed=True)
+def debug() -> Iterator[Panel]:
     """Return load, times, and the position of each core."""
     named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
@@ -267,187 +197,128 @@ def debug() -> Row:
         own = gauge(metric, *q.HOST).max(*by_core)
         return Target(own.and_(waiting), title, thresholds)
 
-    return row(
-        25,
-        "TPUs",
-        line(
-            timeseries(
-                2501,
-                "TPU duty cycle",
-                Target(duty.least(q.FEW), named),
-                text=(
-                    "Fraction of time each chip was busy. One below its peers: they "
-                    "are waiting for it, or it is waiting for its host."
-                ),
-                maximum=1,
-                no_value="No TPUs",
-            ),
-            timeseries(
-                2502,
-                "TPU queued programs",
-                Target(
-                    gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
-                    f"{named} {{{{core}}}}",
-                ),
-                text=(
-                    "Programs dispatched but not finished, by core. Always 0: the "
-                    "host is the bottleneck. Growing: the chip is."
-                ),
-                no_value="No TPUs",
-            ),
-            states(
-                2503,
-                "TPU runtimes up",
-                Target(
-                    gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
-                    "{{instance}} {{runtime}}",
-                ),
-                text=(
-                    "Whether each process's runtime responds; none does while no "
-                    "program uses the chips."
-                ),
-                mappings=q.UP,
-                no_value="No TPUs",
-                alerts=("JaxmonTpuRuntimeDown",),
-            ),
+    yield timeseries(2501, "TPU duty cycle")(
+        Target(duty.least(q.FEW), named),
+        text="Fraction of time each chip was busy. One below its peers: they are "
+        "waiting for it, or it is waiting for its host.",
+        maximum=1,
+        no_value="No TPUs",
+    )
+    yield timeseries(2502, "TPU queued programs")(
+        Target(
+            gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
+            f"{named} {{{{core}}}}",
         ),
-        line(
-            timeseries(
-                2504,
-                "TPU execution time",
-                Target(
-                    q.known(executions.quantile(0.95, *by_core)).worst(10),
-                    f"{named} {{{{core}}}} 95 %",
-                ),
-                text="Execution time on the slowest cores, as measured by the runtime.",
-                no_value="No TPUs",
-            ),
-            timeseries(
-                2505,
-                "Transfers between TPU slices",
-                Target(
-                    q.known(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"
-                ),
-                text=(
-                    "Time of inter-slice (DCN) transfers, including their host "
-                    "transfers."
-                ),
-                no_value="Single slice",
-            ),
+        text="Programs dispatched but not finished, by core. Always 0: the host is the "
+        "bottleneck. Growing: the chip is.",
+        no_value="No TPUs",
+    )
+    yield states(2503, "TPU runtimes up")(
+        Target(
+            gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
+            "{{instance}} {{runtime}}",
         ),
-        line(
-            table(
-                2506,
-                "TPU core position",
-                core(catalog.TPU_CORE_PROGRAM_ID, "Program"),
-                core(catalog.TPU_CORE_RUN_ID, "Run"),
-                core(catalog.TPU_CORE_PROGRAM_POSITION, "Instruction"),
-                core(catalog.TPU_CORE_QUEUED_PROGRAMS, "Waiting"),
-                core(catalog.TPU_CORE_IDLE_SECONDS, "Idle"),
-                core(catalog.TPU_CORE_ERROR, "Error", q.above(1)),
-                text=(
-                    "Run, program counter and queued programs of the 50 cores with "
-                    "most queued. No progress with programs queued means a hang; see "
-                    "the sidecar's log."
-                ),
-                labels=by_core,
-                no_value="No TPUs",
-                sort="Waiting",
-            )
+        text="Whether each process's runtime responds; none does while no program uses "
+        "the chips.",
+        mappings=q.UP,
+        no_value="No TPUs",
+        alerts=("JaxmonTpuRuntimeDown",),
+    )
+    yield timeseries(2504, "TPU execution time")(
+        Target(
+            q.known(executions.quantile(0.95, *by_core)).worst(10),
+            f"{named} {{{{core}}}} 95 %",
         ),
-        line(
-            timeseries(
-                2507,
-                "TPU memory bandwidth in use",
-                Target(bandwidth.worst(q.FEW), named),
-                text=(
-                    "Fraction of each chip's peak memory bandwidth. Near 80 % the "
-                    "program is memory-bound."
-                ),
-                maximum=1,
-                no_value="No TPUs",
-            ),
-            timeseries(
-                2508,
-                "Collectives between TPU slices",
-                Target(
-                    q.known(
-                        histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
-                            0.95, "job", "instance"
-                        )
-                    ).worst(q.FEW),
-                    "{{instance}} 95 %",
-                ),
-                text=(
-                    "End-to-end collective time. One host above the others delays all "
-                    "of them."
-                ),
-                no_value="Single slice",
-            ),
-            timeseries(
-                2509,
-                "Traffic between TPU slices",
-                Target(
-                    counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST)
-                    .rate()
-                    .sum("job", "instance")
-                    .worst(q.FEW),
-                    "{{instance}} sent",
-                ),
-                Target(
-                    counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
-                    .rate()
-                    .sum("job", "instance")
-                    .worst(q.FEW),
-                    "{{instance}} retransmitted",
-                ),
-                text=(
-                    "Bytes sent over the DCN, and retransmitted. Retransmits mean a "
-                    "lossy network."
-                ),
-                no_value="Single slice",
-            ),
+        text="Execution time on the slowest cores, as measured by the runtime.",
+        no_value="No TPUs",
+    )
+    yield timeseries(2505, "Transfers between TPU slices")(
+        Target(q.known(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
+        text="Time of inter-slice (DCN) transfers, including their host transfers.",
+        no_value="Single slice",
+    )
+    yield table(2506, "TPU core position")(
+        core(catalog.TPU_CORE_PROGRAM_ID, "Program"),
+        core(catalog.TPU_CORE_RUN_ID, "Run"),
+        core(catalog.TPU_CORE_PROGRAM_POSITION, "Instruction"),
+        core(catalog.TPU_CORE_QUEUED_PROGRAMS, "Waiting"),
+        core(catalog.TPU_CORE_IDLE_SECONDS, "Idle"),
+        core(catalog.TPU_CORE_ERROR, "Error", q.above(1)),
+        text="Run, program counter and queued programs of the 50 cores with most "
+        "queued. No progress with programs queued means a hang; see the sidecar's log.",
+        labels=by_core,
+        no_value="No TPUs",
+        sort="Waiting",
+    )
+    yield timeseries(2507, "TPU memory bandwidth in use")(
+        Target(bandwidth.worst(q.FEW), named),
+        text="Fraction of each chip's peak memory bandwidth. Near 80 % the program is "
+        "memory-bound.",
+        maximum=1,
+        no_value="No TPUs",
+    )
+    yield timeseries(2508, "Collectives between TPU slices")(
+        Target(
+            q.known(
+                histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
+                    0.95, "job", "instance"
+                )
+            ).worst(q.FEW),
+            "{{instance}} 95 %",
         ),
-        line(
-            timeseries(
-                2510,
-                "TPU link health",
-                Target(
-                    gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
-                    "{{instance}} {{runtime}}",
-                ),
-                text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 "
-                "persistent faults, 10 unusable.",
-                maximum=10,
-                thresholds=q.above(1, 6),
-                no_value="Not reported by this libtpu",
-            ),
-            timeseries(
-                2511,
-                "TPU throttling",
-                Target(
-                    gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
-                    "{{instance}} {{runtime}}",
-                ),
-                text="Worst throttling of any chip: 0 none, 10 constant.",
-                maximum=10,
-                thresholds=q.above(1, 5),
-                no_value="Not reported by this libtpu",
-            ),
-            timeseries(
-                2512,
-                "Errors between TPU slices",
-                Target(
-                    q.per_minute(
-                        counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST)
-                        .rate()
-                        .sum("job", "instance")
-                    ).worst(q.FEW),
-                    "{{instance}}",
-                ),
-                text="Inter-slice communication errors per minute.",
-                no_value="Single slice",
-            ),
+        text="End-to-end collective time. One host above the others delays all of "
+        "them.",
+        no_value="Single slice",
+    )
+    yield timeseries(2509, "Traffic between TPU slices")(
+        Target(
+            counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST)
+            .rate()
+            .sum("job", "instance")
+            .worst(q.FEW),
+            "{{instance}} sent",
         ),
-        collapsed=True,
+        Target(
+            counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
+            .rate()
+            .sum("job", "instance")
+            .worst(q.FEW),
+            "{{instance}} retransmitted",
+        ),
+        text="Bytes sent over the DCN, and retransmitted. Retransmits mean a lossy "
+        "network.",
+        no_value="Single slice",
+    )
+    yield timeseries(2510, "TPU link health")(
+        Target(
+            gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
+            "{{instance}} {{runtime}}",
+        ),
+        text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 persistent "
+        "faults, 10 unusable.",
+        maximum=10,
+        thresholds=q.above(1, 6),
+        no_value="Not reported by this libtpu",
+    )
+    yield timeseries(2511, "TPU throttling")(
+        Target(
+            gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
+            "{{instance}} {{runtime}}",
+        ),
+        text="Worst throttling of any chip: 0 none, 10 constant.",
+        maximum=10,
+        thresholds=q.above(1, 5),
+        no_value="Not reported by this libtpu",
+    )
+    yield timeseries(2512, "Errors between TPU slices")(
+        Target(
+            q.per_minute(
+                counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST)
+                .rate()
+                .sum("job", "instance")
+            ).worst(q.FEW),
+            "{{instance}}",
+        ),
+        text="Inter-slice communication errors per minute.",
+        no_value="Single slice",
     )

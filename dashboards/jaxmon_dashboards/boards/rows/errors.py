@@ -2,95 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon.promql import events
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import processes, services
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Row, Target, line, row, table, timeseries
+from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
-def oncall() -> Row:
+@row(6, "Errors and restarts", lines=(3,))
+def oncall() -> Iterator[Panel]:
     """Return error and restart panels."""
     errors = services.ERRORS(q.JOB)
     starts = processes.RESTARTS(q.JOB).sum("job", "instance")
-    return row(
-        6,
-        "Errors and restarts",
-        line(
-            timeseries(
-                501,
-                "Errors by kind",
-                Target(errors.sum("kind"), "{{kind}}"),
-                text=(
-                    "Exceptions raised by jitted calls within five minutes. oom: see "
-                    "device memory; nan and invalid_argument: see the input; "
-                    "internal: see the driver."
-                ),
-                no_value="No errors",
-                stacked="normal",
-                alerts=("JaxmonOutOfMemory",),
-            ),
-            timeseries(
-                502,
-                "Errors by function",
-                Target(errors.sum("function").worst(10), "{{function}}"),
-                text="The ten functions with the most errors within five minutes.",
-                no_value="No errors",
-            ),
-            timeseries(
-                503,
-                "Process restarts",
-                Target(starts.worst(q.FEW), "{{job}} {{instance}}"),
-                text=(
-                    "Process restarts per slot within ten minutes, on the 20 hosts "
-                    "with the most. Several mean a crash loop; see the log."
-                ),
-                no_value="None",
-            ),
-        ),
+    yield timeseries(501, "Errors by kind")(
+        Target(errors.sum("kind"), "{{kind}}"),
+        text="Exceptions raised by jitted calls within five minutes. oom: see device "
+        "memory; nan and invalid_argument: see the input; internal: see the driver.",
+        no_value="No errors",
+        stacked="normal",
+        alerts=("JaxmonOutOfMemory",),
+    )
+    yield timeseries(502, "Errors by function")(
+        Target(errors.sum("function").worst(10), "{{function}}"),
+        text="The ten functions with the most errors within five minutes.",
+        no_value="No errors",
+    )
+    yield timeseries(503, "Process restarts")(
+        Target(starts.worst(q.FEW), "{{job}} {{instance}}"),
+        text="Process restarts per slot within ten minutes, on the 20 hosts with the "
+        "most. Several mean a crash loop; see the log.",
+        no_value="None",
     )
 
 
-def debug() -> Row:
+@row(17, "Errors", lines=(3,))
+def debug() -> Iterator[Panel]:
     """Return which function fails how."""
     raised = events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION)
     listed = events.ERRORS.within(RANGE, *q.FUNCTION)
     warned = events.WARNINGS.within(RATE_INTERVAL, *q.PROCESS)
     by = ("function", "kind")
-    return row(
-        17,
-        "Errors",
-        line(
-            table(
-                1701,
-                "Errors by function and kind",
-                Target(listed.sum(*by).topk(50), "Errors"),
-                text="Exceptions in the selected time range. The process log has "
-                "their messages.",
-                labels=by,
-                no_value="No errors",
-                sort="Errors",
-            ),
-            timeseries(
-                1702,
-                "Errors over time",
-                Target(raised.sum(*by).worst(10), "{{function}} {{kind}}"),
-                text=(
-                    "Exceptions per graph interval. Failures that start "
-                    "together are often related: compare with process restarts and "
-                    "other functions."
-                ),
-                alerts=("JaxmonOutOfMemory",),
-            ),
-            timeseries(
-                1703,
-                "Warnings of JAX",
-                Target(warned.sum("kind"), "{{kind}}"),
-                text=(
-                    "What JAX warns of, per graph interval, whether or not the program "
-                    "displays it. donation: memory is held twice; backend: an "
-                    "accelerator is not used. `jaxmon explain` has the lines."
-                ),
-            ),
-        ),
+    yield table(1701, "Errors by function and kind")(
+        Target(listed.sum(*by).topk(50), "Errors"),
+        text="Exceptions in the selected time range. The process log has their "
+        "messages.",
+        labels=by,
+        no_value="No errors",
+        sort="Errors",
+    )
+    yield timeseries(1702, "Errors over time")(
+        Target(raised.sum(*by).worst(10), "{{function}} {{kind}}"),
+        text="Exceptions per graph interval. Failures that start together are often "
+        "related: compare with process restarts and other functions.",
+        alerts=("JaxmonOutOfMemory",),
+    )
+    yield timeseries(1703, "Warnings of JAX")(
+        Target(warned.sum("kind"), "{{kind}}"),
+        text="What JAX warns of, per graph interval, whether or not the program "
+        "displays it. donation: memory is held twice; backend: an accelerator is not "
+        "used. `jaxmon explain` has the lines.",
     )

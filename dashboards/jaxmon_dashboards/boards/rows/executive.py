@@ -7,6 +7,7 @@ that a busy hour counts for more than a quiet one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from jaxmon.promql import Expr, Matcher, eq, ne, number, recorded
@@ -16,10 +17,8 @@ from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
-    PanelLine,
-    Row,
+    Panel,
     Target,
-    line,
     row,
     stat,
     table,
@@ -39,212 +38,152 @@ _ONCALL = Link(
 )
 
 
-def glance(slos: Slos, runbooks: str) -> Row:
+@row(50, "At a glance", lines=(8, 1))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each."""
-    return row(50, "At a glance", _headline(slos, runbooks), _services(slos))
+    yield from _headline(slos)
+    yield from _services(slos)
 
 
-def _headline(slos: Slos, runbooks: str) -> PanelLine:
-    current = now.oncall(slos, runbooks)
-    return line(
-        stat(
-            5001,
-            Target(_success(), "Success rate", q.objective(slos, "request-error")),
-            text=(
-                "Fraction of requests in the selected time range that did not fail "
-                "with a server error; errors of clients do not count."
-            ),
-            no_value=_RULES,
-        ),
-        stat(
-            5002,
-            Target(_quantile(0.95), "p95, warm", q.latency(slos, "warm-latency")),
-            text="p95 of warm requests in the selected time range.",
-            no_value=_RULES,
-        ),
-        current.panel("Top burn rate"),
-        current.panel("Lowest budget"),
-        stat(
-            5003,
-            Target(_against_last_week(), "Week on week"),
-            text=(
-                "Requests in the selected time range against those a week earlier; "
-                "Prometheus must keep both."
-            ),
-            no_value="No history",
-        ),
-        stat(
-            5004,
-            Target(_goodput(), "Run goodput"),
-            text=(
-                "Fraction of the wall time of training, in the selected time range, "
-                "that was spent in steps."
-            ),
-            no_value="No training",
-        ),
-        stat(
-            5005,
-            Target(
-                _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).avg(),
-                "Utilization",
-            ),
-            text=(
-                "Mean utilization of accelerators over services and the selected time "
-                "range. The rest is paid for, and idle."
-            ),
-            no_value="No accelerators",
-        ),
-        stat(
-            5006,
-            Target(_price().sum().of_unit("dollars"), "Cost per hour"),
-            text="Price of all accelerators in use, from the sidecars' price tables.",
-            no_value=_NO_PRICE,
-        ),
-        height=4,
+def _headline(slos: Slos) -> Iterator[Panel]:
+    current = now.oncall(slos)
+    yield stat(5001, "Success rate")(
+        _success(),
+        text="Fraction of requests in the selected time range that did not fail with a "
+        "server error; errors of clients do not count.",
+        thresholds=q.objective(slos, "request-error"),
+        no_value=_RULES,
+    )
+    yield stat(5002, "p95, warm")(
+        _quantile(0.95),
+        text="p95 of warm requests in the selected time range.",
+        thresholds=q.latency(slos, "warm-latency"),
+        no_value=_RULES,
+    )
+    yield current.panel("Top burn rate")
+    yield current.panel("Lowest budget")
+    yield stat(5003, "Week on week")(
+        _against_last_week(),
+        text="Requests in the selected time range against those a week earlier; "
+        "Prometheus must keep both.",
+        no_value="No history",
+    )
+    yield stat(5004, "Run goodput")(
+        _goodput(),
+        text="Fraction of the wall time of training, in the selected time range, that "
+        "was spent in steps.",
+        no_value="No training",
+    )
+    yield stat(5005, "Utilization")(
+        _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).avg(),
+        text="Mean utilization of accelerators over services and the selected time "
+        "range. The rest is paid for, and idle.",
+        no_value="No accelerators",
+    )
+    yield stat(5006, "Cost per hour")(
+        _price().sum().of_unit("dollars"),
+        text="Price of all accelerators in use, from the sidecars' price tables.",
+        no_value=_NO_PRICE,
     )
 
 
-def _services(slos: Slos) -> PanelLine:
+def _services(slos: Slos) -> Iterator[Panel]:
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     used = _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).max("job")
-    return line(
-        table(
-            5007,
-            "Services at a glance",
-            Target(_success("job"), "Success", q.objective(slos, "request-error")),
-            Target(left, "Budget left", q.BUDGET_LEFT),
-            Target(burning, "Burn", q.BURN),
-            Target(_requests().sum("job"), "Requests"),
-            Target(_against_last_week("job"), "Trend"),
-            Target(_quantile(0.5, "job"), "p50"),
-            Target(_quantile(0.95, "job"), "p95", q.latency(slos, "warm-latency")),
-            Target(_quantile(0.99, "job"), "p99"),
-            Target(_goodput("job"), "Goodput"),
-            Target(used, "In use"),
-            Target(_price().max("job").of_unit("dollars"), "Per hour"),
-            Target(_per_requests(_total(_price()), _total(_requests())), "Per 1,000"),
-            Target(_per_items(_total(_price()), _total(_items())), "Per million"),
-            text=(
-                "One line per service: success, latency of warm requests, goodput, use "
-                "of accelerators and cost of 1,000 requests or a million items over "
-                "the selected time range; requests against last week; burn, requests "
-                "and price now. The name opens On-call."
-            ),
-            labels=("job",),
-            cell_links=(("job", _ONCALL),),
-            no_value="No rules",
-            sort="Burn",
-        ),
+    yield table(5007, "Services at a glance")(
+        Target(_success("job"), "Success", q.objective(slos, "request-error")),
+        Target(left, "Budget left", q.BUDGET_LEFT),
+        Target(burning, "Burn", q.BURN),
+        Target(_requests().sum("job"), "Requests"),
+        Target(_against_last_week("job"), "Trend"),
+        Target(_quantile(0.5, "job"), "p50"),
+        Target(_quantile(0.95, "job"), "p95", q.latency(slos, "warm-latency")),
+        Target(_quantile(0.99, "job"), "p99"),
+        Target(_goodput("job"), "Goodput"),
+        Target(used, "In use"),
+        Target(_price().max("job").of_unit("dollars"), "Per hour"),
+        Target(_per_requests(_total(_price()), _total(_requests())), "Per 1,000"),
+        Target(_per_items(_total(_price()), _total(_items())), "Per million"),
+        text="One line per service: success, latency of warm requests, goodput, use of "
+        "accelerators and cost of 1,000 requests or a million items over the selected "
+        "time range; requests against last week; burn, requests and price now. The "
+        "name opens On-call.",
         height=9,
+        labels=("job",),
+        cell_links=(("job", _ONCALL),),
+        no_value="No rules",
+        sort="Burn",
     )
 
 
-def quality(slos: Slos) -> Row:
+@row(51, "Quality", lines=(3,))
+def quality(slos: Slos) -> Iterator[Panel]:
     """Return success, latency and traffic over time, and last week's traffic."""
     bad = _requests(eq("outcome", "error")).sum("job")
     whole = _requests(ne("outcome", "client_error")).sum("job")
     good = _ONE - q.share(bad, whole)
     before = _requests().offset(_WEEK).sum()
     buckets = services.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
-    return row(
-        51,
-        "Quality",
-        line(
-            timeseries(
-                5101,
-                "Success rate by service",
-                Target(good.of_unit("ratio").least(10), "{{job}}"),
-                text=(
-                    "Fraction of requests without a server error, of the services with "
-                    "the lowest; the line is the objective."
-                ),
-                maximum=1,
-                thresholds=q.objective(slos, "request-error"),
-                alerts=q.alert_of(slos, "request-error"),
-                no_value=_RULES,
-            ),
-            timeseries(
-                5102,
-                "Latency of all services",
-                *(
-                    Target(_of_buckets(part, buckets), f"p{part * 100:g}")
-                    for part in (0.5, 0.95, 0.99)
-                ),
-                text=(
-                    "Quantiles of all warm requests. A slow rise over weeks: the "
-                    "traffic, the inputs, or a release."
-                ),
-                thresholds=q.latency(slos, "warm-latency"),
-                alerts=q.alert_of(slos, "warm-latency"),
-                no_value=_RULES,
-            ),
-            timeseries(
-                5103,
-                "Requests, this week and last",
-                Target(_requests().sum(), "now"),
-                Target(before, "a week earlier"),
-                text=(
-                    "Requests per second of all services, and at the same time of the "
-                    "week before. Growth is what capacity is planned for."
-                ),
-                no_value=_RULES,
-            ),
+    yield timeseries(5101, "Success rate by service")(
+        Target(good.of_unit("ratio").least(10), "{{job}}"),
+        text="Fraction of requests without a server error, of the services with the "
+        "lowest; the line is the objective.",
+        maximum=1,
+        thresholds=q.objective(slos, "request-error"),
+        alerts=q.alert_of(slos, "request-error"),
+        no_value=_RULES,
+    )
+    yield timeseries(5102, "Latency of all services")(
+        *(
+            Target(_of_buckets(part, buckets), f"p{part * 100:g}")
+            for part in (0.5, 0.95, 0.99)
         ),
+        text="Quantiles of all warm requests. A slow rise over weeks: the traffic, the "
+        "inputs, or a release.",
+        thresholds=q.latency(slos, "warm-latency"),
+        alerts=q.alert_of(slos, "warm-latency"),
+        no_value=_RULES,
+    )
+    yield timeseries(5103, "Requests, this week and last")(
+        Target(_requests().sum(), "now"),
+        Target(before, "a week earlier"),
+        text="Requests per second of all services, and at the same time of the week "
+        "before. Growth is what capacity is planned for.",
+        no_value=_RULES,
     )
 
 
-def cost() -> Row:
+@row(52, "Cost and use", lines=(4,))
+def cost() -> Iterator[Panel]:
     """Return what results cost, and how well what is paid for is used."""
     used = accelerators.UTILIZATION_OF_JOBS(q.JOB).max("job")
     step = _time(eq("activity", "step")).sum("job")
-    return row(
-        52,
-        "Cost and use",
-        line(
-            timeseries(
-                5201,
-                "Cost of 1,000 requests",
-                Target(_per_requests(_price(), _requests()).worst(10), "{{job}}"),
-                text=(
-                    "Price of a service's accelerators per 1,000 requests. Falls with "
-                    "the load that they carry: fill batches, or run fewer replicas."
-                ),
-                no_value=_NO_PRICE,
-            ),
-            timeseries(
-                5202,
-                "Cost of a million items",
-                Target(_per_items(_price(), _items()).worst(10), "{{job}}"),
-                text=(
-                    "Price of a service's accelerators per million tokens, images or "
-                    "sequences that its loops process."
-                ),
-                no_value=_NO_PRICE,
-            ),
-            timeseries(
-                5203,
-                "Accelerator use by service",
-                Target(used.least(10), "{{job}}"),
-                text=(
-                    "Mean utilization of the accelerators of the services that use "
-                    "theirs least. See Accelerators for which are idle."
-                ),
-                maximum=1,
-                no_value="No accelerators",
-            ),
-            timeseries(
-                5204,
-                "Goodput of services",
-                Target(q.share(step, _time().sum("job")).least(10), "{{job}}"),
-                text=(
-                    "Fraction of the wall time of training that is spent in steps; the "
-                    "rest went into data, compiles, checkpoints and restarts."
-                ),
-                maximum=1,
-                no_value="No training",
-            ),
-        ),
+    yield timeseries(5201, "Cost of 1,000 requests")(
+        Target(_per_requests(_price(), _requests()).worst(10), "{{job}}"),
+        text="Price of a service's accelerators per 1,000 requests. Falls with the "
+        "load that they carry: fill batches, or run fewer replicas.",
+        no_value=_NO_PRICE,
+    )
+    yield timeseries(5202, "Cost of a million items")(
+        Target(_per_items(_price(), _items()).worst(10), "{{job}}"),
+        text="Price of a service's accelerators per million tokens, images or "
+        "sequences that its loops process.",
+        no_value=_NO_PRICE,
+    )
+    yield timeseries(5203, "Accelerator use by service")(
+        Target(used.least(10), "{{job}}"),
+        text="Mean utilization of the accelerators of the services that use theirs "
+        "least. See Accelerators for which are idle.",
+        maximum=1,
+        no_value="No accelerators",
+    )
+    yield timeseries(5204, "Goodput of services")(
+        Target(q.share(step, _time().sum("job")).least(10), "{{job}}"),
+        text="Fraction of the wall time of training that is spent in steps; the rest "
+        "went into data, compiles, checkpoints and restarts.",
+        maximum=1,
+        no_value="No training",
     )
 
 

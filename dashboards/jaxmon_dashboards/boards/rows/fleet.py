@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import (
-    Expr,
-    call,
-    counter,
-    eq,
-    gauge,
-    recorded,
-    time,
-    up,
-)
+from jaxmon.promql import Expr, call, counter, eq, gauge, recorded, time, up
 from jaxmon.symptoms.starts import YOUNG
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
@@ -24,10 +16,7 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
     Panel,
-    PanelLine,
-    Row,
     Target,
-    line,
     row,
     stat,
     table,
@@ -62,58 +51,49 @@ _PROCESSES = Link(
 )
 
 
-def glance(slos: Slos, *, runbooks: str = "") -> Row:
+@row(40, "Fleet", lines=(8, 1))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return the size and state of the fleet, and one line for each service."""
-    return row(40, "Fleet", _headline(slos, runbooks), line(_services(slos), height=8))
+    yield from _headline(slos)
+    yield _services(slos)
 
 
-def _headline(slos: Slos, runbooks: str) -> PanelLine:
+def _headline(slos: Slos) -> Iterator[Panel]:
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS)
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
     recently = durations.seconds(slos.limits.deploy_window)
-    current = now.oncall(slos, runbooks)
-    return line(
-        stat(
-            4001,
-            Target(hosts.count("job").count(), "Service count"),
-            text="Services, which are jobs of Prometheus, that run jaxmon.",
-        ),
-        stat(
-            4002,
-            Target(hosts.count(), "Scraped hosts"),
-            text="Sidecars, and agents that are scraped directly.",
-        ),
-        stat(
-            4003,
-            Target(agents.max(*q.BY_PROCESS).count(), "Processes"),
-            text="JAX processes with an agent.",
-            no_value="None",
-        ),
-        stat(
-            4004,
-            Target((age < recently).count().or_(_ZERO), "New processes"),
-            text=(
-                "Processes that started within the deploy window: a deployment if "
-                "they belong to one service, a crash loop if they are always the same."
-            ),
-        ),
-        current.panel("Targets down"),
-        stat(
-            4005,
-            Target(crashes.sum().or_(_ZERO), "Crashes", q.above(1)),
-            text="Processes that ended without finishing in the selected time range.",
-        ),
-        stat(
-            4006,
-            Target(agents.count("jax", "jaxlib").count(), "JAX versions"),
-            text="Different combinations of jax and jaxlib; see the table for which.",
-            no_value="None",
-        ),
-        current.panel("Recompiles"),
-        height=4,
+    current = now.oncall(slos)
+    yield stat(4001, "Service count")(
+        hosts.count("job").count(),
+        text="Services, which are jobs of Prometheus, that run jaxmon.",
     )
+    yield stat(4002, "Scraped hosts")(
+        hosts.count(), text="Sidecars, and agents that are scraped directly."
+    )
+    yield stat(4003, "Processes")(
+        agents.max(*q.BY_PROCESS).count(),
+        text="JAX processes with an agent.",
+        no_value="None",
+    )
+    yield stat(4004, "New processes")(
+        (age < recently).count().or_(_ZERO),
+        text="Processes that started within the deploy window: a deployment if they "
+        "belong to one service, a crash loop if they are always the same.",
+    )
+    yield current.panel("Targets down")
+    yield stat(4005, "Crashes")(
+        crashes.sum().or_(_ZERO),
+        text="Processes that ended without finishing in the selected time range.",
+        thresholds=q.above(1),
+    )
+    yield stat(4006, "JAX versions")(
+        agents.count("jax", "jaxlib").count(),
+        text="Different combinations of jax and jaxlib; see the table for which.",
+        no_value="None",
+    )
+    yield current.panel("Recompiles")
 
 
 def _services(slos: Slos) -> Panel:
@@ -125,9 +105,7 @@ def _services(slos: Slos) -> Panel:
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
     used = hardware.of_job(catalog.ACCELERATOR_UP).count("job")
-    return table(
-        4007,
-        "Services of the fleet",
+    return table(4007, "Services of the fleet")(
         Target(hosts.count("job"), "Hosts"),
         Target(agents.max(*q.BY_PROCESS).count("job"), "Processes"),
         Target(used.or_(none), "Accelerators"),
@@ -137,22 +115,20 @@ def _services(slos: Slos) -> Panel:
         Target(_diverging().count("job").or_(none), "Diverging", q.above(1)),
         Target(running, "Compiling"),
         Target(crashes.sum("job").or_(none), "Crashes", q.above(1)),
-        text=(
-            "One line per service. Young: the fraction of its processes that started "
-            "recently. Diverging: functions whose latest program differs "
-            "between processes. The name selects the service here."
-        ),
+        text="One line per service. Young: the fraction of its processes that started "
+        "recently. Diverging: functions whose latest program differs between "
+        "processes. The name selects the service here.",
         labels=("job",),
         cell_links=(("job", _SERVICE),),
         sort="Processes",
     )
 
 
-def down() -> Row:
+@row(41, "Hosts and processes", lines=(1, 1))
+def down() -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
-    return row(
-        41, "Hosts and processes", line(_hosts(), height=9), line(_ends(), height=9)
-    )
+    yield _hosts()
+    yield _ends()
 
 
 def _hosts() -> Panel:
@@ -167,17 +143,14 @@ def _hosts() -> Panel:
     stalled = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
     base = load.topk(_ROWS)
-    return table(
-        4101,
-        "Busiest hosts",
+    return table(4101, "Busiest hosts")(
         Target(base.of_unit(""), "Load per CPU", q.above(1, 2)),
         Target(left.and_(base, *_HOST), "Memory available", q.below(0.1)),
         Target(stalled.max(*_HOST).and_(base, *_HOST), "Stalled"),
         Target(agents.and_(base, *_HOST), "Processes"),
-        text=(
-            f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "
-            "core, and the input pipeline with them. The host links to Debug."
-        ),
+        text=f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "
+        "core, and the input pipeline with them. The host links to Debug.",
+        height=9,
         labels=_HOST,
         cell_links=(("instance", _ONE_HOST),),
         no_value="No sidecar",
@@ -194,139 +167,96 @@ def _ends() -> Panel:
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
     programs = services.PROGRAMS(*q.PROCESS).max(*by)
-    return table(
-        4102,
-        "Largest processes",
+    return table(4102, "Largest processes")(
         Target(base, "Memory"),
         Target(cpu.and_(base, *by), "CPU"),
         Target(age.and_(base, *by), "Age"),
         Target(oldest.and_(base, *by), "Compiling for"),
         Target(programs.and_(base, *by), "Functions"),
-        text=(
-            f"The {_ROWS} processes with most host memory. One that is larger than its "
-            "peers may leak; 100 % of CPU is one core."
-        ),
+        text=f"The {_ROWS} processes with most host memory. One that is larger than "
+        "its peers may leak; 100 % of CPU is one core.",
+        height=9,
         labels=by,
         cell_links=(("instance", _ONE_HOST), ("worker", _PROCESSES)),
         sort="Memory",
     )
 
 
-def differences() -> Row:
+@row(42, "Versions and programs", lines=(2, 1))
+def differences() -> Iterator[Panel]:
     """Return versions and programs that differ between processes of one service."""
     versions = monitoring.debug()
     by = ("job", "function")
-    return row(
-        42,
-        "Versions and programs",
-        line(
-            replace(versions.panel("Versions of JAX and its platform"), width=16),
-            versions.panel("Versions of jaxmon"),
-        ),
-        line(
-            table(
-                4201,
-                "Functions with different programs",
-                Target(_diverging().topk(_ROWS), "Fingerprints", q.above(2)),
-                text=(
-                    "Functions whose latest program is not the same in all processes "
-                    "of a service. Ranks of one run that differ deadlock in their "
-                    "first collective; servers may differ by the shapes they saw."
-                ),
-                labels=by,
-                no_value="None",
-                sort="Fingerprints",
-                alerts=("JaxmonProgramsDiverge",),
-            ),
-            height=6,
-        ),
+    yield replace(versions.panel("Versions of JAX and its platform"), width=16)
+    yield versions.panel("Versions of jaxmon")
+    yield table(4201, "Functions with different programs")(
+        Target(_diverging().topk(_ROWS), "Fingerprints", q.above(2)),
+        text="Functions whose latest program is not the same in all processes of a "
+        "service. Ranks of one run that differ deadlock in their first collective; "
+        "servers may differ by the shapes they saw.",
+        height=6,
+        labels=by,
+        no_value="None",
+        sort="Fingerprints",
+        alerts=("JaxmonProgramsDiverge",),
     )
 
 
-def starts(slos: Slos) -> Row:
+@row(43, "Starts and compiles", lines=(3, 4))
+def starts(slos: Slos) -> Iterator[Panel]:
     """Return deployments, crash loops, and compiles that many do at once."""
     current = compiles.oncall(slos)
     compiling = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).max(*q.BY_PROCESS) > 0
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
-    return row(
-        43,
-        "Starts and compiles",
-        line(
-            timeseries(
-                4301,
-                "Young processes by service",
-                Target(young.worst(10), "{{job}}"),
-                text=(
-                    "Fraction of each service's processes that started within the "
-                    "deploy window; above the line it counts as a deployment."
-                ),
-                maximum=1,
-                thresholds=q.above(slos.limits.deploy_share),
-                alerts=("JaxmonDeployInProgress",),
-                no_value="None",
-            ),
-            errors.oncall().panel("Process restarts"),
-            monitoring.oncall().panel("Processes that crashed"),
-        ),
-        line(
-            timeseries(
-                4302,
-                "Processes compiling by service",
-                Target(compiling.count("job").worst(10), "{{job}}"),
-                text=(
-                    "Processes that compile at the same time. Many replicas at once "
-                    "compile the same program, each for itself: share a persistent "
-                    "cache."
-                ),
-                alerts=("JaxmonThunderingCompilation",),
-                no_value="None",
-            ),
-            timeseries(
-                4303,
-                "Compiles of all services",
-                Target(services.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
-                text=(
-                    "Programs compiled, loaded from the persistent cache, or failed, "
-                    "within five minutes. Debug has those of a host or function."
-                ),
-                stacked="normal",
-                alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
-            ),
-            timeseries(
-                4304,
-                "Lowest persistent cache hit rates",
-                Target(
-                    q.share(
-                        services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-                        services.LOOKUPS(q.JOB).sum("job"),
-                    ).least(q.FEW),
-                    "{{job}}",
-                ),
-                text=(
-                    "Hit rate within five minutes, of the 20 services with the "
-                    "lowest. If low after a deployment that did not change the model, "
-                    "the cache key differs, often because of a version or directory."
-                ),
-                maximum=1,
-            ),
-            current.panel("Oldest compile in progress"),
-        ),
+    yield timeseries(4301, "Young processes by service")(
+        Target(young.worst(10), "{{job}}"),
+        text="Fraction of each service's processes that started within the deploy "
+        "window; above the line it counts as a deployment.",
+        maximum=1,
+        thresholds=q.above(slos.limits.deploy_share),
+        alerts=("JaxmonDeployInProgress",),
+        no_value="None",
     )
+    yield errors.oncall().panel("Process restarts")
+    yield monitoring.oncall().panel("Processes that crashed")
+    yield timeseries(4302, "Processes compiling by service")(
+        Target(compiling.count("job").worst(10), "{{job}}"),
+        text="Processes that compile at the same time. Many replicas at once compile "
+        "the same program, each for itself: share a persistent cache.",
+        alerts=("JaxmonThunderingCompilation",),
+        no_value="None",
+    )
+    yield timeseries(4303, "Compiles of all services")(
+        Target(services.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
+        text="Programs compiled, loaded from the persistent cache, or failed, within "
+        "five minutes. Debug has those of a host or function.",
+        stacked="normal",
+        alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
+    )
+    yield timeseries(4304, "Lowest persistent cache hit rates")(
+        Target(
+            q.share(
+                services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+                services.LOOKUPS(q.JOB).sum("job"),
+            ).least(q.FEW),
+            "{{job}}",
+        ),
+        text="Hit rate within five minutes, of the 20 services with the lowest. If low "
+        "after a deployment that did not change the model, the cache key differs, "
+        "often because of a version or directory.",
+        maximum=1,
+    )
+    yield current.panel("Oldest compile in progress")
 
 
-def worst(slos: Slos) -> Row:
+@row(46, "The worst of the fleet", lines=(4,))
+def worst(slos: Slos) -> Iterator[Panel]:
     """Return the functions, devices and hosts that stand out."""
     held = memory.oncall(slos)
-    return row(
-        46,
-        "The worst of the fleet",
-        line(
-            errors.oncall().panel("Errors by function"),
-            calls.debug().panel("Slower than before"),
-            held.panel("Device memory in use"),
-            held.panel("Host memory available"),
-        ),
-    )
+    yield errors.oncall().panel("Errors by function")
+    yield calls.debug().panel("Slower than before")
+    yield held.panel("Device memory in use")
+    yield held.panel("Host memory available")
 
 
 def _diverging() -> Expr:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.promql import Expr, counter, events
 from jaxmon_alerts.slo import Slos
@@ -9,10 +11,8 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
     Panel,
-    Row,
     Target,
     Thresholds,
-    line,
     row,
     table,
     timeseries,
@@ -29,41 +29,28 @@ _ONLY = Link(
 )
 
 
-def debug(slos: Slos) -> Row:
+@row(11, "Functions", lines=(1, 3))
+def debug(slos: Slos) -> Iterator[Panel]:
     """Return a table of functions, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
     misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
-    return row(
-        11,
-        "Functions",
-        line(_table(slos), height=10),
-        line(
-            timeseries(
-                1102,
-                "Calls by function",
-                Target(calls.worst(10), "{{function}}"),
-                text="The ten functions with the most calls.",
-            ),
-            timeseries(
-                1103,
-                "Cache hit rate by function",
-                Target(_hit_rate(calls).least(10), "{{function}}"),
-                text="Fraction of calls served without tracing, of the ten functions "
-                "with the lowest hit rate.",
-                maximum=1,
-                thresholds=q.objective(slos, "cache-hit-rate"),
-                alerts=q.alert_of(slos, "cache-hit-rate"),
-            ),
-            timeseries(
-                1104,
-                "Cache misses by function",
-                Target(misses.worst(10), "{{function}}"),
-                text=(
-                    "Calls that left the fast path, of the ten functions with the "
-                    "most. Not all of them compile, but all of them run Python code."
-                ),
-            ),
-        ),
+    yield _table(slos)
+    yield timeseries(1102, "Calls by function")(
+        Target(calls.worst(10), "{{function}}"),
+        text="The ten functions with the most calls.",
+    )
+    yield timeseries(1103, "Cache hit rate by function")(
+        Target(_hit_rate(calls).least(10), "{{function}}"),
+        text="Fraction of calls served without tracing, of the ten functions with the "
+        "lowest hit rate.",
+        maximum=1,
+        thresholds=q.objective(slos, "cache-hit-rate"),
+        alerts=q.alert_of(slos, "cache-hit-rate"),
+    )
+    yield timeseries(1104, "Cache misses by function")(
+        Target(misses.worst(10), "{{function}}"),
+        text="Calls that left the fast path, of the ten functions with the most. Not "
+        "all of them compile, but all of them run Python code.",
     )
 
 
@@ -83,19 +70,16 @@ def _table(slos: Slos) -> Panel:
         """Return a column of the functions with most calls."""
         return Target(expr.and_(most), title, thresholds)
 
-    return table(
-        1101,
-        "Functions",
+    return table(1101, "Functions")(
         column(calls, "Calls"),
         column(_hit_rate(calls), "Cache hits", objective),
         column(recompiles.sum("function"), "Recompiles", storm),
         column(seconds.sum("function"), "Compile time"),
         column(q.known(backend), "Mean backend compile"),
         column(errors.sum("function"), "Errors", q.above(1)),
-        text=(
-            "Jitted functions, the 50 with most calls: current rates, and totals over "
-            "the selected time range. Sorted by compile time."
-        ),
+        text="Jitted functions, the 50 with most calls: current rates, and totals over "
+        "the selected time range. Sorted by compile time.",
+        height=10,
         labels=("function",),
         cell_links=(("function", _ONLY),),
         sort="Compile time",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.promql import counter, eq, gauge
 from jaxmon_alerts.overviews import processes
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Row, Target, line, row, table, timeseries
+from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
-def oncall(slos: Slos) -> Row:
+@row(7, "Memory", lines=(3, 2))
+def oncall(slos: Slos) -> Iterator[Panel]:
     """Return how close memory is to its limits, and whether it grows."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     full, held, arrays, resident = (
@@ -24,70 +27,42 @@ def oncall(slos: Slos) -> Row:
         )
     )
     host = hardware.least_of_services(processes.HOST_MEMORY, lambda one: one.min(*by))
-    return row(
-        7,
-        "Memory",
-        line(
-            timeseries(
-                601,
-                "Device memory in use",
-                Target(full, named),
-                text=(
-                    "Fraction of JAX's memory limit in use on the fullest device of "
-                    "each host, of the 20 fullest hosts. At the line the next "
-                    "allocation may fail. Not available on CPUs."
-                ),
-                maximum=1,
-                thresholds=q.above(slos.limits.device_memory),
-                alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
-            ),
-            timeseries(
-                602,
-                "Bytes of live arrays",
-                Target(held, named),
-                text=(
-                    "Live array bytes on one device, of the 20 hosts with the most. If "
-                    "it only ever rises, something is keeping references."
-                ),
-                alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
-            ),
-            timeseries(
-                603,
-                "Live arrays",
-                Target(arrays, named),
-                text=(
-                    "Number of live arrays on one device, of the 20 hosts with the "
-                    "most. Steady in a program without leaks."
-                ),
-            ),
-        ),
-        line(
-            timeseries(
-                604,
-                "Resident memory of the largest process",
-                Target(resident, named),
-                text=(
-                    "Host memory of the largest process of the 20 hosts with the most. "
-                    "Unbounded growth: a leak, often of host arrays or compiled "
-                    "programs."
-                ),
-                alerts=("JaxmonHostMemoryGrowth",),
-            ),
-            timeseries(
-                605,
-                "Host memory available",
-                Target(host, named),
-                text=(
-                    "Available host memory as a fraction of total, on the 20 hosts "
-                    "with the least. Near 0 the OOM killer kills the largest process."
-                ),
-                maximum=1,
-            ),
-        ),
+    yield timeseries(601, "Device memory in use")(
+        Target(full, named),
+        text="Fraction of JAX's memory limit in use on the fullest device of each "
+        "host, of the 20 fullest hosts. At the line the next allocation may fail. Not "
+        "available on CPUs.",
+        maximum=1,
+        thresholds=q.above(slos.limits.device_memory),
+        alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
+    )
+    yield timeseries(602, "Bytes of live arrays")(
+        Target(held, named),
+        text="Live array bytes on one device, of the 20 hosts with the most. If it "
+        "only ever rises, something is keeping references.",
+        alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
+    )
+    yield timeseries(603, "Live arrays")(
+        Target(arrays, named),
+        text="Number of live arrays on one device, of the 20 hosts with the most. "
+        "Steady in a program without leaks.",
+    )
+    yield timeseries(604, "Resident memory of the largest process")(
+        Target(resident, named),
+        text="Host memory of the largest process of the 20 hosts with the most. "
+        "Unbounded growth: a leak, often of host arrays or compiled programs.",
+        alerts=("JaxmonHostMemoryGrowth",),
+    )
+    yield timeseries(605, "Host memory available")(
+        Target(host, named),
+        text="Available host memory as a fraction of total, on the 20 hosts with the "
+        "least. Near 0 the OOM killer kills the largest process.",
+        maximum=1,
     )
 
 
-def debug() -> Row:
+@row(16, "Device memory", lines=(2, 2, 3))
+def debug() -> Iterator[Panel]:
     """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device")
     named = f"{q.NAMED_PROCESS} {{{{device}}}}"
@@ -101,79 +76,41 @@ def debug() -> Row:
     leak = gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by)
     info = ("job", "platform", "device_kind")
     devices = gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info)
-    return row(
-        16,
-        "Device memory",
-        line(
-            timeseries(
-                1601,
-                "Device memory by kind",
-                Target(memory.and_(fullest, *by), f"{named} {{{{kind}}}}"),
-                text=(
-                    "Of the ten fullest devices. limit minus in_use is free; peak is "
-                    "the maximum since startup. peak near limit: the next batch may "
-                    "not fit."
-                ),
-                alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
-            ),
-            timeseries(
-                1602,
-                "Allocations",
-                Target(allocations.worst(q.FEW), named),
-                text="Allocations per second, of the 20 devices with most. Steady in a "
-                "warm loop.",
-            ),
-        ),
-        line(
-            timeseries(
-                1606,
-                "Live bytes by dtype",
-                Target((dtypes > 0).worst(q.FEW), f"{named} {{{{dtype}}}}"),
-                text=(
-                    "Live array bytes per device, by dtype, the 20 largest. float64 in "
-                    "a float32 program: something is being promoted."
-                ),
-            ),
-            timeseries(
-                1607,
-                "Suspected leak",
-                Target(leak.worst(q.FEW), named),
-                text=(
-                    "Steady growth by source line within the agent's window, on the 20 "
-                    "devices with the most. If above 0, the agent's event names the "
-                    "lines."
-                ),
-                alerts=("JaxmonMemoryLeak",),
-            ),
-        ),
-        line(
-            timeseries(
-                1603,
-                "Live arrays by device",
-                Target(arrays.worst(q.FEW), named),
-                text=(
-                    "Live arrays of the 20 devices with the most. A steady slope is a "
-                    "leak: stored results, closures or exceptions."
-                ),
-            ),
-            timeseries(
-                1604,
-                "Mean size of a live array",
-                Target(size.of_unit("bytes").least(q.FEW), named),
-                text=(
-                    "Of the 20 devices with the smallest. Falls as small arrays "
-                    "accumulate: scalars never read back, metrics kept on the device."
-                ),
-            ),
-            table(
-                1605,
-                "Devices",
-                Target(devices, "Devices"),
-                text=(
-                    "The devices JAX uses. If it shows cpu where a GPU or TPU is "
-                    "expected, the plugin did not load."
-                ),
-                labels=info,
-            ),
-        ),
+    yield timeseries(1601, "Device memory by kind")(
+        Target(memory.and_(fullest, *by), f"{named} {{{{kind}}}}"),
+        text="Of the ten fullest devices. limit minus in_use is free; peak is the "
+        "maximum since startup. peak near limit: the next batch may not fit.",
+        alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
+    )
+    yield timeseries(1602, "Allocations")(
+        Target(allocations.worst(q.FEW), named),
+        text="Allocations per second, of the 20 devices with most. Steady in a warm "
+        "loop.",
+    )
+    yield timeseries(1606, "Live bytes by dtype")(
+        Target((dtypes > 0).worst(q.FEW), f"{named} {{{{dtype}}}}"),
+        text="Live array bytes per device, by dtype, the 20 largest. float64 in a "
+        "float32 program: something is being promoted.",
+    )
+    yield timeseries(1607, "Suspected leak")(
+        Target(leak.worst(q.FEW), named),
+        text="Steady growth by source line within the agent's window, on the 20 "
+        "devices with the most. If above 0, the agent's event names the lines.",
+        alerts=("JaxmonMemoryLeak",),
+    )
+    yield timeseries(1603, "Live arrays by device")(
+        Target(arrays.worst(q.FEW), named),
+        text="Live arrays of the 20 devices with the most. A steady slope is a leak: "
+        "stored results, closures or exceptions.",
+    )
+    yield timeseries(1604, "Mean size of a live array")(
+        Target(size.of_unit("bytes").least(q.FEW), named),
+        text="Of the 20 devices with the smallest. Falls as small arrays accumulate: "
+        "scalars never read back, metrics kept on the device.",
+    )
+    yield table(1605, "Devices")(
+        Target(devices, "Devices"),
+        text="The devices JAX uses. If it shows cpu where a GPU or TPU is expected, "
+        "the plugin did not load.",
+        labels=info,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.promql import Expr, call, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
@@ -11,10 +13,8 @@ from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Mapping,
-    PanelLine,
-    Row,
+    Panel,
     Target,
-    line,
     row,
     stat,
     states,
@@ -28,7 +28,8 @@ _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
 _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 
 
-def oncall() -> Row:
+@row(9, "Monitoring health", lines=(3, 4), collapsed=True)
+def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
     hooks = processes.HOOKS(q.JOB).min("hook")
     by = ("job", "collector")
@@ -39,296 +40,200 @@ def oncall() -> Row:
         one(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
         for one in (processes.DIED, processes.CRASHES)
     )
-    return row(
-        9,
-        "Monitoring health",
-        line(
-            states(
-                801,
-                "Targets that were down",
-                Target(
-                    up().equals(0).and_(hardware.were_down().bottomk(q.FEW)),
-                    "{{job}} {{instance}}",
-                ),
-                text="Agents and sidecars that Prometheus could not scrape, and when.",
-                mappings=q.UP,
-                thresholds=q.below(1),
-                alerts=("JaxmonTargetDown",),
-                no_value="None",
-            ),
-            timeseries(
-                802,
-                "Collectors",
-                Target(succeeding, "{{job}} {{collector}}"),
-                text=(
-                    "Fraction of sidecars on which the last poll of a collector "
-                    "succeeded, of the 20 worst. nvml is down on hosts without an "
-                    "NVIDIA driver, which is normal."
-                ),
-                maximum=1,
-                alerts=("JaxmonCollectorDown",),
-            ),
-            timeseries(
-                803,
-                "Age of collected data",
-                Target(age, "{{job}} {{collector}}"),
-                text=(
-                    "Age of the oldest data that a sidecar serves, of the 20 worst. "
-                    "Grows when a driver or an agent hangs."
-                ),
-                alerts=("JaxmonCollectorDown",),
-            ),
+    yield states(801, "Targets that were down")(
+        Target(
+            up().equals(0).and_(hardware.were_down().bottomk(q.FEW)),
+            "{{job}} {{instance}}",
         ),
-        line(
-            states(
-                804,
-                "Hooks",
-                Target(hooks, "{{hook}}"),
-                text=(
-                    "Whether each agent hook is active, in every process. The metrics "
-                    "of an inactive hook are missing."
-                ),
-                mappings=_HOOKS,
-                thresholds=q.below(1),
-                alerts=("JaxmonAgentHookInactive",),
-            ),
-            timeseries(
-                805,
-                "Internal errors",
-                Target(
-                    processes.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW),
-                    "{{site}}",
-                ),
-                text="Contained failures of jaxmon's own code. Please report them.",
-                no_value="None",
-            ),
-            states(
-                806,
-                "Hosts with silent agents",
-                Target(silent.least(q.FEW), "{{job}} {{instance}}"),
-                text=(
-                    "Hosts on which a process does not respond, and when: it was "
-                    "killed or hangs; the alert says which."
-                ),
-                mappings=q.UP,
-                thresholds=q.below(1),
-                alerts=("JaxmonAgentSilent",),
-                no_value="None",
-            ),
-            timeseries(
-                807,
-                "Processes that crashed",
-                Target(crashed, q.NAMED_PROCESS),
-                Target(died, f"{q.NAMED_PROCESS} not replaced"),
-                text=(
-                    "Processes that ended without finishing, within five minutes, and "
-                    "whether another has taken their place since."
-                ),
-                alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
-                no_value="None",
-            ),
-        ),
-        collapsed=True,
+        text="Agents and sidecars that Prometheus could not scrape, and when.",
+        mappings=q.UP,
+        thresholds=q.below(1),
+        alerts=("JaxmonTargetDown",),
+        no_value="None",
+    )
+    yield timeseries(802, "Collectors")(
+        Target(succeeding, "{{job}} {{collector}}"),
+        text="Fraction of sidecars on which the last poll of a collector succeeded, of "
+        "the 20 worst. nvml is down on hosts without an NVIDIA driver, which is "
+        "normal.",
+        maximum=1,
+        alerts=("JaxmonCollectorDown",),
+    )
+    yield timeseries(803, "Age of collected data")(
+        Target(age, "{{job}} {{collector}}"),
+        text="Age of the oldest data that a sidecar serves, of the 20 worst. Grows "
+        "when a driver or an agent hangs.",
+        alerts=("JaxmonCollectorDown",),
+    )
+    yield states(804, "Hooks")(
+        Target(hooks, "{{hook}}"),
+        text="Whether each agent hook is active, in every process. The metrics of an "
+        "inactive hook are missing.",
+        mappings=_HOOKS,
+        thresholds=q.below(1),
+        alerts=("JaxmonAgentHookInactive",),
+    )
+    yield timeseries(805, "Internal errors")(
+        Target(processes.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
+        text="Contained failures of jaxmon's own code. Please report them.",
+        no_value="None",
+    )
+    yield states(806, "Hosts with silent agents")(
+        Target(silent.least(q.FEW), "{{job}} {{instance}}"),
+        text="Hosts on which a process does not respond, and when: it was killed or "
+        "hangs; the alert says which.",
+        mappings=q.UP,
+        thresholds=q.below(1),
+        alerts=("JaxmonAgentSilent",),
+        no_value="None",
+    )
+    yield timeseries(807, "Processes that crashed")(
+        Target(crashed, q.NAMED_PROCESS),
+        Target(died, f"{q.NAMED_PROCESS} not replaced"),
+        text="Processes that ended without finishing, within five minutes, and whether "
+        "another has taken their place since.",
+        alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
+        no_value="None",
     )
 
 
-def debug() -> Row:
+@row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
+def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    lines = (*_agents(), _pushed(), *_sidecars(), _versions())
-    return row(20, "jaxmon and versions", *lines, collapsed=True)
+    yield from _agents()
+    yield from _pushed()
+    yield from _sidecars()
+    yield from _versions()
 
 
-def _agents() -> tuple[PanelLine, ...]:
+def _agents() -> Iterator[Panel]:
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
     scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
-    return (
-        line(
-            states(
-                2001,
-                "Inactive hooks by process",
-                Target(
-                    inactive.min(*q.BY_PROCESS, "hook").least(q.FEW),
-                    f"{q.NAMED_PROCESS} {{{{hook}}}}",
-                ),
-                text=(
-                    "A hook that could not attach to this JAX, or disabled itself "
-                    "after failures. What it measures is missing."
-                ),
-                no_value="None",
-                mappings=_HOOKS,
-                thresholds=q.below(1),
-                alerts=("JaxmonAgentHookInactive",),
-            ),
-            timeseries(
-                2002,
-                "Scrape duration",
-                Target(q.known(scrape).worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "p95 scrape rendering time within five minutes, of the 20 slowest "
-                    "agents and sidecars."
-                ),
-            ),
+    yield states(2001, "Inactive hooks by process")(
+        Target(
+            inactive.min(*q.BY_PROCESS, "hook").least(q.FEW),
+            f"{q.NAMED_PROCESS} {{{{hook}}}}",
         ),
-        line(
-            timeseries(
-                2003,
-                "Label overflow",
-                Target(q.per_minute(overflow), "{{label}}"),
-                text=(
-                    "Lookups per minute that ended in 'other'. Increase "
-                    "max_functions, or stop creating new functions."
-                ),
-            ),
-            timeseries(
-                2004,
-                "Dropped items",
-                Target(q.per_minute(dropped), "{{what}}"),
-                text="Items jaxmon dropped to stay within its limits.",
-            ),
-            timeseries(
-                2005,
-                "Internal errors by process",
-                Target(
-                    failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
-                    f"{q.NAMED_PROCESS} {{{{site}}}}",
-                ),
-                text="Contained failures of jaxmon's own code, by process and site.",
-                no_value="None",
-            ),
+        text="A hook that could not attach to this JAX, or disabled itself after "
+        "failures. What it measures is missing.",
+        no_value="None",
+        mappings=_HOOKS,
+        thresholds=q.below(1),
+        alerts=("JaxmonAgentHookInactive",),
+    )
+    yield timeseries(2002, "Scrape duration")(
+        Target(q.known(scrape).worst(q.FEW), q.NAMED_PROCESS),
+        text="p95 scrape rendering time within five minutes, of the 20 slowest agents "
+        "and sidecars.",
+    )
+    yield timeseries(2003, "Label overflow")(
+        Target(q.per_minute(overflow), "{{label}}"),
+        text="Lookups per minute that ended in 'other'. Increase max_functions, or "
+        "stop creating new functions.",
+    )
+    yield timeseries(2004, "Dropped items")(
+        Target(q.per_minute(dropped), "{{what}}"),
+        text="Items jaxmon dropped to stay within its limits.",
+    )
+    yield timeseries(2005, "Internal errors by process")(
+        Target(
+            failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
+            f"{q.NAMED_PROCESS} {{{{site}}}}",
         ),
+        text="Contained failures of jaxmon's own code, by process and site.",
+        no_value="None",
     )
 
 
-def _pushed() -> PanelLine:
+def _pushed() -> Iterator[Panel]:
     by = (*q.BY_PROCESS, "signal")
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     failed = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
     spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
-    return line(
-        timeseries(
-            2012,
-            "Exports by OTLP",
-            Target(
-                q.per_minute(exports.rate().sum("signal", "outcome")),
-                "{{signal}} {{outcome}}",
-            ),
-            text="Exports by OTLP per minute, of all processes that push.",
-            no_value="Nothing is pushed",
-            alerts=("JaxmonExportFailing",),
+    yield timeseries(2012, "Exports by OTLP")(
+        Target(
+            q.per_minute(exports.rate().sum("signal", "outcome")),
+            "{{signal}} {{outcome}}",
         ),
-        timeseries(
-            2013,
-            "Failed exports by process",
-            Target(
-                (q.per_minute(failed.rate().sum(*by)) > 0).worst(q.FEW),
-                f"{q.NAMED_PROCESS} {{{{signal}}}}",
-            ),
-            text=(
-                "Failed exports per minute. The next one has what a failed one of "
-                "metrics had; spans are lost."
-            ),
-            no_value="None",
-            alerts=("JaxmonExportFailing",),
+        text="Exports by OTLP per minute, of all processes that push.",
+        no_value="Nothing is pushed",
+        alerts=("JaxmonExportFailing",),
+    )
+    yield timeseries(2013, "Failed exports by process")(
+        Target(
+            (q.per_minute(failed.rate().sum(*by)) > 0).worst(q.FEW),
+            f"{q.NAMED_PROCESS} {{{{signal}}}}",
         ),
-        timeseries(
-            2014,
-            "Dropped spans by process",
-            Target(
-                (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
-                q.NAMED_PROCESS,
-            ),
-            text=(
-                "Spans per minute that a receiver did not take, or that had no room "
-                "while it was slow."
-            ),
-            no_value="None",
-            alerts=("JaxmonSpansDropped",),
+        text="Failed exports per minute. The next one has what a failed one of metrics "
+        "had; spans are lost.",
+        no_value="None",
+        alerts=("JaxmonExportFailing",),
+    )
+    yield timeseries(2014, "Dropped spans by process")(
+        Target(
+            (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
+            q.NAMED_PROCESS,
         ),
+        text="Spans per minute that a receiver did not take, or that had no room while "
+        "it was slow.",
+        no_value="None",
+        alerts=("JaxmonSpansDropped",),
     )
 
 
-def _sidecars() -> tuple[PanelLine, ...]:
+def _sidecars() -> Iterator[Panel]:
     by = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
     errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*by, "reason")
     config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
-    return (
-        line(
-            timeseries(
-                2006,
-                "Collection duration",
-                Target(took.max(*by).worst(q.FEW), named),
-                text=(
-                    "Duration of the last poll of the 20 slowest collectors. A slowing "
-                    "driver shows here before it hangs."
-                ),
-            ),
-            timeseries(
-                2007,
-                "Data age by collector",
-                Target(age.max(*by).worst(q.FEW), named),
-                text="Age of the oldest data that collectors serve.",
-                alerts=("JaxmonCollectorDown",),
-            ),
-            timeseries(
-                2008,
-                "Collector errors by reason",
-                Target(q.per_minute(errors).worst(q.FEW), f"{named} {{{{reason}}}}"),
-                text=(
-                    "Collector failures, over five minutes. The sidecar's log has the "
-                    "messages."
-                ),
-                no_value="None",
-                alerts=("JaxmonCollectorDown",),
-            ),
-        ),
-        line(
-            states(
-                2011,
-                "Web configuration",
-                Target(config.max("instance").least(q.FEW), "{{instance}}"),
-                text=(
-                    "Whether a sidecar's current web configuration and certificates "
-                    "are in effect. After an invalid change, the previous ones stay "
-                    "in effect."
-                ),
-                mappings=_IN_FORCE,
-                thresholds=q.below(1),
-                alerts=("JaxmonWebConfigFailed",),
-                no_value="Not configured",
-            )
-        ),
+    yield timeseries(2006, "Collection duration")(
+        Target(took.max(*by).worst(q.FEW), named),
+        text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
+        "shows here before it hangs.",
+    )
+    yield timeseries(2007, "Data age by collector")(
+        Target(age.max(*by).worst(q.FEW), named),
+        text="Age of the oldest data that collectors serve.",
+        alerts=("JaxmonCollectorDown",),
+    )
+    yield timeseries(2008, "Collector errors by reason")(
+        Target(q.per_minute(errors).worst(q.FEW), f"{named} {{{{reason}}}}"),
+        text="Collector failures, over five minutes. The sidecar's log has the "
+        "messages.",
+        no_value="None",
+        alerts=("JaxmonCollectorDown",),
+    )
+    yield states(2011, "Web configuration")(
+        Target(config.max("instance").least(q.FEW), "{{instance}}"),
+        text="Whether a sidecar's current web configuration and certificates are in "
+        "effect. After an invalid change, the previous ones stay in effect.",
+        mappings=_IN_FORCE,
+        thresholds=q.below(1),
+        alerts=("JaxmonWebConfigFailed",),
+        no_value="Not configured",
     )
 
 
-def _versions() -> PanelLine:
+def _versions() -> Iterator[Panel]:
     runtime = ("job", "jax", "jaxlib", "python", "platform", "platform_version")
     running = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*runtime)
     ours = gauge(catalog.BUILD_INFO, *q.PROCESS).count("job", "version")
-    return line(
-        table(
-            2009,
-            "Versions of JAX and its platform",
-            Target(running, "Processes"),
-            text=(
-                "Processes by version. Several lines for one service: mixed versions, "
-                "so results or speed may differ between hosts."
-            ),
-            width=16,
-            labels=runtime,
-        ),
-        table(
-            2010,
-            "Versions of jaxmon",
-            Target(ours, "Processes"),
-            text="Agents and sidecars by version.",
-            labels=("job", "version"),
-        ),
+    yield table(2009, "Versions of JAX and its platform")(
+        Target(running, "Processes"),
+        text="Processes by version. Several lines for one service: mixed versions, so "
+        "results or speed may differ between hosts.",
+        width=16,
+        labels=runtime,
+    )
+    yield table(2010, "Versions of jaxmon")(
+        Target(ours, "Processes"),
+        text="Agents and sidecars by version.",
+        labels=("job", "version"),
     )
 
 
@@ -336,7 +241,8 @@ _ZERO = call("vector", promql.number(0))
 _HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
 
 
-def glance(slos: Slos, *, runbooks: str = "") -> Row:
+@row(44, "Can the data be trusted?", lines=(8,))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
@@ -344,105 +250,73 @@ def glance(slos: Slos, *, runbooks: str = "") -> Row:
     failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
-    return row(
-        44,
-        "Can the data be trusted?",
-        line(
-            now.oncall(slos, runbooks).panel("Targets down"),
-            stat(
-                4401,
-                Target(silent.count().or_(_ZERO), "Agents silent", q.above(1)),
-                text="Slots whose process does not respond to its sidecar.",
-            ),
-            stat(
-                4402,
-                Target(inactive.count().or_(_ZERO), "Hooks inactive", q.above(1)),
-                text=(
-                    "Hooks that could not attach or disabled themselves, in all "
-                    "processes. Their metrics are missing."
-                ),
-            ),
-            stat(
-                4403,
-                Target(oldest, "Oldest data", q.above(60, 300)),
-                text="Age of the oldest data that a sidecar serves.",
-                no_value="No sidecar",
-            ),
-            stat(
-                4404,
-                Target(failed.sum().or_(_ZERO), "Own failures", q.above(1)),
-                text=(
-                    "Contained failures of jaxmon's own code in the selected time "
-                    "range. Please report them."
-                ),
-            ),
-            stat(
-                4405,
-                Target(q.per_minute(dropped), "Dropped"),
-                text="Items that jaxmon dropped per minute to stay within its limits.",
-            ),
-            stat(
-                4406,
-                Target(q.known(scrape), "Scrape p99"),
-                text="Time to collect and encode a response, of the slowest scrapes.",
-            ),
-            stat(
-                4407,
-                Target(_of_sidecars(_cpu()).max(), "Sidecar CPU", q.above(0.2, 1)),
-                text="CPU of the busiest sidecar; 100 % is one core.",
-                no_value="No sidecar",
-            ),
-            height=4,
-        ),
+    yield now.oncall(slos).panel("Targets down")
+    yield stat(4401, "Agents silent")(
+        silent.count().or_(_ZERO),
+        text="Slots whose process does not respond to its sidecar.",
+        thresholds=q.above(1),
+    )
+    yield stat(4402, "Hooks inactive")(
+        inactive.count().or_(_ZERO),
+        text="Hooks that could not attach or disabled themselves, in all processes. "
+        "Their metrics are missing.",
+        thresholds=q.above(1),
+    )
+    yield stat(4403, "Oldest data")(
+        oldest,
+        text="Age of the oldest data that a sidecar serves.",
+        thresholds=q.above(60, 300),
+        no_value="No sidecar",
+    )
+    yield stat(4404, "Own failures")(
+        failed.sum().or_(_ZERO),
+        text="Contained failures of jaxmon's own code in the selected time range. "
+        "Please report them.",
+        thresholds=q.above(1),
+    )
+    yield stat(4405, "Dropped")(
+        q.per_minute(dropped),
+        text="Items that jaxmon dropped per minute to stay within its limits.",
+    )
+    yield stat(4406, "Scrape p99")(
+        q.known(scrape),
+        text="Time to collect and encode a response, of the slowest scrapes.",
+    )
+    yield stat(4407, "Sidecar CPU")(
+        _of_sidecars(_cpu()).max(),
+        text="CPU of the busiest sidecar; 100 % is one core.",
+        thresholds=q.above(0.2, 1),
+        no_value="No sidecar",
     )
 
 
-def cost() -> Row:
+@row(45, "What jaxmon costs", lines=(4,))
+def cost() -> Iterator[Panel]:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
     programs = services.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
     ended = gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST)
-    return row(
-        45,
-        "What jaxmon costs",
-        line(
-            timeseries(
-                4501,
-                "CPU of sidecars",
-                Target(_of_sidecars(_cpu()).worst(10), _NAMED),
-                text=(
-                    "CPU of the busiest sidecars; 100 % is one core. It grows with "
-                    "the agents and devices of the host, and with the scrapes."
-                ),
-                no_value="No sidecar",
-            ),
-            timeseries(
-                4502,
-                "Memory of sidecars",
-                Target(_of_sidecars(memory.max(*_HOST)).worst(10), _NAMED),
-                text="Resident memory of the largest sidecars.",
-                no_value="No sidecar",
-            ),
-            timeseries(
-                4503,
-                "Processes with most functions",
-                Target(programs.worst(10), q.NAMED_PROCESS),
-                text=(
-                    "Functions that a process reports. Most of its series are theirs; "
-                    "`max_functions` bounds them."
-                ),
-            ),
-            timeseries(
-                4504,
-                "Ended processes still served",
-                Target(ended.worst(10), _NAMED),
-                text=(
-                    "Slots whose process has ended, and whose counts a sidecar serves "
-                    "for five minutes, or until the next process adds to them."
-                ),
-                no_value="None ended recently",
-            ),
-        ),
+    yield timeseries(4501, "CPU of sidecars")(
+        Target(_of_sidecars(_cpu()).worst(10), _NAMED),
+        text="CPU of the busiest sidecars; 100 % is one core. It grows with the agents "
+        "and devices of the host, and with the scrapes.",
+        no_value="No sidecar",
+    )
+    yield timeseries(4502, "Memory of sidecars")(
+        Target(_of_sidecars(memory.max(*_HOST)).worst(10), _NAMED),
+        text="Resident memory of the largest sidecars.",
+        no_value="No sidecar",
+    )
+    yield timeseries(4503, "Processes with most functions")(
+        Target(programs.worst(10), q.NAMED_PROCESS),
+        text="Functions that a process reports. Most of its series are theirs; "
+        "`max_functions` bounds them.",
+    )
+    yield timeseries(4504, "Ended processes still served")(
+        Target(ended.worst(10), _NAMED),
+        text="Slots whose process has ended, and whose counts a sidecar serves for "
+        "five minutes, or until the next process adds to them.",
+        no_value="None ended recently",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, alerts_since, call, re, recorded, time
@@ -14,11 +16,9 @@ from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
     Mapping,
-    PanelLine,
-    Row,
+    Panel,
     Target,
     Thresholds,
-    line,
     row,
     stat,
     states,
@@ -46,12 +46,15 @@ _SEVERITIES = (
 )
 
 
-def oncall(slos: Slos, runbooks: str) -> Row:
+@row(1, "Current status", lines=(8, 2))
+def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return the headline panels."""
-    return row(1, "Current status", _headline(slos), _alerts(runbooks))
+    yield from _headline(slos)
+    yield from _alerts(runbooks)
 
 
-def budgets(slos: Slos) -> Row:
+@row(10, "Error budgets", lines=(2,))
+def budgets(slos: Slos) -> Iterator[Panel]:
     """Return how fast error budgets burn, and how much is left."""
     burn = tuple(
         Target(
@@ -69,130 +72,80 @@ def budgets(slos: Slos) -> Row:
         )
         for slo in slos
     )
-    return row(
-        10,
-        "Error budgets",
-        line(
-            timeseries(
-                113,
-                "Burn rate over one hour",
-                *burn,
-                text=(
-                    "Burn rate of error budgets, of each objective the "
-                    f"{_SERVICES} services that burn fastest; 1 uses it up exactly "
-                    "over the period. Alerts page at 14.4 (and at 6 over six hours) "
-                    "and file tickets at 3 and 1."
-                ),
-                thresholds=q.BURN,
-                alerts=tuple(slo.alert for slo in slos),
-            ),
-            timeseries(
-                114,
-                "Error budget remaining",
-                *left,
-                text=(
-                    "Remaining error budget of each objective in its period, of the "
-                    f"{_SERVICES} services with the least. Below 0 the objective is "
-                    "missed."
-                ),
-                # Further below, it only hides the others.
-                minimum=-1,
-                maximum=1,
-                thresholds=q.BUDGET_LEFT,
-                alerts=tuple(slo.alert for slo in slos),
-            ),
-        ),
+    yield timeseries(113, "Burn rate over one hour")(
+        *burn,
+        text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
+        "that burn fastest; 1 uses it up exactly over the period. Alerts page at 14.4 "
+        "(and at 6 over six hours) and file tickets at 3 and 1.",
+        thresholds=q.BURN,
+        alerts=tuple(slo.alert for slo in slos),
+    )
+    yield timeseries(114, "Error budget remaining")(
+        *left,
+        text="Remaining error budget of each objective in its period, of the "
+        f"{_SERVICES} services with the least. Below 0 the objective is missed.",
+        # Further below, it only hides the others.
+        minimum=-1,
+        maximum=1,
+        thresholds=q.BUDGET_LEFT,
+        alerts=tuple(slo.alert for slo in slos),
     )
 
 
-def _headline(slos: Slos) -> PanelLine:
+def _headline(slos: Slos) -> Iterator[Panel]:
     firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.limits.stalled_after))
-    return line(
-        stat(
-            101,
-            Target(firing.count().or_(_ZERO), "Firing", q.above(1)),
-            text=(
-                "Number of firing pages and tickets. The table below lists them with "
-                "their runbooks."
-            ),
-        ),
-        stat(
-            102,
-            Target(burning, "Top burn rate", q.BURN),
-            text=(
-                "Burn rate of the fastest-burning error budget; 1 uses it up "
-                "exactly over the period."
-            ),
-        ),
-        stat(
-            103,
-            Target(
-                recorded(BUDGET_REMAINING, q.JOB).min(),
-                "Lowest budget",
-                q.BUDGET_LEFT,
-            ),
-            text=(
-                "Remaining budget of the objective closest to exhausting it. "
-                "Below 0 the objective is missed."
-            ),
-        ),
-        stat(
-            104,
-            Target(
-                q.share(q.failed(), q.served()),
-                "Request errors",
-                q.budget(slos, "request-error"),
-            ),
-            text="Fraction of requests that failed with a server error.",
-        ),
-        stat(
-            105,
-            Target(
-                q.latency_of("warm", 0.95),
-                "Warm p95",
-                q.latency(slos, "warm-latency"),
-            ),
-            text=(
-                "p95 latency of warm requests, excluding those that waited for a "
-                "compile."
-            ),
-        ),
-        stat(
-            106,
-            Target(services.STEP_AGE(q.JOB).max(), "Oldest step", stalled),
-            text=(
-                "Time since the slowest running loop finished a step. If it keeps "
-                "growing, a loop is stuck."
-            ),
-            no_value="No loops",
-        ),
-        stat(
-            107,
-            Target(q.recompiling(), "Recompiles", q.above(q.storm(slos))),
-            text=(
-                "Recompiles per minute of the worst function and process. A warm "
-                "program has none."
-            ),
-        ),
-        stat(
-            108,
-            Target(
-                hardware.down().count().or_(_ZERO),
-                "Targets down",
-                q.above(1),
-            ),
-            text=(
-                "Agents or sidecars that Prometheus cannot scrape; no other panel "
-                "includes them."
-            ),
-        ),
-        height=4,
+    yield stat(101, "Firing")(
+        firing.count().or_(_ZERO),
+        text="Number of firing pages and tickets. The table below lists them with "
+        "their runbooks.",
+        thresholds=q.above(1),
+    )
+    yield stat(102, "Top burn rate")(
+        burning,
+        text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
+        "the period.",
+        thresholds=q.BURN,
+    )
+    yield stat(103, "Lowest budget")(
+        recorded(BUDGET_REMAINING, q.JOB).min(),
+        text="Remaining budget of the objective closest to exhausting it. Below 0 the "
+        "objective is missed.",
+        thresholds=q.BUDGET_LEFT,
+    )
+    yield stat(104, "Request errors")(
+        q.share(q.failed(), q.served()),
+        text="Fraction of requests that failed with a server error.",
+        thresholds=q.budget(slos, "request-error"),
+    )
+    yield stat(105, "Warm p95")(
+        q.latency_of("warm", 0.95),
+        text="p95 latency of warm requests, excluding those that waited for a compile.",
+        thresholds=q.latency(slos, "warm-latency"),
+    )
+    yield stat(106, "Oldest step")(
+        services.STEP_AGE(q.JOB).max(),
+        text="Time since the slowest running loop finished a step. If it keeps "
+        "growing, a loop is stuck.",
+        thresholds=stalled,
+        no_value="No loops",
+    )
+    yield stat(107, "Recompiles")(
+        q.recompiling(),
+        text="Recompiles per minute of the worst function and process. A warm program "
+        "has none.",
+        thresholds=q.above(q.storm(slos)),
+    )
+    yield stat(108, "Targets down")(
+        hardware.down().count().or_(_ZERO),
+        text="Agents or sidecars that Prometheus cannot scrape; no other panel "
+        "includes them.",
+        thresholds=q.above(1),
     )
 
 
-def _alerts(runbooks: str) -> PanelLine:
+def _alerts(runbooks: str) -> Iterator[Panel]:
     firing, named = hardware.firing(), ("alertname", "job")
     duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
@@ -200,42 +153,27 @@ def _alerts(runbooks: str) -> PanelLine:
     shown = every.bottomk(_ALERTS, "severity")
     own, of_hardware = (one.max(*named).topk(_ROWS) for one in hardware.fired())
     longest = own.or_(of_hardware)
-    return line(
-        table(
-            111,
-            "Firing alerts",
-            Target(shown, "For"),
-            text=(
-                f"Firing alerts, their subject and duration: the latest {_ALERTS} of "
-                "each severity. The name links to the runbook. While "
-                "JaxmonDeployInProgress is listed, compile tickets are inhibited."
-            ),
-            width=15,
-            mappings=_SEVERITIES,
-            labels=_LISTED,
-            values_after="alertname",
-            cell_links=(
-                ("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),
-            ),
-            no_value="No firing alerts",
-            sort="For",
-        ),
-        states(
-            112,
-            "Alerts over time",
-            Target(
-                firing.max(*named).and_(longest),
-                "{{alertname}} {{job}}",
-            ),
-            text=(
-                "When each alert fired, of the ten that fired for longest, and the "
-                "ten about hardware. The first is often the cause of the others."
-            ),
-            mappings=(Mapping("1", "firing", "red"),),
-            thresholds=Thresholds("red", ()),
-            no_value="No alerts",
-        ),
+    yield table(111, "Firing alerts")(
+        Target(shown, "For"),
+        text=f"Firing alerts, their subject and duration: the latest {_ALERTS} of each "
+        "severity. The name links to the runbook. While JaxmonDeployInProgress is "
+        "listed, compile tickets are inhibited.",
         height=7,
+        width=15,
+        mappings=_SEVERITIES,
+        labels=_LISTED,
+        values_after="alertname",
+        cell_links=(("alertname", Link("Runbook", f"{runbooks}${{__value.text}}.md")),),
+        no_value="No firing alerts",
+        sort="For",
+    )
+    yield states(112, "Alerts over time")(
+        Target(firing.max(*named).and_(longest), "{{alertname}} {{job}}"),
+        text="When each alert fired, of the ten that fired for longest, and the ten "
+        "about hardware. The first is often the cause of the others.",
+        mappings=(Mapping("1", "firing", "red"),),
+        thresholds=Thresholds("red", ()),
+        no_value="No alerts",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
@@ -10,10 +12,8 @@ from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
-    PanelLine,
-    Row,
+    Panel,
     Target,
-    line,
     row,
     stat,
     table,
@@ -22,15 +22,17 @@ from jaxmon_dashboards.boards.model import (
 from jaxmon_dashboards.boards.rows import compiles, now, training
 
 
-def debug() -> Row:
+@row(19, "Processes and hosts", lines=(3, 2, 3, 3, 3))
+def debug() -> Iterator[Panel]:
     """
     Return CPU, memory, descriptors and garbage collection, then container and host.
     """
-    lines = (*_processes(), _containers(), *_hosts())
-    return row(19, "Processes and hosts", *lines)
+    yield from _processes()
+    yield from _containers()
+    yield from _hosts()
 
 
-def _processes() -> tuple[PanelLine, ...]:
+def _processes() -> Iterator[Panel]:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(
@@ -39,108 +41,70 @@ def _processes() -> tuple[PanelLine, ...]:
     )
     collections = counter(catalog.PYTHON_GC_COLLECTIONS, *q.PROCESS).rate()
     age = time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)
-    return (
-        line(
-            timeseries(
-                1901,
-                "CPU by process",
-                Target(cpu.worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "Of the 20 busiest processes; 100 % is one core. A training "
-                    "process at exactly one core is often limited by Python: data "
-                    "loading or dispatch."
-                ),
-            ),
-            timeseries(
-                1902,
-                "Resident memory",
-                Target(resident.sum(*q.BY_PROCESS).worst(q.FEW), q.NAMED_PROCESS),
-                text="Host memory of the 20 largest processes.",
-                alerts=("JaxmonHostMemoryGrowth",),
-            ),
-            timeseries(
-                1903,
-                "File descriptors in use",
-                Target(descriptors.worst(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "Open file descriptors as a fraction of the limit. At 100 % the "
-                    "process can open no more files or connections."
-                ),
-                maximum=1,
-                thresholds=q.above(0.8),
-            ),
+    yield timeseries(1901, "CPU by process")(
+        Target(cpu.worst(q.FEW), q.NAMED_PROCESS),
+        text="Of the 20 busiest processes; 100 % is one core. A training process at "
+        "exactly one core is often limited by Python: data loading or dispatch.",
+    )
+    yield timeseries(1902, "Resident memory")(
+        Target(resident.sum(*q.BY_PROCESS).worst(q.FEW), q.NAMED_PROCESS),
+        text="Host memory of the 20 largest processes.",
+        alerts=("JaxmonHostMemoryGrowth",),
+    )
+    yield timeseries(1903, "File descriptors in use")(
+        Target(descriptors.worst(q.FEW), q.NAMED_PROCESS),
+        text="Open file descriptors as a fraction of the limit. At 100 % the process "
+        "can open no more files or connections.",
+        maximum=1,
+        thresholds=q.above(0.8),
+    )
+    yield timeseries(1904, "Garbage collections")(
+        Target(
+            q.per_minute(collections.sum("generation")), "generation {{generation}}"
         ),
-        line(
-            timeseries(
-                1904,
-                "Garbage collections",
-                Target(
-                    q.per_minute(collections.sum("generation")),
-                    "generation {{generation}}",
-                ),
-                text="Python's collections per minute, by generation. Many of "
-                "generation 2 in a hot loop cost milliseconds each.",
-            ),
-            timeseries(
-                1905,
-                "Age of processes",
-                Target(age.max(*q.BY_PROCESS).least(q.FEW), q.NAMED_PROCESS),
-                text=(
-                    "Time since the 20 youngest processes started; a saw-tooth pattern "
-                    "is a crash loop."
-                ),
-            ),
-        ),
+        text="Python's collections per minute, by generation. Many of generation 2 in "
+        "a hot loop cost milliseconds each.",
+    )
+    yield timeseries(1905, "Age of processes")(
+        Target(age.max(*q.BY_PROCESS).least(q.FEW), q.NAMED_PROCESS),
+        text="Time since the 20 youngest processes started; a saw-tooth pattern is a "
+        "crash loop.",
     )
 
 
-def _containers() -> PanelLine:
+def _containers() -> Iterator[Panel]:
     used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
     killed = counter(catalog.CONTAINER_OOM_KILLS, *q.PROCESS).increase()
-    return line(
-        timeseries(
-            1909,
-            "Container memory vs limit",
-            Target(
-                promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(
-                    q.FEW
-                ),
-                q.NAMED_PROCESS,
+    yield timeseries(1909, "Container memory vs limit")(
+        Target(
+            promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(
+                q.FEW
             ),
-            text=(
-                "Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
-                "killer strikes, which JAX cannot report."
-            ),
-            maximum=1,
-            thresholds=q.above(0.9),
-            no_value="No limit",
+            q.NAMED_PROCESS,
         ),
-        timeseries(
-            1910,
-            "Container CPU throttling",
-            Target(held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW), q.NAMED_PROCESS),
-            text=(
-                "Seconds per second, summed over threads, that the cgroup was "
-                "CPU-throttled. Causes step-time jitter."
-            ),
-            no_value="No limit",
-        ),
-        timeseries(
-            1911,
-            "OOM kills",
-            Target((killed.max(*q.BY_PROCESS) > 0).worst(q.FEW), q.NAMED_PROCESS),
-            text=(
-                "Processes in the cgroup killed by the OOM killer: for example a "
-                "data-loader worker, whose loss hangs the loop."
-            ),
-            no_value="None",
-        ),
+        text="Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
+        "killer strikes, which JAX cannot report.",
+        maximum=1,
+        thresholds=q.above(0.9),
+        no_value="No limit",
+    )
+    yield timeseries(1910, "Container CPU throttling")(
+        Target(held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW), q.NAMED_PROCESS),
+        text="Seconds per second, summed over threads, that the cgroup was "
+        "CPU-throttled. Causes step-time jitter.",
+        no_value="No limit",
+    )
+    yield timeseries(1911, "OOM kills")(
+        Target((killed.max(*q.BY_PROCESS) > 0).worst(q.FEW), q.NAMED_PROCESS),
+        text="Processes in the cgroup killed by the OOM killer: for example a "
+        "data-loader worker, whose loss hangs the loop.",
+        no_value="None",
     )
 
 
-def _hosts() -> tuple[PanelLine, ...]:
+def _hosts() -> Iterator[Panel]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
@@ -157,74 +121,43 @@ def _hosts() -> tuple[PanelLine, ...]:
         hardware.host(catalog.HOST_CPUS).sum(*by),
     )
     available = hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
-    return (
-        line(
-            timeseries(
-                1906,
-                "Host CPU by mode",
-                Target(cpu, "{{mode}}"),
-                text=(
-                    "CPU time of the selected hosts, by mode. iowait points to "
-                    "storage, steal to an overcommitted machine."
-                ),
-                stacked="percent",
-            ),
-            timeseries(
-                1907,
-                "Host load per CPU",
-                Target(load.of_unit("").worst(q.FEW), named),
-                text=(
-                    "Load per core of the 20 busiest hosts. Above 1, threads queue, "
-                    "and so does the input pipeline."
-                ),
-                thresholds=q.above(1),
-            ),
-            timeseries(
-                1908,
-                "Host memory available to programs",
-                Target(available.least(q.FEW), named),
-                text="Memory available without swapping, on the 20 hosts with least.",
-            ),
-        ),
-        line(
-            timeseries(
-                1912,
-                "Host pressure",
-                Target(
-                    waited.max(*by, "resource").worst(q.FEW),
-                    f"{named} {{{{resource}}}}",
-                ),
-                text=(
-                    "Fraction of time some task was stalled on CPU, memory or I/O "
-                    "(PSI). Memory pressure precedes OOM kills."
-                ),
-                maximum=1,
-                no_value="Not available",
-            ),
-            timeseries(
-                1913,
-                "Host network",
-                Target(sent.worst(q.FEW), f"{named} sent"),
-                Target(received.worst(q.FEW), f"{named} received"),
-                text=(
-                    "Traffic of all physical network interfaces of the 20 hosts with "
-                    "most: input data, checkpoints and cross-host collectives."
-                ),
-                no_value="Not available",
-            ),
-            timeseries(
-                1914,
-                "Free disk space",
-                Target(left.least(q.FEW), f"{named} {{{{directory}}}}"),
-                text=(
-                    "File systems configured with --disk, such as the persistent "
-                    "cache's. If that is full, JAX recompiles everything."
-                ),
-                maximum=1,
-                thresholds=q.below(0.1),
-                no_value="No --disk configured",
-            ),
-        ),
+    yield timeseries(1906, "Host CPU by mode")(
+        Target(cpu, "{{mode}}"),
+        text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
+        "to an overcommitted machine.",
+        stacked="percent",
+    )
+    yield timeseries(1907, "Host load per CPU")(
+        Target(load.of_unit("").worst(q.FEW), named),
+        text="Load per core of the 20 busiest hosts. Above 1, threads queue, and so "
+        "does the input pipeline.",
+        thresholds=q.above(1),
+    )
+    yield timeseries(1908, "Host memory available to programs")(
+        Target(available.least(q.FEW), named),
+        text="Memory available without swapping, on the 20 hosts with least.",
+    )
+    yield timeseries(1912, "Host pressure")(
+        Target(waited.max(*by, "resource").worst(q.FEW), f"{named} {{{{resource}}}}"),
+        text="Fraction of time some task was stalled on CPU, memory or I/O (PSI). "
+        "Memory pressure precedes OOM kills.",
+        maximum=1,
+        no_value="Not available",
+    )
+    yield timeseries(1913, "Host network")(
+        Target(sent.worst(q.FEW), f"{named} sent"),
+        Target(received.worst(q.FEW), f"{named} received"),
+        text="Traffic of all physical network interfaces of the 20 hosts with most: "
+        "input data, checkpoints and cross-host collectives.",
+        no_value="Not available",
+    )
+    yield timeseries(1914, "Free disk space")(
+        Target(left.least(q.FEW), f"{named} {{{{directory}}}}"),
+        text="File systems configured with --disk, such as the persistent cache's. If "
+        "that is full, JAX recompiles everything.",
+        maximum=1,
+        thresholds=q.below(0.1),
+        no_value="No --disk configured",
     )
 
 
@@ -237,109 +170,93 @@ _ONLY = Link(
 )
 
 
-def glance(slos: Slos, *, runbooks: str = "") -> Row:
+@row(33, "Services", lines=(8, 1))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each of their routes."""
-    return row(33, "Services", _headline(slos, runbooks), _routes(slos))
+    yield from _headline(slos)
+    yield from _routes(slos)
 
 
-def _headline(slos: Slos, runbooks: str) -> PanelLine:
-    current = now.oncall(slos, runbooks)
+def _headline(slos: Slos) -> Iterator[Panel]:
+    current = now.oncall(slos)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
     hang = durations.seconds(slos.limits.hang_after)
-    return line(
-        stat(
-            3301,
-            Target(_counted().sum(), "Requests"),
-            text="Finished requests per second of all selected services.",
-            no_value="No requests",
-        ),
-        current.panel("Request errors"),
-        current.panel("Warm p95"),
-        stat(
-            3302,
-            Target(
-                q.share(_counted(ne("start", "warm")).sum(), _counted().sum()),
-                "Cold requests",
-                q.budget(slos, "cold-start"),
-            ),
-            text=(
-                "Fraction of requests that waited for a compile, cold or delayed. "
-                "Expected for a few minutes after a deployment."
-            ),
-            no_value="No requests",
-        ),
-        stat(
-            3303,
-            Target(in_progress.sum(), "In progress"),
-            text="Requests in progress. Rising while the rate falls: they pile up.",
-            no_value="No requests",
-        ),
-        stat(
-            3304,
-            Target(oldest, "Oldest request", q.above(hang)),
-            text="Age of the oldest request in progress; above the line it hangs.",
-            no_value="No requests",
-        ),
-        stat(
-            3305,
-            Target(gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(), "Queued"),
-            text="Items waiting in the queues of all processes.",
-            no_value="No queues",
-        ),
-        stat(
-            3306,
-            Target(in_progress.max(*q.BY_PROCESS).count(), "Replicas"),
-            text="Processes that have served a request.",
-            no_value="None",
-        ),
-        height=4,
+    yield stat(3301, "Requests")(
+        _counted().sum(),
+        text="Finished requests per second of all selected services.",
+        no_value="No requests",
+    )
+    yield current.panel("Request errors")
+    yield current.panel("Warm p95")
+    yield stat(3302, "Cold requests")(
+        q.share(_counted(ne("start", "warm")).sum(), _counted().sum()),
+        text="Fraction of requests that waited for a compile, cold or delayed. "
+        "Expected for a few minutes after a deployment.",
+        thresholds=q.budget(slos, "cold-start"),
+        no_value="No requests",
+    )
+    yield stat(3303, "In progress")(
+        in_progress.sum(),
+        text="Requests in progress. Rising while the rate falls: they pile up.",
+        no_value="No requests",
+    )
+    yield stat(3304, "Oldest request")(
+        oldest,
+        text="Age of the oldest request in progress; above the line it hangs.",
+        thresholds=q.above(hang),
+        no_value="No requests",
+    )
+    yield stat(3305, "Queued")(
+        gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
+        text="Items waiting in the queues of all processes.",
+        no_value="No queues",
+    )
+    yield stat(3306, "Replicas")(
+        in_progress.max(*q.BY_PROCESS).count(),
+        text="Processes that have served a request.",
+        no_value="None",
     )
 
 
-def _routes(slos: Slos) -> PanelLine:
+def _routes(slos: Slos) -> Iterator[Panel]:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
     hang = durations.seconds(slos.limits.hang_after)
     p50, p95, p99 = (q.known(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
-    return line(
-        table(
-            3307,
-            "Routes",
-            Target(_counted().sum(*_BY), "Requests"),
-            Target(
-                q.share(q.failed(*_BY), q.served(*_BY)),
-                "Errors",
-                q.budget(slos, "request-error"),
-            ),
-            Target(p50, "p50"),
-            Target(p95, "p95", q.latency(slos, "warm-latency")),
-            Target(p99, "p99"),
-            Target(
-                q.share(_counted(ne("start", "warm")).sum(*_BY), _counted().sum(*_BY)),
-                "Cold",
-                q.budget(slos, "cold-start"),
-            ),
-            Target(
-                gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
-            ),
-            Target(oldest, "Oldest", q.above(hang)),
-            Target(q.known(fill.mean(*_BY)), "Batch fill"),
-            text=(
-                "One line per route, coloured by its objectives. Quantiles are of warm "
-                "requests. The name selects the service."
-            ),
-            labels=_BY,
-            cell_links=(("job", _ONLY),),
-            no_value="No requests",
-            sort="Requests",
+    yield table(3307, "Routes")(
+        Target(_counted().sum(*_BY), "Requests"),
+        Target(
+            q.share(q.failed(*_BY), q.served(*_BY)),
+            "Errors",
+            q.budget(slos, "request-error"),
         ),
+        Target(p50, "p50"),
+        Target(p95, "p95", q.latency(slos, "warm-latency")),
+        Target(p99, "p99"),
+        Target(
+            q.share(_counted(ne("start", "warm")).sum(*_BY), _counted().sum(*_BY)),
+            "Cold",
+            q.budget(slos, "cold-start"),
+        ),
+        Target(
+            gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
+        ),
+        Target(oldest, "Oldest", q.above(hang)),
+        Target(q.known(fill.mean(*_BY)), "Batch fill"),
+        text="One line per route, coloured by its objectives. Quantiles are of warm "
+        "requests. The name selects the service.",
         height=7,
+        labels=_BY,
+        cell_links=(("job", _ONLY),),
+        no_value="No requests",
+        sort="Requests",
     )
 
 
-def stalls(slos: Slos) -> Row:
+@row(34, "Compile stalls", lines=(3, 3))
+def stalls(slos: Slos) -> Iterator[Panel]:
     """Return what compiles cost those who wait for them."""
     seconds = histogram(
         catalog.REQUEST_SECONDS, ne("start", "warm"), *q.PROCESS, rare=True
@@ -347,44 +264,30 @@ def stalls(slos: Slos) -> Row:
     spent = seconds.sum.rise().sum(*_BY)
     debugged = compiles.debug(slos)
     current = compiles.oncall(slos)
-    return row(
-        34,
-        "Compile stalls",
-        line(
-            timeseries(
-                3401,
-                "Time of requests that waited for a compile",
-                Target((spent > 0).worst(10), _NAMED),
-                text=(
-                    "Latency of cold and delayed requests, added up per graph "
-                    "interval: what compiles cost callers. Warm up before a replica "
-                    "takes traffic."
-                ),
-                alerts=("JaxmonColdStarts", "JaxmonColdLatency"),
-                no_value="None",
-            ),
-            current.panel("Compiles in progress"),
-            current.panel("Oldest compile in progress"),
-        ),
-        line(
-            current.panel("Time spent compiling"),
-            debugged.panel("Persistent cache hit rate"),
-            current.panel("Recompiles by cause"),
-        ),
+    yield timeseries(3401, "Time of requests that waited for a compile")(
+        Target((spent > 0).worst(10), _NAMED),
+        text="Latency of cold and delayed requests, added up per graph interval: what "
+        "compiles cost callers. Warm up before a replica takes traffic.",
+        alerts=("JaxmonColdStarts", "JaxmonColdLatency"),
+        no_value="None",
     )
+    yield current.panel("Compiles in progress")
+    yield current.panel("Oldest compile in progress")
+    yield current.panel("Time spent compiling")
+    yield debugged.panel("Persistent cache hit rate")
+    yield current.panel("Recompiles by cause")
 
 
-def throughput(slos: Slos) -> Row:
+@row(35, "Tokens and items", lines=(2,))
+def throughput(slos: Slos) -> Iterator[Panel]:
     """Return what a server that marks its loop makes, such as tokens."""
     loops = training.oncall(slos)
-    return row(
-        35,
-        "Tokens and items",
-        line(loops.panel("Items per second"), loops.panel("Steps per second")),
-    )
+    yield loops.panel("Items per second")
+    yield loops.panel("Steps per second")
 
 
-def replicas() -> Row:
+@row(36, "Replicas", lines=(2, 2))
+def replicas() -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
     each = _counted().sum(*q.BY_PROCESS)
     load = each.relative_to(each.median("job"), "job").of_unit("times")
@@ -394,55 +297,31 @@ def replicas() -> Row:
         _counted(ne("outcome", "client_error")).sum(*q.BY_PROCESS),
     )
     slow = q.known(q.request_seconds("warm").mean(*q.BY_PROCESS))
-    return row(
-        36,
-        "Replicas",
-        line(
-            timeseries(
-                3601,
-                "Load of the busiest replicas",
-                Target(load.worst(10), q.NAMED_PROCESS),
-                text=(
-                    "Requests of a replica as a multiple of its service's median. Far "
-                    "above 1: the load balancer favours it, or pins connections."
-                ),
-                no_value="No requests",
-            ),
-            timeseries(
-                3602,
-                "Slowest replicas",
-                Target(slow.worst(10), q.NAMED_PROCESS),
-                text=(
-                    "Mean latency of warm requests. One replica far above the others: "
-                    "its host, its device, or its neighbours."
-                ),
-                no_value="No requests",
-            ),
-        ),
-        line(
-            timeseries(
-                3603,
-                "Replicas with most requests in progress",
-                Target(in_progress.worst(10), q.NAMED_PROCESS),
-                text=(
-                    "One far above its peers hangs or is slow; the load balancer "
-                    "should take it out."
-                ),
-                alerts=("JaxmonRequestsHang",),
-                no_value="No requests",
-            ),
-            timeseries(
-                3604,
-                "Replicas with most errors",
-                Target((failed > 0).worst(10), q.NAMED_PROCESS),
-                text=(
-                    "Fraction of a replica's requests that failed. One replica alone: "
-                    "restart it; all of them: the input, or what they call."
-                ),
-                maximum=1,
-                no_value="No errors",
-            ),
-        ),
+    yield timeseries(3601, "Load of the busiest replicas")(
+        Target(load.worst(10), q.NAMED_PROCESS),
+        text="Requests of a replica as a multiple of its service's median. Far above "
+        "1: the load balancer favours it, or pins connections.",
+        no_value="No requests",
+    )
+    yield timeseries(3602, "Slowest replicas")(
+        Target(slow.worst(10), q.NAMED_PROCESS),
+        text="Mean latency of warm requests. One replica far above the others: its "
+        "host, its device, or its neighbours.",
+        no_value="No requests",
+    )
+    yield timeseries(3603, "Replicas with most requests in progress")(
+        Target(in_progress.worst(10), q.NAMED_PROCESS),
+        text="One far above its peers hangs or is slow; the load balancer should take "
+        "it out.",
+        alerts=("JaxmonRequestsHang",),
+        no_value="No requests",
+    )
+    yield timeseries(3604, "Replicas with most errors")(
+        Target((failed > 0).worst(10), q.NAMED_PROCESS),
+        text="Fraction of a replica's requests that failed. One replica alone: restart "
+        "it; all of them: the input, or what they call.",
+        maximum=1,
+        no_value="No errors",
     )
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.promql import events, gauge
 from jaxmon.promql.expressions import RATE_INTERVAL
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Panel,
-    Row,
-    Target,
-    line,
-    row,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
 
-def debug() -> Row:
+@row(24, "Programs and persistent cache", lines=(1, 1, 4), collapsed=True)
+def debug() -> Iterator[Panel]:
     """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
     written, failed, saved = (
@@ -29,72 +24,37 @@ def debug() -> Row:
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
     of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
     named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
-    return row(
-        24,
-        "Programs and persistent cache",
-        line(_table()),
-        line(
-            table(
-                2406,
-                "Ranks",
-                Target(ranks, "Rank"),
-                Target(of.and_(ranks), "Of"),
-                text=(
-                    "Index of each process in its JAX cluster, and the total: maps a "
-                    "rank in a log or trace to a host. At most the first 100."
-                ),
-                labels=q.BY_PROCESS,
-                sort="Of",
-            ),
-            height=6,
-        ),
-        line(
-            timeseries(
-                2402,
-                "Persistent cache obstacles",
-                Target(
-                    obstacles.sum("job", "reason").worst(q.FEW), "{{job}} {{reason}}"
-                ),
-                text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
-                width=8,
-            ),
-            timeseries(
-                2403,
-                "Persistent cache writes and errors",
-                Target(
-                    written.sum(*q.BY_PROCESS).worst(q.FEW),
-                    f"{q.NAMED_PROCESS} written",
-                ),
-                Target(
-                    failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW),
-                    f"{named} failed",
-                ),
-                text="Entries written, and failed reads and writes, per graph "
-                "interval; JAX only warns about failures.",
-                width=8,
-            ),
-            timeseries(
-                2404,
-                "Compile time saved by the cache",
-                Target(saved.sum("job").worst(q.FEW), "{{job}}"),
-                text=(
-                    "Compile time saved by cache hits per graph interval, as "
-                    "estimated by JAX in whole seconds."
-                ),
-            ),
-            timeseries(
-                2405,
-                "Size of the persistent cache",
-                Target(
-                    size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"
-                ),
-                text=(
-                    "Cache size as seen by each process; hosts that share a directory "
-                    "should agree."
-                ),
-            ),
-        ),
-        collapsed=True,
+    yield _table()
+    yield table(2406, "Ranks")(
+        Target(ranks, "Rank"),
+        Target(of.and_(ranks), "Of"),
+        text="Index of each process in its JAX cluster, and the total: maps a rank in "
+        "a log or trace to a host. At most the first 100.",
+        height=6,
+        labels=q.BY_PROCESS,
+        sort="Of",
+    )
+    yield timeseries(2402, "Persistent cache obstacles")(
+        Target(obstacles.sum("job", "reason").worst(q.FEW), "{{job}} {{reason}}"),
+        text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
+        width=8,
+    )
+    yield timeseries(2403, "Persistent cache writes and errors")(
+        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), f"{q.NAMED_PROCESS} written"),
+        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), f"{named} failed"),
+        text="Entries written, and failed reads and writes, per graph interval; JAX "
+        "only warns about failures.",
+        width=8,
+    )
+    yield timeseries(2404, "Compile time saved by the cache")(
+        Target(saved.sum("job").worst(q.FEW), "{{job}}"),
+        text="Compile time saved by cache hits per graph interval, as estimated by JAX "
+        "in whole seconds.",
+    )
+    yield timeseries(2405, "Size of the persistent cache")(
+        Target(size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"),
+        text="Cache size as seen by each process; hosts that share a directory should "
+        "agree.",
     )
 
 
@@ -107,9 +67,7 @@ def _table() -> Panel:
         most = gauge(metric, *q.FUNCTION).max("function")
         return Target(most.and_(different), heading)
 
-    return table(
-        2401,
-        "Latest program of each function",
+    return table(2401, "Latest program of each function")(
         Target(different, "Versions", q.above(2)),
         largest(catalog.PROGRAM_DEVICES, "Devices"),
         largest(catalog.PROGRAM_MATRIX_FLOPS, "FLOPs"),
@@ -119,12 +77,10 @@ def _table() -> Panel:
         largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
         largest(catalog.PROGRAM_FUSIONS, "Fusions"),
         largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
-        text=(
-            "XLA's analysis, of 50 functions; the largest value if processes differ. "
-            "Processes of one mesh with different versions of a program deadlock; "
-            "independent servers may differ. FLOPs are those of matrix products and "
-            "convolutions, on all devices, with loops."
-        ),
+        text="XLA's analysis, of 50 functions; the largest value if processes differ. "
+        "Processes of one mesh with different versions of a program deadlock; "
+        "independent servers may differ. FLOPs are those of matrix products and "
+        "convolutions, on all devices, with loops.",
         labels=("function",),
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",

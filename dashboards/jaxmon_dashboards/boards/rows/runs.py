@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re
@@ -12,10 +14,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
-    PanelLine,
-    Row,
+    Panel,
     Target,
-    line,
     row,
     stat,
     table,
@@ -33,220 +33,163 @@ _ONLY = Link(
 )
 
 
-def glance(slos: Slos, *, runbooks: str = "") -> Row:
+@row(30, "Runs", lines=(8, 1))
+def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all runs, and one line for each."""
-    return row(30, "Runs", _headline(slos, runbooks), _loops(slos))
+    yield from _headline(slos)
+    yield from _loops(slos)
 
 
-def _headline(slos: Slos, runbooks: str) -> PanelLine:
-    current = now.oncall(slos, runbooks)
+def _headline(slos: Slos) -> Iterator[Panel]:
+    current = now.oncall(slos)
     running = ranks.step_age().max(*_BY).count()
     saved = gauge(
         catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
     run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max()
     limit = slos.limits
-    return line(
-        stat(
-            3001,
-            Target(running, "Loops running"),
-            text="Training loops that are running, each counted once for its service.",
-            no_value="None",
-        ),
-        current.panel("Oldest step"),
-        stat(
-            3002,
-            Target(goodput(), "Goodput"),
-            text=(
-                "Fraction of the wall time of all runs that is spent in steps, rather "
-                "than waiting for data, compiling, saving or evaluating."
-            ),
-            no_value="No loops",
-        ),
-        stat(
-            3003,
-            Target(ranks.spread().max(), "Slowest rank", ranks.SPREAD),
-            text=(
-                "Step time of the slowest rank of any loop as a multiple of the "
-                "median's. Without collectives all ranks wait for it at the next "
-                "barrier; see Ranks."
-            ),
-            no_value="No loops",
-        ),
-        stat(
-            3004,
-            Target(data_wait("job").max(), "Data wait", q.above(limit.data_wait)),
-            text=(
-                "Fraction of step time that the worst service waits for data. The "
-                "accelerators idle meanwhile."
-            ),
-            no_value="No loops",
-        ),
-        stat(
-            3005,
-            Target(
-                saved.min("job").max(),
-                "Last save",
-                q.above(durations.seconds(limit.checkpoint_age)),
-            ),
-            text="What a failure would cost the service that saved longest ago.",
-            no_value="No checkpoint",
-        ),
-        stat(
-            3006,
-            Target(run, "Non-finite run", q.above(limit.nonfinite_values)),
-            text=(
-                "Logged values since the last finite one, of the worst quantity. A "
-                "loss that stays NaN has lost the run from there on."
-            ),
-            no_value="Nothing logged",
-        ),
-        current.panel("Recompiles"),
-        height=4,
+    yield stat(3001, "Loops running")(
+        running,
+        text="Training loops that are running, each counted once for its service.",
+        no_value="None",
     )
+    yield current.panel("Oldest step")
+    yield stat(3002, "Goodput")(
+        goodput(),
+        text="Fraction of the wall time of all runs that is spent in steps, rather "
+        "than waiting for data, compiling, saving or evaluating.",
+        no_value="No loops",
+    )
+    yield stat(3003, "Slowest rank")(
+        ranks.spread().max(),
+        text="Step time of the slowest rank of any loop as a multiple of the median's. "
+        "Without collectives all ranks wait for it at the next barrier; see Ranks.",
+        thresholds=ranks.SPREAD,
+        no_value="No loops",
+    )
+    yield stat(3004, "Data wait")(
+        data_wait("job").max(),
+        text="Fraction of step time that the worst service waits for data. The "
+        "accelerators idle meanwhile.",
+        thresholds=q.above(limit.data_wait),
+        no_value="No loops",
+    )
+    yield stat(3005, "Last save")(
+        saved.min("job").max(),
+        text="What a failure would cost the service that saved longest ago.",
+        thresholds=q.above(durations.seconds(limit.checkpoint_age)),
+        no_value="No checkpoint",
+    )
+    yield stat(3006, "Non-finite run")(
+        run,
+        text="Logged values since the last finite one, of the worst quantity. A loss "
+        "that stays NaN has lost the run from there on.",
+        thresholds=q.above(limit.nonfinite_values),
+        no_value="Nothing logged",
+    )
+    yield current.panel("Recompiles")
 
 
-def _loops(slos: Slos) -> PanelLine:
+def _loops(slos: Slos) -> Iterator[Panel]:
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
     stalled = durations.seconds(slos.limits.stalled_after)
-    return line(
-        table(
-            3007,
-            "Loops",
-            Target(ranks.step_age().count(*_BY), "Ranks"),
-            Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
-            Target(q.known(steps.mean(*_BY)), "Step time"),
-            Target(q.known(steps.quantile(0.95, *_BY)), "p95"),
-            Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
-            Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
-            Target(items, "Items"),
-            Target(ranks.step_age().max(*_BY), "Last step", q.above(stalled)),
-            text=(
-                "One line per loop. Steps of one rank, items of all ranks; the slowest "
-                "rank as a multiple of the median. The name selects the service."
-            ),
-            labels=_BY,
-            cell_links=(("job", _ONLY),),
-            no_value="No loops",
-            sort="Last step",
-        ),
+    yield table(3007, "Loops")(
+        Target(ranks.step_age().count(*_BY), "Ranks"),
+        Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
+        Target(q.known(steps.mean(*_BY)), "Step time"),
+        Target(q.known(steps.quantile(0.95, *_BY)), "p95"),
+        Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
+        Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
+        Target(items, "Items"),
+        Target(ranks.step_age().max(*_BY), "Last step", q.above(stalled)),
+        text="One line per loop. Steps of one rank, items of all ranks; the slowest "
+        "rank as a multiple of the median. The name selects the service.",
         height=6,
+        labels=_BY,
+        cell_links=(("job", _ONLY),),
+        no_value="No loops",
+        sort="Last step",
     )
 
 
-def time() -> Row:
+@row(31, "Where the time of runs goes", lines=(4, 3, 3))
+def time() -> Iterator[Panel]:
     """Return what the time of the runs goes into."""
     lost = overviews.WAITING(q.JOB, re("state", _LOST))
     saving = gauge(
         catalog.ACTIVITY_RUNNING_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
-    return row(
-        31,
-        "Where the time of runs goes",
-        line(
-            executive.cost().panel("Goodput of services"),
-            timeseries(
-                3102,
-                "Time lost on the host",
-                Target(lost.worst(10), "{{job}} {{state}}"),
-                text=(
-                    "Fraction of time that the worst rank of each service spends on "
-                    "what keeps its device waiting. `jaxmon explain` names the lines."
-                ),
-                maximum=1,
-                alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
-                no_value="No loops",
-            ),
-            calls.debug().panel("Where the time goes"),
-            timeseries(
-                3103,
-                "Checkpoint in progress",
-                Target(saving.max("job").worst(10), "{{job}}"),
-                text=(
-                    "Age of the checkpoint that each service is writing, 0 if none. "
-                    "One that keeps growing hangs in its storage."
-                ),
-                alerts=("JaxmonCheckpointAge",),
-                no_value="No checkpoint",
-            ),
-        ),
-        _utilization(),
-        _checkpoints(),
+    yield executive.cost().panel("Goodput of services")
+    yield timeseries(3102, "Time lost on the host")(
+        Target(lost.worst(10), "{{job}} {{state}}"),
+        text="Fraction of time that the worst rank of each service spends on what "
+        "keeps its device waiting. `jaxmon explain` names the lines.",
+        maximum=1,
+        alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
+        no_value="No loops",
     )
+    yield calls.debug().panel("Where the time goes")
+    yield timeseries(3103, "Checkpoint in progress")(
+        Target(saving.max("job").worst(10), "{{job}}"),
+        text="Age of the checkpoint that each service is writing, 0 if none. One that "
+        "keeps growing hangs in its storage.",
+        alerts=("JaxmonCheckpointAge",),
+        no_value="No checkpoint",
+    )
+    yield from _utilization()
+    yield from _checkpoints()
 
 
-def _utilization() -> PanelLine:
+def _utilization() -> Iterator[Panel]:
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
     rate = flops.sum("job", "function").of_unit("FLOPs per second")
-    return line(
-        timeseries(
-            3107,
-            "Model FLOPs utilization",
-            Target(computed.MFU(q.JOB).least(10), "{{job}}"),
-            text=(
-                "FLOPs of matrix products and convolutions that the model needs, as a "
-                "fraction of what the devices could do; the lowest services. Low with "
-                "busy devices: small products, recomputation, memory. Processes that "
-                "call functions of unknown FLOPs are left out."
-            ),
-            maximum=1,
-            no_value="No known peak",
-        ),
-        timeseries(
-            3108,
-            "Achieved FLOP/s",
-            Target(computed.FLOPS(q.JOB).worst(10), "{{job}}"),
-            text="Model FLOPs per second on all devices of each service.",
-            no_value="No products",
-        ),
-        timeseries(
-            3109,
-            "Achieved FLOP/s by function",
-            Target(rate.worst(10), "{{job}} {{function}}"),
-            text=(
-                "Model FLOPs per second of the functions with most. `jaxmon explain` "
-                "says what fraction of the peak each reaches while it executes, and "
-                "why FLOPs of others are unknown."
-            ),
-            no_value="No products",
-        ),
+    yield timeseries(3107, "Model FLOPs utilization")(
+        Target(computed.MFU(q.JOB).least(10), "{{job}}"),
+        text="FLOPs of matrix products and convolutions that the model needs, as a "
+        "fraction of what the devices could do; the lowest services. Low with busy "
+        "devices: small products, recomputation, memory. Processes that call functions "
+        "of unknown FLOPs are left out.",
+        maximum=1,
+        no_value="No known peak",
+    )
+    yield timeseries(3108, "Achieved FLOP/s")(
+        Target(computed.FLOPS(q.JOB).worst(10), "{{job}}"),
+        text="Model FLOPs per second on all devices of each service.",
+        no_value="No products",
+    )
+    yield timeseries(3109, "Achieved FLOP/s by function")(
+        Target(rate.worst(10), "{{job}} {{function}}"),
+        text="Model FLOPs per second of the functions with most. `jaxmon explain` says "
+        "what fraction of the peak each reaches while it executes, and why FLOPs of "
+        "others are unknown.",
+        no_value="No products",
     )
 
 
-def _checkpoints() -> PanelLine:
+def _checkpoints() -> Iterator[Panel]:
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
     failures = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)
     moved = counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by)
     named = "{{job}} {{operation}}"
-    return line(
-        timeseries(
-            3104,
-            "Time of a checkpoint",
-            Target(q.known(seconds).worst(10), named),
-            text=(
-                "Mean time of Orbax checkpoints: a save until it is committed, how "
-                "long it blocks the program, how much of that it waits for the save "
-                "before. Much wait: saves are more frequent than storage allows."
-            ),
-            no_value="No checkpoint",
-        ),
-        timeseries(
-            3105,
-            "Checkpoints that failed",
-            Target(failures.sum(*by).worst(10), named),
-            text="Orbax saves and restores that began and did not succeed.",
-            alerts=("JaxmonCheckpointFailed",),
-            no_value="No checkpoint",
-        ),
-        timeseries(
-            3106,
-            "Bytes of checkpoints",
-            Target(moved.worst(10), named),
-            text="Array data that Orbax saves and restores, before compression.",
-            no_value="No checkpoint",
-        ),
+    yield timeseries(3104, "Time of a checkpoint")(
+        Target(q.known(seconds).worst(10), named),
+        text="Mean time of Orbax checkpoints: a save until it is committed, how long "
+        "it blocks the program, how much of that it waits for the save before. Much "
+        "wait: saves are more frequent than storage allows.",
+        no_value="No checkpoint",
+    )
+    yield timeseries(3105, "Checkpoints that failed")(
+        Target(failures.sum(*by).worst(10), named),
+        text="Orbax saves and restores that began and did not succeed.",
+        alerts=("JaxmonCheckpointFailed",),
+        no_value="No checkpoint",
+    )
+    yield timeseries(3106, "Bytes of checkpoints")(
+        Target(moved.worst(10), named),
+        text="Array data that Orbax saves and restores, before compression.",
+        no_value="No checkpoint",
     )
 
 

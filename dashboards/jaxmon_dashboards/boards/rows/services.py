@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon.host.formats import durations
 from jaxmon.promql import alerts, re, recorded, up
 from jaxmon_alerts.overviews import services
@@ -9,7 +11,7 @@ from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Link, Row, Target, line, row, table
+from jaxmon_dashboards.boards.model import Link, Panel, Target, row, table
 from jaxmon_dashboards.boards.rows import now
 
 
@@ -20,7 +22,8 @@ _DEBUG = Link(
 )
 
 
-def oncall(slos: Slos) -> Row:
+@row(2, "By service", lines=(1,))
+def oncall(slos: Slos) -> Iterator[Panel]:
     """Return one line for each service, coloured as its objectives."""
     every = services.REQUESTS(q.JOB).sum("job")
     firing = alerts(q.JOB, *FIRING, re("severity", "page|ticket")).max(*now.ALERT)
@@ -39,11 +42,7 @@ def oncall(slos: Slos) -> Row:
             "Warm p95",
             q.latency(slos, "warm-latency"),
         ),
-        Target(
-            q.share(q.cold("job"), every),
-            "Cold",
-            q.budget(slos, "cold-start"),
-        ),
+        Target(q.share(q.cold("job"), every), "Cold", q.budget(slos, "cold-start")),
         Target(services.STEPS(q.JOB).sum("job"), "Steps"),
         Target(
             services.STEP_AGE(q.JOB).max("job"),
@@ -55,22 +54,12 @@ def oncall(slos: Slos) -> Row:
         Target(q.recompiling("job"), "Recompiles", q.above(q.storm(slos))),
         Target(up(q.JOB).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
     )
-    return row(
-        2,
-        "By service",
-        line(
-            table(
-                121,
-                "Services",
-                *columns,
-                text=(
-                    "One row per service, coloured by its objectives. The name links "
-                    "to the Debug dashboard."
-                ),
-                labels=("job",),
-                cell_links=(("job", _DEBUG),),
-                sort="Burn",
-            ),
-            height=6,
-        ),
+    yield table(121, "Services")(
+        *columns,
+        text="One row per service, coloured by its objectives. The name links to the "
+        "Debug dashboard.",
+        height=6,
+        labels=("job",),
+        cell_links=(("job", _DEBUG),),
+        sort="Burn",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog
 from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
 from jaxmon.host.formats import durations
@@ -20,17 +22,11 @@ from jaxmon.promql import (
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Row,
-    Target,
-    heatmap,
-    line,
-    row,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, heatmap, row, timeseries
 
 
-def oncall(slos: Slos) -> Row:
+@row(4, "Training", lines=(3, 4, 3))
+def oncall(slos: Slos) -> Iterator[Panel]:
     """Return the signals of a training job."""
     by = ("job", "loop")
     named = "{{job}} {{loop}}"
@@ -39,182 +35,105 @@ def oncall(slos: Slos) -> Row:
     # The legend has values, which of many processes are many seconds per second.
     activity = (spent.sum("activity") / call("scalar", spent.sum())).of_unit("ratio")
     logged, saved = ("job", "name"), overviews.CHECKPOINT_AGE(q.JOB).min("job")
-    return row(
-        4,
-        "Training",
-        line(
-            timeseries(
-                301,
-                "Steps per second",
-                Target(overviews.STEPS(q.JOB).sum(*by).least(q.FEW), named),
-                text=(
-                    "Steps completed per second, of the 20 slowest loops. A drop to 0 "
-                    "with the process alive is a hang."
-                ),
-                alerts=("JaxmonTrainingStalled",),
-            ),
-            timeseries(
-                302,
-                "Step time",
-                Target(
-                    overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), f"mean {named}"
-                ),
-                Target(p95.worst(q.FEW), f"p95 {named}"),
-                text=(
-                    "From one step to the next, including data wait, of the 20 slowest "
-                    "loops. p95 far above the mean: recompiles, checkpoints, or one "
-                    "slow host."
-                ),
-            ),
-            timeseries(
-                303,
-                "Data wait ratio",
-                Target(overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW), named),
-                text=(
-                    "Fraction of step time spent waiting for data, of the 20 loops "
-                    "with the most. Near 0 the devices are the bottleneck, near 1 the "
-                    "input pipeline."
-                ),
-                maximum=1,
-                alerts=("JaxmonDataStarvation",),
-            ),
+    yield timeseries(301, "Steps per second")(
+        Target(overviews.STEPS(q.JOB).sum(*by).least(q.FEW), named),
+        text="Steps completed per second, of the 20 slowest loops. A drop to 0 with "
+        "the process alive is a hang.",
+        alerts=("JaxmonTrainingStalled",),
+    )
+    yield timeseries(302, "Step time")(
+        Target(overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), f"mean {named}"),
+        Target(p95.worst(q.FEW), f"p95 {named}"),
+        text="From one step to the next, including data wait, of the 20 slowest loops. "
+        "p95 far above the mean: recompiles, checkpoints, or one slow host.",
+    )
+    yield timeseries(303, "Data wait ratio")(
+        Target(overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW), named),
+        text="Fraction of step time spent waiting for data, of the 20 loops with the "
+        "most. Near 0 the devices are the bottleneck, near 1 the input pipeline.",
+        maximum=1,
+        alerts=("JaxmonDataStarvation",),
+    )
+    yield timeseries(304, "Age of the last step")(
+        Target(overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW), named),
+        text="Time since the slowest process of a running loop finished a step, of the "
+        "20 worst. The line is the alert threshold.",
+        thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
+        alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
+    )
+    yield timeseries(305, "Time by activity")(
+        Target(activity, "{{activity}}"),
+        text="Wall time by activity. Anything other than step is lost to training.",
+        stacked="percent",
+    )
+    yield timeseries(310, "Age of the last checkpoint")(
+        Target(saved.worst(q.FEW), "{{job}}"),
+        text="Time since the activity `checkpoint` last ended in any process, of the "
+        "20 worst services: the work that a failure would cost.",
+        thresholds=q.above(durations.seconds(slos.limits.checkpoint_age)),
+        alerts=("JaxmonCheckpointAge",),
+        no_value="No checkpoint",
+    )
+    yield timeseries(306, "Items per second")(
+        Target(
+            overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
+            f"{named} {{{{item}}}}",
         ),
-        line(
-            timeseries(
-                304,
-                "Age of the last step",
-                Target(overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW), named),
-                text=(
-                    "Time since the slowest process of a running loop finished a "
-                    "step, of the 20 worst. The line is the alert threshold."
-                ),
-                thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
-                alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
-            ),
-            timeseries(
-                305,
-                "Time by activity",
-                Target(activity, "{{activity}}"),
-                text=(
-                    "Wall time by activity. Anything other than step is lost to "
-                    "training."
-                ),
-                stacked="percent",
-            ),
-            timeseries(
-                310,
-                "Age of the last checkpoint",
-                Target(saved.worst(q.FEW), "{{job}}"),
-                text=(
-                    "Time since the activity `checkpoint` last ended in any process, "
-                    "of the 20 worst services: the work that a failure would cost."
-                ),
-                thresholds=q.above(durations.seconds(slos.limits.checkpoint_age)),
-                alerts=("JaxmonCheckpointAge",),
-                no_value="No checkpoint",
-            ),
-            timeseries(
-                306,
-                "Items per second",
-                Target(
-                    overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
-                    f"{named} {{{{item}}}}",
-                ),
-                text=(
-                    "Tokens, images or sequences processed per second, the 20 "
-                    "largest: the effective throughput."
-                ),
-            ),
+        text="Tokens, images or sequences processed per second, the 20 largest: the "
+        "effective throughput.",
+    )
+    yield timeseries(307, "Logged values")(
+        Target(overviews.VALUE(q.JOB).avg(*logged).worst(q.FEW), "{{job}} {{name}}"),
+        text="What the program passes to `jaxmon.log_values`, such as its loss: the "
+        "mean of all processes, the 20 largest.",
+        no_value="Nothing logged",
+    )
+    yield timeseries(308, "Non-finite values")(
+        *(
+            Target(
+                series(q.JOB).max(*logged).worst(q.FEW),
+                f"{{{{job}}}} {{{{name}}}} {what}",
+            )
+            for series, what in (
+                (overviews.NONFINITE, "outputs"),
+                (overviews.NONFINITE_RUN, "logged"),
+            )
         ),
-        line(
-            timeseries(
-                307,
-                "Logged values",
-                Target(
-                    overviews.VALUE(q.JOB).avg(*logged).worst(q.FEW), "{{job}} {{name}}"
-                ),
-                text=(
-                    "What the program passes to `jaxmon.log_values`, such as its loss: "
-                    "the mean of all processes, the 20 largest."
-                ),
-                no_value="Nothing logged",
-            ),
-            timeseries(
-                308,
-                "Non-finite values",
-                *(
-                    Target(
-                        series(q.JOB).max(*logged).worst(q.FEW),
-                        f"{{{{job}}}} {{{{name}}}} {what}",
-                    )
-                    for series, what in (
-                        (overviews.NONFINITE, "outputs"),
-                        (overviews.NONFINITE_RUN, "logged"),
-                    )
-                ),
-                text=(
-                    "Small outputs of a function that were finite and are NaN now, and "
-                    "logged values since the last finite one. A few that go away are "
-                    "normal with dynamic loss scaling; otherwise the run is lost from "
-                    "there on."
-                ),
-                alerts=("JaxmonNonFinite",),
-            ),
-            timeseries(
-                309,
-                "Spikes of logged values",
-                Target(
-                    overviews.SPIKES(q.JOB).sum(*logged).worst(q.FEW),
-                    "{{job}} {{name}}",
-                ),
-                text=(
-                    "Logged values far above those before them, within five minutes. "
-                    "Of a loss: look at that batch, and clip gradients."
-                ),
-                no_value="Nothing logged",
-            ),
-        ),
+        text="Small outputs of a function that were finite and are NaN now, and logged "
+        "values since the last finite one. A few that go away are normal with dynamic "
+        "loss scaling; otherwise the run is lost from there on.",
+        alerts=("JaxmonNonFinite",),
+    )
+    yield timeseries(309, "Spikes of logged values")(
+        Target(overviews.SPIKES(q.JOB).sum(*logged).worst(q.FEW), "{{job}} {{name}}"),
+        text="Logged values far above those before them, within five minutes. Of a "
+        "loss: look at that batch, and clip gradients.",
+        no_value="Nothing logged",
     )
 
 
-def debug() -> Row:
+@row(15, "Steps", lines=(3,))
+def debug() -> Iterator[Panel]:
     """Return how step time is distributed, over time and over processes."""
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     by = (*q.BY_PROCESS, "loop")
     named = f"{q.NAMED_PROCESS} {{{{loop}}}}"
     waited = counter(catalog.DATA_WAIT_SECONDS, *q.PROCESS).rate().sum(*by)
-    return row(
-        15,
-        "Steps",
-        line(
-            heatmap(
-                1501,
-                "Steps by duration",
-                Target(steps.buckets(), "{{le}}"),
-                text=(
-                    "Distribution of step times. A second band far above the first: "
-                    "steps that recompile or wait for a checkpoint."
-                ),
-            ),
-            timeseries(
-                1502,
-                "Mean step time by process",
-                Target(q.known(steps.mean(*by)).worst(q.FEW), named),
-                text=(
-                    "Of the 20 slowest processes. With collectives, all processes wait "
-                    "for the slowest; if times differ without collectives, check the "
-                    "slow host."
-                ),
-                alerts=("JaxmonStraggler",),
-            ),
-            timeseries(
-                1503,
-                "Data wait by process",
-                Target(waited.worst(q.FEW), named),
-                text="Fraction of time that the 20 slowest wait for their next batch.",
-                maximum=1,
-            ),
-        ),
+    yield heatmap(1501, "Steps by duration")(
+        Target(steps.buckets(), "{{le}}"),
+        text="Distribution of step times. A second band far above the first: steps "
+        "that recompile or wait for a checkpoint.",
+    )
+    yield timeseries(1502, "Mean step time by process")(
+        Target(q.known(steps.mean(*by)).worst(q.FEW), named),
+        text="Of the 20 slowest processes. With collectives, all processes wait for "
+        "the slowest; if times differ without collectives, check the slow host.",
+        alerts=("JaxmonStraggler",),
+    )
+    yield timeseries(1503, "Data wait by process")(
+        Target(waited.worst(q.FEW), named),
+        text="Fraction of time that the 20 slowest wait for their next batch.",
+        maximum=1,
     )
 
 
@@ -224,7 +143,8 @@ _NONE = "No run with a record"
 _IN_LOOP = [one for one in catalog.RUN_ACTIVITIES if one not in OUTSIDE]
 
 
-def across_restarts(slos: Slos) -> Row:
+@row(39, "Goodput across restarts", lines=(3, 3, 2))
+def across_restarts(slos: Slos) -> Iterator[Panel]:
     """Return what the wall time of runs went into, and how often they restarted."""
     limit = slos.limits
     interrupted = _latest(catalog.RUN_INTERRUPTIONS, *_BY, "ending")
@@ -234,113 +154,68 @@ def across_restarts(slos: Slos) -> Row:
     fruitless = gauge(catalog.RUN_FRUITLESS_ATTEMPTS, *q.PROCESS).max(*_BY)
     between = (up.sum(*_BY) / (interrupted.sum(*_BY) > 0)).of_unit("seconds")
     after = resumed / (_latest(catalog.RUN_RESUMES, *_BY) > 0)
-    return row(
-        39,
-        "Goodput across restarts",
-        line(
-            timeseries(
-                3901,
-                "Goodput since the first attempt",
-                Target(_goodput().least(10), _NAMED),
-                text=(
-                    "Fraction of the wall time since a run first began that went into "
-                    "steps that last, of the 10 lowest: not into restarts, steps done "
-                    "again, compiles, data, checkpoints. `jaxmon job goodput` prints "
-                    "the same of a run that is not there now."
-                ),
-                maximum=1,
-                thresholds=q.below(limit.goodput),
-                alerts=("JaxmonGoodputLow",),
-                no_value=_NONE,
-            ),
-            timeseries(
-                3902,
-                "What the wall time of runs went into",
-                Target(
-                    _latest(catalog.RUN_SECONDS, *_BY, "activity").sum("activity"),
-                    "{{activity}}",
-                ),
-                text=(
-                    "Of all runs together, since their first attempts: lost_progress "
-                    "are steps done again, waiting is between attempts, recovery from "
-                    "a restart to its first step."
-                ),
-                stacked="percent",
-                no_value=_NONE,
-            ),
-            timeseries(
-                3903,
-                "Interruptions",
-                Target(interrupted.worst(10), f"{_NAMED} {{{{ending}}}}"),
-                text=(
-                    "Attempts that ended before the current one: crashed by an error, "
-                    "killed without a word, stopped in order, or unseen by jaxmon and "
-                    "counted by the scheduler; the 10 largest. `jaxmon job "
-                    "post-mortem` says what failed first."
-                ),
-                no_value=_NONE,
-            ),
+    yield timeseries(3901, "Goodput since the first attempt")(
+        Target(_goodput().least(10), _NAMED),
+        text="Fraction of the wall time since a run first began that went into steps "
+        "that last, of the 10 lowest: not into restarts, steps done again, compiles, "
+        "data, checkpoints. `jaxmon job goodput` prints the same of a run that is not "
+        "there now.",
+        maximum=1,
+        thresholds=q.below(limit.goodput),
+        alerts=("JaxmonGoodputLow",),
+        no_value=_NONE,
+    )
+    yield timeseries(3902, "What the wall time of runs went into")(
+        Target(
+            _latest(catalog.RUN_SECONDS, *_BY, "activity").sum("activity"),
+            "{{activity}}",
         ),
-        line(
-            timeseries(
-                3904,
-                "Time between interruptions",
-                Target(between.least(10), _NAMED),
-                text=(
-                    "Wall time of a run by interruption, without waiting, of the 10 "
-                    "shortest."
-                ),
-                no_value="No interruption",
-            ),
-            timeseries(
-                3908,
-                "Time between saves",
-                Target(every.of_unit("seconds").worst(10), f"{_NAMED} now"),
-                Target(best.of_unit("seconds").worst(10), f"{_NAMED} loses least"),
-                text=(
-                    "Time in the loop for each checkpoint, of the 10 longest, and what "
-                    "would lose least to saves and failures: the root of twice the "
-                    "time of a save times the time between failures (Young's formula), "
-                    "known after two failures that were no orderly exit."
-                ),
-                no_value="No run is known to save",
-            ),
-            timeseries(
-                3906,
-                "Steps done again",
-                Target(_latest(catalog.RUN_LOST_STEPS, *_BY).worst(10), _NAMED),
-                text=(
-                    "Steps that were lost because the last checkpoint did not have "
-                    "them, of the 10 runs with most. Save more often, or on a notice "
-                    "of preemption."
-                ),
-                no_value=_NONE,
-            ),
-        ),
-        line(
-            timeseries(
-                3905,
-                "Time to resume",
-                Target(after.of_unit("seconds").worst(10), _NAMED),
-                text=(
-                    "Mean time from an interruption to the end of the next step, of "
-                    "the 10 longest: detection, scheduling, startup, restore, compile."
-                ),
-                no_value="No interruption",
-            ),
-            timeseries(
-                3907,
-                "Attempts without progress",
-                Target(fruitless.worst(10), _NAMED),
-                text=(
-                    "Attempts in a row, with the current one, that have done no new "
-                    "step; 0 with progress."
-                ),
-                thresholds=q.above(limit.fruitless_attempts),
-                alerts=("JaxmonRunNoProgress",),
-                no_value=_NONE,
-            ),
-        ),
+        text="Of all runs together, since their first attempts: lost_progress are "
+        "steps done again, waiting is between attempts, recovery from a restart to its "
+        "first step.",
+        stacked="percent",
+        no_value=_NONE,
+    )
+    yield timeseries(3903, "Interruptions")(
+        Target(interrupted.worst(10), f"{_NAMED} {{{{ending}}}}"),
+        text="Attempts that ended before the current one: crashed by an error, killed "
+        "without a word, stopped in order, or unseen by jaxmon and counted by the "
+        "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
+        no_value=_NONE,
+    )
+    yield timeseries(3904, "Time between interruptions")(
+        Target(between.least(10), _NAMED),
+        text="Wall time of a run by interruption, without waiting, of the 10 shortest.",
+        no_value="No interruption",
+    )
+    yield timeseries(3908, "Time between saves")(
+        Target(every.of_unit("seconds").worst(10), f"{_NAMED} now"),
+        Target(best.of_unit("seconds").worst(10), f"{_NAMED} loses least"),
+        text="Time in the loop for each checkpoint, of the 10 longest, and what would "
+        "lose least to saves and failures: the root of twice the time of a save times "
+        "the time between failures (Young's formula), known after two failures that "
+        "were no orderly exit.",
+        no_value="No run is known to save",
+    )
+    yield timeseries(3906, "Steps done again")(
+        Target(_latest(catalog.RUN_LOST_STEPS, *_BY).worst(10), _NAMED),
+        text="Steps that were lost because the last checkpoint did not have them, of "
+        "the 10 runs with most. Save more often, or on a notice of preemption.",
+        no_value=_NONE,
+    )
+    yield timeseries(3905, "Time to resume")(
+        Target(after.of_unit("seconds").worst(10), _NAMED),
+        text="Mean time from an interruption to the end of the next step, of the 10 "
+        "longest: detection, scheduling, startup, restore, compile.",
+        no_value="No interruption",
+    )
+    yield timeseries(3907, "Attempts without progress")(
+        Target(fruitless.worst(10), _NAMED),
+        text="Attempts in a row, with the current one, that have done no new step; 0 "
+        "with progress.",
+        thresholds=q.above(limit.fruitless_attempts),
+        alerts=("JaxmonRunNoProgress",),
+        no_value=_NONE,
     )
 
 
