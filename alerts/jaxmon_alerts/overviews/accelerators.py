@@ -5,13 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, alerts, counter, eq, gauge, ne, re
-from jaxmon_alerts.overviews.model import (
-    HOST,
-    PROCESS,
-    OverviewRule,
-    Windows,
-    gauged,
-)
+from jaxmon_alerts.overviews.model import HOST, PROCESS, OverviewRule, Windows, gauged
 
 
 _GPU = (*HOST, "uuid")
@@ -19,7 +13,7 @@ _GPU = (*HOST, "uuid")
 _UNIQUE = re("uuid", "(GPU|MIG)-.+")
 
 
-def _owners(_: Windows) -> Expr:
+def _owners() -> Expr:
     """
     Return the GPUs that a process uses or a sidecar reads, whichever job reads them.
     """
@@ -33,23 +27,19 @@ def _owners(_: Windows) -> Expr:
     return used.or_(read).or_(parts).or_(whole).of_unit("")
 
 
-OWNERS = OverviewRule("worker", catalog.DEVICE_INFO, "uuid", _owners)
+OWNERS = OverviewRule(catalog.DEVICE_INFO, "uuid", _owners())
 # For boards on which only services are chosen: fewer series than by process.
-OWNED = OverviewRule(
-    "job", catalog.DEVICE_INFO, "uuid", lambda _: OWNERS().max("job", "uuid")
-)
+OWNED = OverviewRule(catalog.DEVICE_INFO, "uuid", OWNERS().max("job", "uuid"))
 READERS = OverviewRule(
-    "instance",
     catalog.ACCELERATOR_INFO,
     "uuid",
-    lambda _: gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
+    gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
 )
 UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
 MEMORY = OverviewRule(
-    "instance",
     catalog.ACCELERATOR_MEMORY_USED_BYTES,
     "max_ratio",
-    lambda _: promql.ratio(
+    promql.ratio(
         gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*_GPU),
         gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES).max(*_GPU),
     ).max(*HOST),
@@ -58,7 +48,6 @@ POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
 TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
 UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
 THROTTLED = OverviewRule(
-    "instance",
     catalog.GPU_THROTTLE_SECONDS,
     "rate5m",
     lambda window: (
@@ -73,7 +62,6 @@ THROTTLED = OverviewRule(
 )
 # Only critical Xids have a series from the start; the others are born with 1.
 XIDS = OverviewRule(
-    "instance",
     catalog.GPU_XID_ERRORS,
     "increase5m",
     lambda window: (
@@ -83,7 +71,6 @@ XIDS = OverviewRule(
     ),
 )
 UNCORRECTED = OverviewRule(
-    "instance",
     catalog.GPU_ECC_ERRORS,
     "increase5m",
     lambda window: (
@@ -100,7 +87,6 @@ UNCORRECTED = OverviewRule(
 
 def _link_errors(metric: Metric, *kinds: str) -> OverviewRule:
     return OverviewRule(
-        "instance",
         metric,
         "increase5m",
         lambda window: counter(metric).increase(window.recent).sum(*_GPU, *kinds) > 0,
@@ -121,9 +107,7 @@ _GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
 
 
 def _of_jobs(metric: Metric, how: str) -> OverviewRule:
-    return OverviewRule(
-        "job", metric, how, lambda _: getattr(_used(metric), how)("job")
-    )
+    return OverviewRule(metric, how, getattr(_used(metric), how)("job"))
 
 
 def _used(metric: Metric) -> Expr:
@@ -167,8 +151,8 @@ def _owned(windows: Windows) -> Expr:
     return OWNED().latest(windows.silent).and_(alerted, "uuid")
 
 
-ALERTED_READERS = OverviewRule("instance", catalog.ACCELERATOR_INFO, "alerted", _read)
-ALERTED = OverviewRule("job", catalog.DEVICE_INFO, "alerted", _owned)
+ALERTED_READERS = OverviewRule(catalog.ACCELERATOR_INFO, "alerted", _read)
+ALERTED = OverviewRule(catalog.DEVICE_INFO, "alerted", _owned)
 
 # In this order: the last reads the one before.
 HOSTS = (

@@ -9,7 +9,7 @@ from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
 from jaxmon.promql.events import Events
-from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType
+from jaxmon.promql.shape import SCRAPED_LABELS
 
 
 PROCESS = SCRAPED_LABELS
@@ -56,38 +56,42 @@ class OverviewRule:
     A recorded series.
 
     Args:
-        level: ``job``, ``instance`` or ``worker``: the labels of every service, host or
-            process, besides which it may have others.
         metric: what it is about.
         operations: what was done with it, the last one first.
-        make: returns what is recorded.
+        made: what is recorded, or returns it for windows.
     """
 
-    level: str
     metric: Metric
     operations: str
-    make: Callable[[Windows], Expr]
+    made: Expr | Callable[[Windows], Expr]
 
     @property
     def name(self) -> str:
-        """Return ``level:metric:operations``."""
+        """
+        Return ``level:metric:operations``; the level is ``job``, ``instance`` or
+        ``worker``, of whose labels it has all, and may have others.
+        """
         metric = self.metric.name.removesuffix("_total")
-        buckets = "_bucket" if "le" in (self._shape.labels or ()) else ""
-        return f"{self.level}:{metric}{buckets}:{self.operations}"
-
-    @property
-    def _shape(self) -> ExpressionType:
-        return self.make(_NOMINAL).shape
+        labels = self._labels
+        level = next((one for one in ("worker", "instance") if one in labels), "job")
+        buckets = "_bucket" if "le" in labels else ""
+        return f"{level}:{metric}{buckets}:{self.operations}"
 
     def __call__(self, *matchers: Matcher) -> Expr:
         """Return the series that *matchers* select."""
-        shape = self._shape
-        labels = tuple(sorted(shape.labels or ()))
-        return recorded(self.name, *matchers, labels=labels, unit=shape.unit or "")
+        unit = self._expr(_NOMINAL).shape.unit or ""
+        return recorded(self.name, *matchers, labels=self._labels, unit=unit)
 
     def rule(self, windows: Windows) -> dict[str, str]:
         """Return the rule that records it."""
-        return {"record": self.name, "expr": str(self.make(windows))}
+        return {"record": self.name, "expr": str(self._expr(windows))}
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        return tuple(sorted(self._expr(_NOMINAL).shape.labels or ()))
+
+    def _expr(self, windows: Windows) -> Expr:
+        return self.made if isinstance(self.made, Expr) else self.made(windows)
 
 
 def of_agents(series: Expr) -> Expr:
@@ -102,28 +106,23 @@ def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> OverviewRu
     Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
     not 0, nothing else is recorded.
     """
-
-    def make(_: Windows) -> Expr:
-        found: Expr = getattr(gauge(metric), how)(*by)
-        return found > 0 if rare else found
-
-    return OverviewRule(_level(by), metric, how, make)
+    made: Expr = getattr(gauge(metric), how)(*by)
+    return OverviewRule(metric, how, made > 0 if rare else made)
 
 
 def rated(metric: Metric, *by: str, rare: bool = False) -> OverviewRule:
     """Return the rate of a counter; *rare* as for `gauged`."""
 
-    def make(window: Windows) -> Expr:
+    def made(window: Windows) -> Expr:
         found = counter(metric).rate(window.recent).sum(*by)
         return found > 0 if rare else found
 
-    return OverviewRule(_level(by), metric, "rate5m", make)
+    return OverviewRule(metric, "rate5m", made)
 
 
 def counted(events: Events, *by: str) -> OverviewRule:
     """Return how many *events* there were."""
     return OverviewRule(
-        _level(by),
         events.metric,
         "increase5m",
         lambda window: events.within(window.recent).sum(*by),
@@ -133,12 +132,7 @@ def counted(events: Events, *by: str) -> OverviewRule:
 def rising(events: Events, *by: str) -> OverviewRule:
     """Return the rate of *events*."""
     return OverviewRule(
-        _level(by),
         events.metric,
         "rate5m",
         lambda window: window.per_second(events.within(window.recent)).sum(*by),
     )
-
-
-def _level(by: tuple[str, ...]) -> str:
-    return next((one for one in ("worker", "instance") if one in by), "job")

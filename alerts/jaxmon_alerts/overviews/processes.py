@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import (
-    Expr,
-    counter,
-    eq,
-    events,
-    gauge,
-    gauge_changes,
-    histogram,
-)
+from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_changes, histogram
 from jaxmon_alerts.overviews.model import (
     HOST,
     PROCESS,
@@ -38,10 +30,9 @@ def _young(window: Windows) -> Expr:
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
 STARTS = OverviewRule(
-    "job", catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
+    catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
 )
 RESTARTS = OverviewRule(
-    "instance",
     catalog.PROCESS_START_TIME_SECONDS,
     "changes10m",
     lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
@@ -49,10 +40,9 @@ RESTARTS = OverviewRule(
 COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
 COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
 DEVICE_MEMORY = OverviewRule(
-    "instance",
     catalog.DEVICE_MEMORY_BYTES,
     "max_ratio",
-    lambda _: promql.ratio(
+    promql.ratio(
         *(
             gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", kind)).sum(*_DEVICE)
             for kind in ("in_use", "limit")
@@ -60,35 +50,28 @@ DEVICE_MEMORY = OverviewRule(
     ).max(*HOST),
 )
 LIVE_BYTES = OverviewRule(
-    "instance",
     catalog.LIVE_ARRAY_BYTES,
     "max",
-    lambda _: gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
+    gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
 )
 LIVE_ARRAYS = OverviewRule(
-    "instance",
-    catalog.LIVE_ARRAYS,
-    "max",
-    lambda _: gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST),
+    catalog.LIVE_ARRAYS, "max", gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST)
 )
 RESIDENT = OverviewRule(
-    "instance",
     catalog.PROCESS_RESIDENT_MEMORY_BYTES,
     "max",
-    lambda _: of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
+    of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
 )
 HOST_MEMORY = OverviewRule(
-    "instance",
     catalog.HOST_MEMORY_AVAILABLE_BYTES,
     "ratio",
-    lambda _: promql.ratio(
+    promql.ratio(
         gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*HOST),
         gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
     ),
 )
 AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
 CRASHES = OverviewRule(
-    "worker",
     catalog.AGENT_CRASHES,
     "increase5m",
     lambda window: (
@@ -101,13 +84,11 @@ DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
 HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
 INACTIVE_HOOKS = OverviewRule(
-    "worker",
     catalog.HOOK_ACTIVE,
     "inactive",
-    lambda _: gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
+    gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
 )
 SCRAPES = OverviewRule(
-    "worker",
     catalog.SCRAPE_SECONDS,
     "p95_5m",
     lambda window: histogram(catalog.SCRAPE_SECONDS).quantile(
@@ -116,10 +97,9 @@ SCRAPES = OverviewRule(
 )
 INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
 COLLECTORS = OverviewRule(
-    "job",
     catalog.COLLECTOR_SUCCESS,
     "avg",
-    lambda _: gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
+    gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
 )
 COLLECTOR_AGE = gauged(catalog.COLLECTOR_AGE_SECONDS, "max", "job", "collector")
 # Collectors seldom fail: a series only where one does.

@@ -23,7 +23,6 @@ _SUCCESS = eq("outcome", "success")
 
 REQUESTS = rising(events.REQUESTS, *_ROUTE, "outcome", "start")
 REQUEST_SECONDS = OverviewRule(
-    "job",
     catalog.REQUEST_SECONDS,
     "increase5m",
     lambda window: (
@@ -40,7 +39,6 @@ REQUESTS_IN_PROGRESS = gauged(catalog.REQUESTS_IN_PROGRESS, "sum", *_ROUTE)
 REQUEST_OLDEST = gauged(catalog.REQUEST_OLDEST_SECONDS, "max", *_ROUTE)
 QUEUE_DEPTH = gauged(catalog.QUEUE_DEPTH, "sum", "job", "queue")
 BATCH_FILL = OverviewRule(
-    "job",
     catalog.BATCH_FILL_RATIO,
     "mean5m",
     lambda window: histogram(catalog.BATCH_FILL_RATIO).mean(
@@ -61,7 +59,6 @@ _NAMED = ("job", "name")
 
 STEPS = rated(catalog.STEPS, *_LOOP)
 STEP_SECONDS = OverviewRule(
-    "job",
     catalog.STEP_SECONDS,
     "increase5m",
     lambda window: histogram(catalog.STEP_SECONDS).buckets(
@@ -69,7 +66,6 @@ STEP_SECONDS = OverviewRule(
     ),
 )
 STEP_MEAN = OverviewRule(
-    "job",
     catalog.STEP_SECONDS,
     "mean5m",
     # None where no step was made.
@@ -78,7 +74,6 @@ STEP_MEAN = OverviewRule(
     ),
 )
 DATA_WAIT = OverviewRule(
-    "job",
     catalog.DATA_WAIT_SECONDS,
     "ratio5m",
     lambda window: (
@@ -90,7 +85,6 @@ STEP_AGE = gauged(catalog.STEP_AGE_SECONDS, "max", *_LOOP)
 ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
 # Of processes in a loop: a server waits for requests.
 WAITING = OverviewRule(
-    "job",
     catalog.WALL_SECONDS,
     "max_rate5m",
     lambda window: (
@@ -102,12 +96,9 @@ WAITING = OverviewRule(
     ),
 )
 CHECKPOINT_AGE = OverviewRule(
-    "job",
     catalog.ACTIVITY_AGE_SECONDS,
     "checkpoint_min",
-    lambda _: gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint")).min(
-        "job"
-    ),
+    gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint")).min("job"),
 )
 ITEMS = rated(catalog.ITEMS, *_LOOP, "item")
 VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
@@ -131,7 +122,6 @@ CACHE_HITS = rated(catalog.JIT_CACHE_HITS, *_FUNCTION)
 # Of what did not happen there is no series.
 RECOMPILES = rising(events.RECOMPILES, *_FUNCTION, "cause")
 WORST_RECOMPILES = OverviewRule(
-    "job",
     catalog.RECOMPILES,
     "max_rate5m",
     lambda window: (
@@ -172,13 +162,11 @@ def _utilization(window: Windows) -> Expr:
 
 
 MFU = OverviewRule(
-    "job",
     catalog.IDEAL_SECONDS,
     "avg_model_rate5m",
     lambda window: _utilization(window).avg("job"),
 )
 FLOPS = OverviewRule(
-    "job",
     catalog.FLOPS,
     "model_rate5m",
     lambda window: (
@@ -215,11 +203,11 @@ def _late(window: Windows) -> Expr:
     return mean.relative_to(mean.median(*_KIND), *_KIND).of_unit("times") < _LATE
 
 
-BANDWIDTH = OverviewRule("job", catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
+BANDWIDTH = OverviewRule(catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
 RECORDED = rated(catalog.NCCL_COLLECTIVES_RECORDED, *_KIND)
 UNRECORDED = rated(catalog.NCCL_UNRECORDED_COLLECTIVES, *_KIND)
 # Of those that are not late, which are nearly all, nothing is recorded.
-LATE = OverviewRule("worker", catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
+LATE = OverviewRule(catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
 
 COLLECTIVES = (BANDWIDTH, RECORDED, UNRECORDED, LATE)
 
