@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from jaxmon.promql.identity import Identity
 from jaxmon.promql.shape import SCALAR, ExpressionType
 
 
@@ -22,20 +24,40 @@ _WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 
 _SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})?")
 
+# Around each list of labels that is kept or compared, so that a site may add its own.
+_MARK = "\x1f"
+
 _ATOMIC, _COMPARED, _SET = 3, 1, 0
 _ADDED, _MULTIPLIED = 2, 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """An instant vector (or scalar) as text, with how tightly it binds."""
+    """
+    An instant vector (or scalar) as text, with how tightly it binds.
 
-    text: str
+    Args:
+        marked: the text, with its lists of labels marked.
+        binding: higher for what needs no brackets.
+        shape: of what it yields.
+    """
+
+    marked: str
     binding: float = _ATOMIC
     shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return self.text
+        return self.marked.replace(_MARK, "")
+
+    def at(self, identity: Identity) -> Expr:
+        """Return it for a site, which keeps more labels wherever ours are kept."""
+        parts = self.marked.split(_MARK)
+        parts[1::2] = [
+            _listed(identity.labels(part.split(", "))) for part in parts[1::2]
+        ]
+        labels = self.shape.labels and frozenset(identity.labels(self.shape.labels))
+        shape = replace(self.shape, labels=labels)
+        return replace(self, marked="".join(parts), shape=shape)
 
     def sum(self, *by: str) -> Expr:
         """Add up, keeping the labels *by*."""
@@ -59,7 +81,7 @@ class Expr:
 
     def median(self, *by: str) -> Expr:
         """Return the median, keeping the labels *by*."""
-        text = f"quantile by ({', '.join(by)}) (0.5, {self.text})"
+        text = f"quantile by ({_listed(by)}) (0.5, {self.marked})"
         return Expr(text, shape=self.shape.keeping(by))
 
     def count_values(self, label: str, *by: str) -> Expr:
@@ -68,21 +90,21 @@ class Expr:
         """
         counted = self.count(*by).shape
         labels = counted.labels and counted.labels | {label}
-        text = f'count_values by ({", ".join(by)}) ("{label}", {self.text})'
+        text = f'count_values by ({_listed(by)}) ("{label}", {self.marked})'
         return Expr(text, shape=replace(counted, labels=labels))
 
     def of_unit(self, unit: str) -> Expr:
         """Return the same with another *unit*, if the real one cannot be derived."""
-        return Expr(self.text, self.binding, self.shape.measured(unit))
+        return Expr(self.marked, self.binding, self.shape.measured(unit))
 
     def topk(self, number: int) -> Expr:
         """Keep the *number* largest."""
-        return Expr(f"topk({number}, {self.text})", shape=self.shape)
+        return Expr(f"topk({number}, {self.marked})", shape=self.shape)
 
     def bottomk(self, number: int, *by: str) -> Expr:
         """Keep the *number* smallest, of each combination of the labels *by*."""
-        each = f" by ({', '.join(by)}) " if by else ""
-        return Expr(f"bottomk{each}({number}, {self.text})", shape=self.shape)
+        each = f" by ({_listed(by)}) " if by else ""
+        return Expr(f"bottomk{each}({number}, {self.marked})", shape=self.shape)
 
     def worst(self, number: int) -> Expr:
         """
@@ -103,7 +125,7 @@ class Expr:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
         buckets = self.sum("le", *by)
-        text = f"histogram_quantile({q:g}, {buckets})"
+        text = f"histogram_quantile({q:g}, {buckets.marked})"
         return Expr(text, shape=self.shape.keeping(by))
 
     def __truediv__(self, other: Expr | float) -> Expr:
@@ -166,7 +188,7 @@ class Expr:
         resolution: str,
     ) -> Expr:
         """Aggregate over *window* (subquery), evaluated every *resolution*."""
-        subquery = f"({self.text})[{checked(window)}:{checked(resolution)}]"
+        subquery = f"({self.marked})[{checked(window)}:{checked(resolution)}]"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def and_(self, other: Expr, *on: str) -> Expr:
@@ -193,21 +215,21 @@ class Expr:
 
     def joined(self, info: Expr, on: tuple[str, ...], *, take: tuple[str, ...]) -> Expr:
         """Take over the labels *take* from the info metric *info*, matched *on*."""
-        matching = f"* on ({', '.join(on)}) group_left ({', '.join(take)})"
+        matching = f"*{_on(on)} group_left ({', '.join(take)})"
         product = self._binary(matching, info, _MULTIPLIED)
         labels = self.shape.labels and self.shape.labels.union(take)
         shape = ExpressionType(product.shape.metrics, labels, self.shape.unit)
-        return Expr(product.text, product.binding, shape)
+        return Expr(product.marked, product.binding, shape)
 
     def relabelled(self, target: str, source: str) -> Expr:
         """Copy the label *source*, unless it is empty, to the label *target*."""
-        text = f'label_replace({self.text}, "{target}", "$1", "{source}", "(.+)")'
+        text = f'label_replace({self.marked}, "{target}", "$1", "{source}", "(.+)")'
         labels = self.shape.labels and self.shape.labels | {target}
         return Expr(text, shape=replace(self.shape, labels=labels))
 
     def labelled(self, label: str, value: str) -> Expr:
         """Set *label* to *value* on all series."""
-        text = f'label_replace({self.text}, "{label}", "{value}", "", "")'
+        text = f'label_replace({self.marked}, "{label}", "{value}", "", "")'
         labels = None if self.shape.labels is None else self.shape.labels | {label}
         return Expr(text, shape=replace(self.shape, labels=labels))
 
@@ -218,7 +240,7 @@ class Expr:
         Raises:
             ValueError: it is an expression; offsets are for each of its selectors.
         """
-        return replace(self, text=f"{self._selector('an offset')}{offset(back)}")
+        return replace(self, marked=f"{self._selector('an offset')}{offset(back)}")
 
     def latest(self, window: str) -> Expr:
         """
@@ -228,7 +250,7 @@ class Expr:
             ValueError: it is an expression.
         """
         text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
-        return replace(self, text=text)
+        return replace(self, marked=text)
 
     def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
@@ -240,24 +262,24 @@ class Expr:
             ValueError: it is an expression; `worst` and `least` are for those.
         """
         text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
-        return replace(self, text=text)
+        return replace(self, marked=text)
 
     def _selector(self, has: str) -> str:
-        if not _SELECTOR.fullmatch(self.text):
-            msg = f"{self.text} is not a selector, and only selectors have {has}"
+        if not _SELECTOR.fullmatch(self.marked):
+            msg = f"{self.marked} is not a selector, and only selectors have {has}"
             raise ValueError(msg)
-        return self.text
+        return self.marked
 
     def _over_range(self, function: Literal["max", "min"]) -> Expr:
         """
         Aggregate over Grafana's range, the same at each moment: evaluated only once.
         """
-        subquery = f"({self.text})[{RANGE}:{INTERVAL}] @ end()"
+        subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def _aggregate(self, operator: str, by: tuple[str, ...]) -> Expr:
-        kept = f" by ({', '.join(by)}) " if by else ""
-        return Expr(f"{operator}{kept}({self.text})", shape=self.shape.keeping(by))
+        kept = f" by ({_listed(by)}) " if by else ""
+        return Expr(f"{operator}{kept}({self.marked})", shape=self.shape.keeping(by))
 
     def _binary(self, operator: str, other: Expr | float, binding: float) -> Expr:
         right = other if isinstance(other, Expr) else number(other)
@@ -272,8 +294,8 @@ class Expr:
         loose = self.binding <= binding if strict else self.binding < binding
         # Mixed or chained set operators and comparisons read better in brackets.
         if loose or (self.binding == binding and binding <= _COMPARED):
-            return f"({self.text})"
-        return self.text
+            return f"({self.marked})"
+        return self.marked
 
 
 def number(value: float) -> Expr:
@@ -294,7 +316,8 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
     shapes = [one.shape for one in arguments if isinstance(one, Expr)]
     vectors = [one for one in shapes if not one.scalar]
     shape = next(iter(vectors or shapes), ExpressionType())
-    return Expr(f"{function}({', '.join(map(str, arguments))})", shape=shape)
+    texts = (one.marked if isinstance(one, Expr) else str(one) for one in arguments)
+    return Expr(f"{function}({', '.join(texts)})", shape=shape)
 
 
 def ratio(part: Expr, whole: Expr) -> Expr:
@@ -303,7 +326,11 @@ def ratio(part: Expr, whole: Expr) -> Expr:
 
 
 def _on(labels: tuple[str, ...]) -> str:
-    return f" on ({', '.join(labels)})" if labels else ""
+    return f" on ({_listed(labels)})" if labels else ""
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return f"{_MARK}{', '.join(labels)}{_MARK}"
 
 
 def offset(back: str) -> str:

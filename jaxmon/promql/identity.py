@@ -8,11 +8,10 @@ labels must be kept in every aggregation and compared in every match.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-_LABELS = re.compile(r"\b(by|on) \(([^()]*)\)")
 _JOB_TEXT = "{{ $labels.job }}"
 _INSTANCE_TEXT = "{{ $labels.instance }}"
 
@@ -30,16 +29,10 @@ class Identity:
     service: tuple[str, ...] = ()
     process: tuple[str, ...] = ()
 
-    def query(self, text: str) -> str:
-        """Return a query that keeps the labels wherever it keeps ours."""
-        return _LABELS.sub(
-            lambda found: f"{found[1]} ({', '.join(self.labels(found[2]))})", text
-        )
-
-    def labels(self, text: str) -> tuple[str, ...]:
-        """Return the labels in a list such as ``job, route`` and those they imply."""
+    def labels(self, ours: Iterable[str]) -> tuple[str, ...]:
+        """Return *ours* and the labels that they imply, each once."""
         found: dict[str, None] = {}
-        for label in filter(None, text.split(", ")):
+        for label in filter(None, ours):
             more = {"job": self.service, "instance": self.process}.get(label, ())
             found.update(dict.fromkeys((*more, label)))
         return tuple(found)

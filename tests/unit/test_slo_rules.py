@@ -47,7 +47,7 @@ def test_only_counts_read_raw_series():
     raw = [
         rule["record"]
         for group in groups
-        for rule in group.rules
+        for rule in group.document()["rules"]
         if re.search("jaxmon_", rule["expr"])
     ]
 
@@ -93,7 +93,7 @@ def test_counts_look_back_by_the_interval_of_their_group():
     """A count that overlaps its neighbour, or leaves a gap, would not be exact."""
     for scale in (1, 60):
         for group in recording_groups(slo.load(), scale=scale):
-            for rule in group.rules:
+            for rule in group.document()["rules"]:
                 if rule["record"] == "slo:events:delta" and "offset" in rule["expr"]:
                     now, before, *_ = re.findall(r"offset (\w+)", rule["expr"])
                     gap = durations.seconds(before) - durations.seconds(now)
@@ -104,7 +104,9 @@ def test_recorded_series_have_sloths_names():
     """Dashboards made for Sloth find every window and the figures derived from them."""
     [first, *_] = slo.load()
     names = [
-        rule["record"] for group in recording_groups([first]) for rule in group.rules
+        rule["record"]
+        for group in recording_groups([first])
+        for rule in group.document()["rules"]
     ]
 
     windows = ("5m", "10m", "30m", "1h", "2h", "6h", "1d", "3d", "30d")
@@ -133,7 +135,9 @@ def test_scaled_rules_keep_their_names():
     scaled = list(recording_groups(slo.load(), scale=60))
 
     assert labels(usual) == labels(scaled)
-    expressions = str([rule["expr"] for group in scaled for rule in group.rules])
+    expressions = str(
+        [rule["expr"] for group in scaled for rule in group.document()["rules"]]
+    )
     # Of 5 minutes and of 30 days.
     assert "[4s999ms]" in expressions
     assert "[11h59m59s999ms]" in expressions
@@ -143,5 +147,7 @@ def test_scaled_rules_keep_their_names():
 def labels(groups):
     """Return name and labels of every rule."""
     return [
-        (rule["record"], rule["labels"]) for group in groups for rule in group.rules
+        (rule["record"], rule["labels"])
+        for group in groups
+        for rule in group.document()["rules"]
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.host.formats import durations
@@ -82,9 +83,9 @@ class OverviewRule:
         unit = self._expr(_NOMINAL).shape.unit or ""
         return recorded(self.name, *matchers, labels=self._labels, unit=unit)
 
-    def rule(self, windows: Windows) -> dict[str, str]:
+    def rule(self, windows: Windows) -> dict[str, Any]:
         """Return the rule that records it."""
-        return {"record": self.name, "expr": str(self._expr(windows))}
+        return {"record": self.name, "expr": self._expr(windows)}
 
     @property
     def _labels(self) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
 
 
 def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:
-    documents = ({"record": record, "expr": str(rules[record])} for record in rules)
+    documents = ({"record": record, "expr": rules[record]} for record in rules)
     return RuleGroup(f"jaxmon-{name}", interval, tuple(documents))
 
 

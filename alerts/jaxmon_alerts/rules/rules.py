@@ -94,7 +94,7 @@ def document(alert: Alert, site: Site) -> dict[str, Any]:
         runbooks = {"runbook_url": f"{site.runbooks}/{alert.name}.md", **runbooks}
     return {
         "alert": alert.name,
-        "expr": identity.query(str(alert.expr)),
+        "expr": str(alert.expr.at(identity)),
         **{key: value for key, value in waits.items() if value},
         "labels": {
             "severity": site.severity(alert.severity),

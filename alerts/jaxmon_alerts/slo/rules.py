@@ -58,7 +58,7 @@ class RuleGroup:
 
     def identified(self, identity: Identity) -> Self:
         """Return it with rules that keep the labels of *identity*."""
-        rules = ({**one, "expr": identity.query(one["expr"])} for one in self.rules)
+        rules = ({**one, "expr": one["expr"].at(identity)} for one in self.rules)
         return replace(self, rules=tuple(rules))
 
     def document(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class RuleGroup:
         return {
             "name": self.name,
             "interval": self.interval,
-            "rules": list(self.rules),
+            "rules": [{**rule, "expr": str(rule["expr"])} for rule in self.rules],
         }
 
 
@@ -149,7 +149,7 @@ def _period(slo: Slo, scale: float) -> Iterator[Rule]:
 
 
 def _rule(slo: Slo, name: str, expr: Expr, **labels: str) -> Rule:
-    return {"record": name, "expr": str(expr), "labels": {**slo.labels, **labels}}
+    return {"record": name, "expr": expr, "labels": {**slo.labels, **labels}}
 
 
 def _constant(value: float) -> Expr:

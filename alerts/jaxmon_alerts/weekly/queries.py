@@ -239,9 +239,9 @@ def _rise(series: Counter, window: str) -> Expr:
     most of what is lost is lost before the first scrape.
     """
     rise = _anywhere(series.increase(window))
-    selector = replace(rise, text=series.selector)
-    first = replace(rise, text=f"min_over_time({selector}[{window}])")
-    before = replace(rise, text=f"last_over_time({selector}[1h] offset {window})")
+    selector = replace(rise, marked=series.selector)
+    first = replace(rise, marked=f"min_over_time({selector}[{window}])")
+    before = replace(rise, marked=f"last_over_time({selector}[1h] offset {window})")
     return (rise + first.unless(before)).or_(rise)
 
 

@@ -97,7 +97,7 @@ class _Localizer:
         return replace(
             panel,
             targets=tuple(map(self._target, panel.targets)),
-            labels=self._identity.labels(", ".join(panel.labels)),
+            labels=self._identity.labels(panel.labels),
             mappings=tuple(map(self._mapping, panel.mappings)),
             cell_links=tuple(
                 (label, self._link(link)) for label, link in panel.cell_links
@@ -107,7 +107,7 @@ class _Localizer:
     def _target(self, target: Target) -> Target:
         legend = target.legend
         for ours in ("job", "instance"):
-            shown = " ".join(f"{{{{{one}}}}}" for one in self._identity.labels(ours))
+            shown = " ".join(f"{{{{{one}}}}}" for one in self._identity.labels([ours]))
             legend = legend.replace(f"{{{{{ours}}}}}", shown)
         return replace(target, expr=self._expr(target.expr), legend=legend)
 
@@ -125,13 +125,11 @@ class _Localizer:
 
     def _expr(self, expr: Expr) -> Expr:
         severities = "|".join(map(self._site.severity, (PAGE, TICKET)))
-        text = self._identity.query(expr.text).replace(_JOB, self._chosen)
+        found = expr.at(self._identity)
+        text = found.marked.replace(_JOB, self._chosen)
         text = text.replace(_OURS, f'severity=~"{severities}"')
         text = text.replace(_PAGE, f'severity="{self._site.severity(PAGE)}"')
-        labels = expr.shape.labels
-        if labels is not None:
-            labels = frozenset(self._identity.labels(", ".join(sorted(labels))))
-        return replace(expr, text=text, shape=replace(expr.shape, labels=labels))
+        return replace(found, marked=text)
 
 
 def _extended(metric: catalog.Metric, labels: tuple[str, ...]) -> catalog.Metric:

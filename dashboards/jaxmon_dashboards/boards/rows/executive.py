@@ -256,5 +256,5 @@ def _mean(series: Expr) -> Expr:
 
 def _over(function: Literal["avg", "sum"], series: Expr, back: str = "") -> Expr:
     earlier = f" offset {back}" if back else ""
-    text = f"{function}_over_time({series}[$__range]{earlier})"
+    text = f"{function}_over_time({series.marked}[$__range]{earlier})"
     return Expr(text, shape=series.shape)
