@@ -6,7 +6,7 @@ import re
 
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from jaxmon_alerts.rules import rules
+from jaxmon_alerts.rules import build as rules
 from jaxmon_dashboards.boards import all_dashboards
 from jaxmon_dashboards.boards.model import Dashboard
 from jaxmon_dashboards.boards.variables import Variable

@@ -16,7 +16,7 @@ from jaxmon.promql import gauge
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules import Alert, RuleOptions
-from jaxmon_alerts.rules.rules import document
+from jaxmon_alerts.rules.build import document
 from tests.helpers.processes import ROOT, each, require_program
 
 

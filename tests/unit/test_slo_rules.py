@@ -12,7 +12,7 @@ from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import burn
-from jaxmon_alerts.slo.rules import recording_groups
+from jaxmon_alerts.slo.recording import recording_groups
 from tests.helpers.processes import ROOT
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from jaxmon.host.formats import durations
 from jaxmon_alerts.overviews import accelerators, processes, services
 from jaxmon_alerts.overviews.model import Windows
-from jaxmon_alerts.slo.rules import RuleGroup
+from jaxmon_alerts.slo.recording import RuleGroup
 
 
 # Grafana draws a series for five minutes after its last sample.

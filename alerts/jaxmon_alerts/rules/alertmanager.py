@@ -9,7 +9,6 @@ from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET
 from jaxmon.symptoms.starts import DEPLOY_ALERT
 from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO
 from jaxmon.symptoms.time import TIME_ALERTS
-from jaxmon_alerts.rules.rules import RuleOptions
 from jaxmon_alerts.slo.site import AlertRoute, Site
 
 
@@ -17,7 +16,7 @@ from jaxmon_alerts.slo.site import AlertRoute, Site
 _SAME = ("job", "slo", "route", "function", "loop")
 
 
-def configuration(site: Site, options: RuleOptions) -> dict[str, Any]:
+def configuration(site: Site, scale: float) -> dict[str, Any]:
     """
     Return the configuration as a document, for Alertmanager 0.25 and later.
 
@@ -29,7 +28,7 @@ def configuration(site: Site, options: RuleOptions) -> dict[str, Any]:
     """
 
     def after(duration: str) -> str:
-        return durations.scaled(duration, options.scale)
+        return durations.scaled(duration, scale)
 
     page, ticket, info = (
         f'severity="{site.severity(one)}"' for one in (PAGE, TICKET, INFO)

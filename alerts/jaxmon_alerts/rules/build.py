@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import yaml
@@ -12,6 +12,24 @@ from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, events
 from jaxmon.promql.counting import Evaluation
 from jaxmon.promql.identity import Identity
+from jaxmon.symptoms import (
+    cache,
+    checkpoints,
+    compiles,
+    hardware,
+    job,
+    memory,
+    monitoring,
+    recompiles,
+    requests,
+    results,
+    runs,
+    slowdowns,
+    starts,
+    steps,
+    time,
+    values,
+)
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.slowdowns import recorded_times
 from jaxmon.symptoms.starts import YOUNG, young_ratio
@@ -20,11 +38,109 @@ from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.rules.alertmanager import configuration
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.rules.power import recorded_power
-from jaxmon_alerts.rules.rules import RuleOptions, document
 from jaxmon_alerts.slo import Slo, Slos, burn
 from jaxmon_alerts.slo.model import ERRORS, EVENTS
-from jaxmon_alerts.slo.rules import Rule, RuleGroup, recording_groups
+from jaxmon_alerts.slo.recording import Rule, RuleGroup, recording_groups
 from jaxmon_alerts.slo.site import Site
+
+
+ONCALL = "jaxmon-oncall"
+"""
+Opened by what has no board of its own, as an objective: it shows all budgets. Only
+services are selected there.
+"""
+
+# By the module of the symptom.
+_BOARDS = {
+    "jaxmon-serving": (requests,),
+    "jaxmon-training": (steps, values, checkpoints, runs, time, job),
+    "jaxmon-accelerators": (hardware,),
+    "jaxmon-fleet": (cache, starts),
+    "jaxmon-itself": (monitoring,),
+    "jaxmon-debug": (compiles, memory, recompiles, results, slowdowns),
+}
+_BOARD = {
+    **{
+        one.alert: board
+        for board, modules in _BOARDS.items()
+        for module in modules
+        for one in module.SYMPTOMS
+        if one.rule[1]
+    },
+    "JaxmonNotReady": "jaxmon-debug",
+    "JaxmonProgramsDiverge": "jaxmon-fleet",
+    "JaxmonServiceVanished": "jaxmon-serving",
+    "JaxmonTrainingDied": "jaxmon-training",
+    "JaxmonWarmupFailed": "jaxmon-debug",
+}
+# Labels of alerts, and the variables that select by them.
+_VARIABLES = {
+    "job": "job",
+    "instance": "instance",
+    "worker": "worker",
+    "function": "function",
+    "device": "device",
+    "uuid": "gpu",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """
+    How the rules will be used.
+
+    Args:
+        scale: divides every duration, so that alerts can be watched arriving: at 60, an
+            hour is a minute. Limits that are not durations stay.
+        drawn: whether there are dashboards, for which overviews are recorded.
+    """
+
+    scale: float = 1
+    drawn: bool = True
+
+
+def document(alert: Alert, site: Site) -> dict[str, Any]:
+    """Return *alert* in rule-file form, as *site* wants it."""
+    identity = Identity(site.service_labels, site.process_labels)
+    waits = {"for": alert.for_, "keep_firing_for": alert.keep_for}
+    # A command works wherever jaxmon is installed.
+    runbooks = {"runbook": f"jaxmon runbook show {alert.name}"}
+    if site.runbooks:
+        runbooks = {"runbook_url": f"{site.runbooks}/{alert.name}.md", **runbooks}
+    return {
+        "alert": alert.name,
+        "expr": str(alert.expr.at(identity)),
+        **{key: value for key, value in waits.items() if value},
+        "labels": {
+            "severity": site.severity(alert.severity),
+            **dict(site.labels),
+            **dict(alert.labels),
+        },
+        "annotations": {
+            "summary": identity.text(alert.summary),
+            "description": identity.text(alert.description),
+            **runbooks,
+            "dashboard_url": site.dashboards
+            + _address(alert.name, alert.kept, identity),
+        },
+    }
+
+
+def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
+    """
+    Return the path of the dashboard about *alert*, a template of its *labels*, and of
+    those that services have at the site.
+    """
+    found = {*labels}
+    board = _BOARD.get(alert, ONCALL)
+    own = {label: label for label in identity.service} if "job" in found else {}
+    selectable = ("job",) if board == ONCALL else _VARIABLES
+    known = {label: _VARIABLES[label] for label in selectable if label in found}
+    values = "&".join(
+        f"var-{name}={{{{ $labels.{label} | urlquery }}}}"
+        for label, name in (own | known).items()
+    )
+    return f"/d/{board}?{values}"
 
 
 Format = Literal["prometheus", "prometheusrule", "mimir"]
@@ -152,7 +268,7 @@ def render(
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
     recorded, alerting = recording(slos, options), groups(slos, options)
-    files = {ALERTMANAGER: _yaml(configuration(slos.site, options))}
+    files = {ALERTMANAGER: _yaml(configuration(slos.site, options.scale))}
     if form == "prometheusrule":
         return {RESOURCE: _yaml(_resource([*recorded, *alerting], slos.site)), **files}
     if form == "mimir":
