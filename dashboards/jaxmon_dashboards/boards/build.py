@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
 
+from jaxmon.settings import RUNBOOKS
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
-from jaxmon_dashboards.boards.model import Dashboard
-from jaxmon_dashboards.boards.options import DashboardOptions, Format
+from jaxmon_dashboards.boards.model import Annotation, Dashboard, Notes, Row
 from jaxmon_dashboards.boards.rows import (
     accelerators,
     calls,
@@ -32,16 +36,29 @@ from jaxmon_dashboards.boards.rows import (
     training,
     transfers,
 )
-from jaxmon_dashboards.boards.rows import (
-    devices as tpus,
-)
-from jaxmon_dashboards.boards.rows import (
-    processes as replicas,
-)
-from jaxmon_dashboards.boards.rows import (
-    training as goodput,
-)
 from jaxmon_dashboards.boards.site import localized
+from jaxmon_dashboards.boards.variables import DependentVariable, Variable
+
+
+Format: TypeAlias = Literal["classic", "v2"]
+"""Which of Grafana's two models of a dashboard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardOptions:
+    """
+    How dashboards are rendered.
+
+    Args:
+        runbooks: URL to which a runbook's file name is appended; by default the site's,
+            or jaxmon's own.
+        datasource: uid of the data source to preselect; empty for Grafana's default.
+        slo: your ``slo.yaml``, for thresholds; by default the one that jaxmon ships.
+    """
+
+    runbooks: str = ""
+    datasource: str = ""
+    slo: Path | None = None
 
 
 def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, ...]:
@@ -51,10 +68,8 @@ def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, 
     Raises:
         SloError: the file with the objectives is invalid.
     """
-    options = options or DashboardOptions()
-    slos = slo.load(options.slo)
-    boards = _boards(slos, options.at(slos.site).runbooks)
-    return tuple(localized(one, slos.site) for one in boards)
+    slos, runbooks = _loaded(options or DashboardOptions())
+    return tuple(localized(board, slos.site) for board in _boards(slos, runbooks))
 
 
 def render_all(
@@ -76,191 +91,156 @@ def render_all(
         from jaxmon_dashboards.boards.render import render  # noqa: PLC0415
 
     options = options or DashboardOptions()
-    options = options.at(slo.load(options.slo).site)
+    _, runbooks = _loaded(options)
     return {
-        f"{one.uid.removeprefix('jaxmon-')}.json": render(one, options, form)
-        for one in all_dashboards(options)
+        f"{board.uid.removeprefix('jaxmon-')}.json": render(
+            board, runbooks=runbooks, datasource=options.datasource, form=form
+        )
+        for board in all_dashboards(options)
     }
 
 
-def _boards(slos: Slos, runbooks: str) -> tuple[Dashboard, ...]:
+def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
+    """Return the objectives, and the URL to which a runbook's file name is appended."""
+    slos = slo.load(options.slo)
+    site = f"{slos.site.runbooks}/" if slos.site.runbooks else RUNBOOKS
+    return slos, options.runbooks or site
+
+
+def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
     """
-    Return all dashboards: which rows each has, and for whom.
+    Yield all dashboards: which rows each has, and for whom.
 
     Args:
         slos: objectives and limits.
         runbooks: URL to which a runbook's file name is appended.
     """
-    return (
-        # For those who answer for services: are they good, and at what price.
-        Dashboard(
-            uid="jaxmon-executive",
-            title="jaxmon / Executive",
-            description=(
-                "Whether services keep their objectives, how fast they are, what "
-                "they cost, and how that compares with last week. Requires jaxmon's "
-                "recording rules."
-            ),
-            since="now-7d",
-            variables=SERVICES,
-            annotations=SUMMARY,
-            rows=(
-                executive.glance(slos),
-                executive.quality(slos),
-                now.budgets(slos),
-                executive.cost(),
-            ),
-        ),
-        # What someone on call needs: what is wrong, since when, for whom, what next.
-        Dashboard(
-            uid="jaxmon-oncall",
-            title="jaxmon / On-call",
-            description=(
-                "What is wrong, since when, who is affected, and where to look."
-            ),
-            since="now-3h",
-            variables=SERVICES,
-            annotations=EVENTS,
-            rows=(
-                now.oncall(slos, runbooks),
-                services.oncall(slos),
-                now.budgets(slos),
-                requests.oncall(slos),
-                training.oncall(slos),
-                compiles.oncall(slos),
-                errors.oncall(),
-                memory.oncall(slos),
-                accelerators.oncall(),
-                monitoring.oncall(),
-            ),
-        ),
-        # What is needed to find causes: which function, process and device, and why.
-        Dashboard(
-            uid="jaxmon-debug",
-            title="jaxmon / Debug",
-            description=(
-                "Which function, process and device, and why. Select them above; "
-                "Service and Host narrow the other lists."
-            ),
-            since="now-1h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                functions.debug(slos),
-                calls.debug(),
-                compiles.debug(slos),
-                programs.debug(),
-                requests.debug(),
-                training.debug(),
-                ranks.oncall(slos),
-                memory.debug(),
-                transfers.debug(),
-                checks.debug(),
-                errors.debug(),
-                accelerators.debug(),
-                gpus.debug(),
-                tpus.debug(),
-                processes.debug(),
-                monitoring.debug(),
-            ),
-        ),
-        # For those who run training: is it fast, is it healthy, which rank holds it up.
-        Dashboard(
-            uid="jaxmon-training",
-            title="jaxmon / Training",
-            description=(
-                "Whether runs make progress, what their time goes into, and which "
-                "rank holds up the others."
-            ),
-            since="now-6h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                runs.glance(slos),
-                training.oncall(slos),
-                runs.time(),
-                goodput.across_restarts(slos),
-                ranks.oncall(slos),
-                training.debug(),
-                ranks.inspected(),
-            ),
-        ),
-        # For those who run servers: how fast, for whom not, and what requests wait for.
-        Dashboard(
-            uid="jaxmon-serving",
-            title="jaxmon / Serving",
-            description=(
-                "How fast requests are served, cold and warm, what they wait for, "
-                "and which replica differs from the others."
-            ),
-            since="now-3h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                replicas.glance(slos),
-                requests.oncall(slos),
-                replicas.stalls(slos),
-                replicas.throughput(slos),
-                replicas.replicas(),
-                requests.serverless(),
-                requests.debug().opened("Distributions"),
-            ),
-        ),
-        # GPUs and TPUs in one schema: load, memory, power, health.
-        Dashboard(
-            uid="jaxmon-accelerators",
-            title="jaxmon / Accelerators",
-            description=(
-                "Load, memory, power and health of GPUs and TPUs, by the service "
-                "that uses them; the last rows are of one vendor each."
-            ),
-            since="now-3h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                devices.glance(slos),
-                devices.worst(),
-                accelerators.oncall().opened("Load and health"),
-                accelerators.debug().opened("Power and identity"),
-                gpus.debug(),
-                tpus.debug(),
-            ),
-        ),
-        # From cluster to process: what runs where, and what stands out.
-        Dashboard(
-            uid="jaxmon-fleet",
-            title="jaxmon / Fleet",
-            description=(
-                "From cluster to process: what runs where, in which version, what "
-                "starts or compiles at the moment, and what stands out."
-            ),
-            since="now-6h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                fleet.glance(slos),
-                fleet.starts(slos),
-                fleet.differences(),
-                fleet.down(),
-                fleet.worst(slos),
-            ),
-        ),
-        # Whether jaxmon works, and what it costs.
-        Dashboard(
-            uid="jaxmon-itself",
-            title="jaxmon / jaxmon itself",
-            description=(
-                "Whether agents and sidecars work, so that the other boards can be "
-                "trusted, and what they cost."
-            ),
-            since="now-3h",
-            variables=VARIABLES,
-            annotations=EVENTS,
-            rows=(
-                monitoring.glance(slos),
-                monitoring.oncall().opened(),
-                monitoring.cost(),
-                monitoring.debug().opened(),
-            ),
-        ),
+    # For those who answer for services: are they good, and at what price.
+    yield _board(
+        *("executive", "Executive", "now-7d"),
+        "Whether services keep their objectives, how fast they are, what they cost, "
+        "and how that compares with last week. Requires jaxmon's recording rules.",
+        executive.glance(slos),
+        executive.quality(slos),
+        now.budgets(slos),
+        executive.cost(),
+        variables=SERVICES,
+        annotations=SUMMARY,
+    )
+    # What someone on call needs: what is wrong, since when, for whom, what next.
+    yield _board(
+        *("oncall", "On-call", "now-3h"),
+        "What is wrong, since when, who is affected, and where to look.",
+        now.oncall(slos, runbooks),
+        services.oncall(slos),
+        now.budgets(slos),
+        requests.oncall(slos),
+        training.oncall(slos),
+        compiles.oncall(slos),
+        errors.oncall(),
+        memory.oncall(slos),
+        accelerators.oncall(),
+        monitoring.oncall(),
+        variables=SERVICES,
+    )
+    # What is needed to find causes: which function, process and device, and why.
+    yield _board(
+        *("debug", "Debug", "now-1h"),
+        "Which function, process and device, and why. Select them above; Service and "
+        "Host narrow the other lists.",
+        functions.debug(slos),
+        calls.debug(),
+        compiles.debug(slos),
+        programs.debug(),
+        requests.debug(),
+        training.debug(),
+        ranks.oncall(slos),
+        memory.debug(),
+        transfers.debug(),
+        checks.debug(),
+        errors.debug(),
+        accelerators.debug(),
+        gpus.debug(),
+        devices.debug(),
+        processes.debug(),
+        monitoring.debug(),
+    )
+    # For those who run training: is it fast, is it healthy, which rank holds it up.
+    yield _board(
+        *("training", "Training", "now-6h"),
+        "Whether runs make progress, what their time goes into, and which rank holds "
+        "up the others.",
+        runs.glance(slos),
+        training.oncall(slos),
+        runs.time(),
+        training.across_restarts(slos),
+        ranks.oncall(slos),
+        training.debug(),
+        ranks.inspected(),
+    )
+    # For those who run servers: how fast, for whom not, and what requests wait for.
+    yield _board(
+        *("serving", "Serving", "now-3h"),
+        "How fast requests are served, cold and warm, what they wait for, and which "
+        "replica differs from the others.",
+        processes.glance(slos),
+        requests.oncall(slos),
+        processes.stalls(slos),
+        processes.throughput(slos),
+        processes.replicas(),
+        requests.serverless(),
+        requests.debug().opened("Distributions"),
+    )
+    # GPUs and TPUs in one schema: load, memory, power, health.
+    yield _board(
+        *("accelerators", "Accelerators", "now-3h"),
+        "Load, memory, power and health of GPUs and TPUs, by the service that uses "
+        "them; the last rows are of one vendor each.",
+        devices.glance(slos),
+        devices.worst(),
+        accelerators.oncall().opened("Load and health"),
+        accelerators.debug().opened("Power and identity"),
+        gpus.debug(),
+        devices.debug(),
+    )
+    # From cluster to process: what runs where, and what stands out.
+    yield _board(
+        *("fleet", "Fleet", "now-6h"),
+        "From cluster to process: what runs where, in which version, what starts or "
+        "compiles at the moment, and what stands out.",
+        fleet.glance(slos),
+        fleet.starts(slos),
+        fleet.differences(),
+        fleet.down(),
+        fleet.worst(slos),
+    )
+    # Whether jaxmon works, and what it costs.
+    yield _board(
+        *("itself", "jaxmon itself", "now-3h"),
+        "Whether agents and sidecars work, so that the other boards can be trusted, "
+        "and what they cost.",
+        monitoring.glance(slos),
+        monitoring.oncall().opened(),
+        monitoring.cost(),
+        monitoring.debug().opened(),
+    )
+
+
+def _board(  # noqa: PLR0913 - what a dashboard has
+    name: str,
+    title: str,
+    since: str,
+    description: str,
+    *rows: Row,
+    variables: tuple[Variable | DependentVariable, ...] = VARIABLES,
+    annotations: tuple[Annotation | Notes, ...] = EVENTS,
+) -> Dashboard:
+    return Dashboard(
+        uid=f"jaxmon-{name}",
+        title=f"jaxmon / {title}",
+        description=description,
+        since=since,
+        variables=variables,
+        annotations=annotations,
+        rows=rows,
     )

@@ -13,13 +13,13 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 
 from jaxmon_dashboards.boards import panels, traces
+from jaxmon_dashboards.boards.build import Format
 from jaxmon_dashboards.boards.model import (
     Annotation,
     Dashboard,
     Notes,
     Row,
 )
-from jaxmon_dashboards.boards.options import DashboardOptions, Format
 from jaxmon_dashboards.boards.v2 import resource
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
@@ -36,18 +36,16 @@ _ANNOTATION_STEP = "1m"
 
 
 def render(
-    dashboard: Dashboard, options: DashboardOptions, form: Format = "classic"
+    dashboard: Dashboard, *, runbooks: str, datasource: str, form: Format
 ) -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
-    built = build(dashboard, options)
+    built = _classic(dashboard, runbooks, datasource)
     model = built if form == "classic" else resource(built)
-    return (
-        JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False).encode(model) + "\n"
-    )
+    encoder = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False)
+    return f"{encoder.encode(model)}\n"
 
 
-def build(dashboard: Dashboard, options: DashboardOptions) -> d.Dashboard:
-    """Return *dashboard* in the classic model."""
+def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> d.Dashboard:
     builder = (
         classic.Dashboard(dashboard.title)
         .uid(dashboard.uid)
@@ -55,15 +53,24 @@ def build(dashboard: Dashboard, options: DashboardOptions) -> d.Dashboard:
         .tags([TAG])
         .timezone("browser")
         .time(dashboard.since, "now")
-        .refresh(options.refresh)
+        .refresh("30s")
         .tooltip(d.DashboardCursorSync.CROSSHAIR)
         .readonly()
-        .with_variable(_datasource(options.datasource))
     )
+    text = "The Prometheus that scrapes agents or sidecars."
+    source = _datasource("datasource", "Data source", "prometheus", text)
+    if datasource:
+        source.current(
+            d.VariableOption(selected=True, text=datasource, value=datasource)
+        )
+    builder.with_variable(source)
     for variable in dashboard.variables:
         builder.with_variable(_variable(variable))
     if traces.linked(dashboard):
-        builder.with_variable(_traces())
+        text = "The Tempo that links lead to; none is needed."
+        builder.with_variable(
+            _datasource(traces.VARIABLE, "Traces", traces.PLUGIN, text)
+        )
     built = builder.build()
     built.schema_version = SCHEMA_VERSION
     built.links = [_siblings()]
@@ -71,13 +78,11 @@ def build(dashboard: Dashboard, options: DashboardOptions) -> d.Dashboard:
         [_annotation(a) for a in dashboard.annotations]
     )
     # Placed by hand: the builder lets a panel overlap the edge of the grid.
-    built.panels = _rows(dashboard.rows, options)
+    built.panels = _rows(dashboard.rows, runbooks)
     return built
 
 
-def _rows(
-    rows: tuple[Row, ...], options: DashboardOptions
-) -> list[d.Panel | d.RowPanel]:
+def _rows(rows: tuple[Row, ...], runbooks: str) -> list[d.Panel | d.RowPanel]:
     placed: list[d.Panel | d.RowPanel] = []
     y = 0
     for row in rows:
@@ -94,7 +99,7 @@ def _rows(
         for line in row.lines:
             x = 0
             for panel, width in zip(line.panels, line.widths, strict=True):
-                one = panels.render(panel, runbooks=options.runbooks)
+                one = panels.render(panel, runbooks=runbooks)
                 one.grid_pos = d.GridPos(h=line.height, w=width, x=x, y=below)
                 inside.append(one)
                 x += width
@@ -107,27 +112,11 @@ def _rows(
     return placed
 
 
-def _datasource(uid: str) -> classic.DatasourceVariable:
-    variable = (
-        classic.DatasourceVariable("datasource")
-        .label("Data source")
-        .description("The Prometheus that scrapes agents or sidecars.")
-        .type("prometheus")
-        .regex("")
-    )
-    if uid:
-        variable.current(d.VariableOption(selected=True, text=uid, value=uid))
-    return variable
-
-
-def _traces() -> classic.DatasourceVariable:
-    return (
-        classic.DatasourceVariable(traces.VARIABLE)
-        .label("Traces")
-        .description("The Tempo that links lead to; none is needed.")
-        .type(traces.PLUGIN)
-        .regex("")
-    )
+def _datasource(
+    name: str, label: str, kind: str, text: str
+) -> classic.DatasourceVariable:
+    variable = classic.DatasourceVariable(name).label(label).description(text)
+    return variable.type(kind).regex("")
 
 
 def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
