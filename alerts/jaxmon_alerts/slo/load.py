@@ -20,11 +20,17 @@ from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import burn, changes, selectors, site
 from jaxmon_alerts.slo.burn import POLICY, Condition
-from jaxmon_alerts.slo.indicators import Indicator, LatencyIndicator, Ratio, Selector
+from jaxmon_alerts.slo.indicators import (
+    Freshness,
+    Indicator,
+    LatencyIndicator,
+    Ratio,
+    Selector,
+    Throughput,
+)
 from jaxmon_alerts.slo.model import Slo, Slos
 from jaxmon_alerts.slo.selectors import Metrics
 from jaxmon_alerts.slo.source import Source, read
-from jaxmon_alerts.slo.timed import Freshness, Throughput
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")
