@@ -34,20 +34,16 @@ _OPTIONS = (
         type=click.Choice(["prometheus", "prometheusrule", "mimir"]),
         default="prometheus",
         show_default=True,
-        help=(
-            "Write rule files, one PrometheusRule resource, or one namespace for the "
-            "ruler of Mimir."
-        ),
+        help="Write rule files, one PrometheusRule resource, or one namespace for the "
+        "ruler of Mimir.",
     ),
     click.option(
         "--time-scale",
         type=Number(min=1, max=300),
         default=1.0,
         show_default=True,
-        help=(
-            "Divide every duration by this factor: with 60, an hour becomes a minute. "
-            "For experiments with a Prometheus that scrapes every second."
-        ),
+        help="Divide every duration by this factor: with 60, an hour becomes a minute. "
+        "For experiments with a Prometheus that scrapes every second.",
     ),
 )
 
@@ -117,10 +113,8 @@ def build(
 @click.option(
     "--against",
     metavar="DIRECTORY|URL",
-    help=(
-        "Compare with the files in this directory, or with the rules that the "
-        "Prometheus at this URL has loaded, and report differences."
-    ),
+    help="Compare with the files in this directory, or with the rules that the "
+    "Prometheus at this URL has loaded, and report differences.",
 )
 @with_options(*_OPTIONS)
 def check(

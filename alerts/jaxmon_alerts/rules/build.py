@@ -336,10 +336,8 @@ def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
         expr=expr,
         for_=durations.scaled(pair.for_, scale),
         severity=severity,
-        summary=(
-            f"{who}: {{{{ $value | humanizePercentage }}}} of events in the last "
-            f"{pair.long} were bad ({slo.budget * 100:.6g}% allowed)."
-        ),
+        summary=f"{who}: {{{{ $value | humanizePercentage }}}} of events in the last "
+        f"{pair.long} were bad ({slo.budget * 100:.6g}% allowed).",
         description=_meaning(slo, pair),
         labels=(
             ("slo", slo.name),

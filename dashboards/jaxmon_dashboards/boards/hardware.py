@@ -211,10 +211,8 @@ VARIABLES = (
         values='(?:GPU|MIG)-[^"]+',
         expr=_offered(),
         all_value=_ALL,
-        text=(
-            "GPUs used by the selected processes or read by the selected sidecars, "
-            f"whatever their job. Listed if there are fewer than {_MOST_OFFERED}."
-        ),
+        text="GPUs used by the selected processes or read by the selected sidecars, "
+        f"whatever their job. Listed if there are fewer than {_MOST_OFFERED}.",
     ),
     DependentVariable(
         name="host",

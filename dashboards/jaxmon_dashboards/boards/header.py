@@ -45,10 +45,8 @@ VARIABLES = (
         metric=catalog.BUILD_INFO,
         matchers=q.HOST,
         all_value=".*",
-        text=(
-            "The slot of a process on its host. Series scraped directly from an agent "
-            "have none; enter .+ to exclude them."
-        ),
+        text="The slot of a process on its host. Series scraped directly from an agent "
+        "have none; enter .+ to exclude them.",
     ),
     Variable(
         label="function",

@@ -113,10 +113,8 @@ Examples:
     "--webhook",
     type=Url(path_follows=True),
     metavar="URL",
-    help=(
-        "Base URL for Alertmanager notifications; /page and /ticket are appended. "
-        "Default: none are sent."
-    ),
+    help="Base URL for Alertmanager notifications; /page and /ticket are appended. "
+    "Default: none are sent.",
 )
 def command(
     *,
