@@ -18,12 +18,13 @@ from jaxmon.promql import (
     eq,
     histogram,
     ne,
+    number,
     ratio,
     re,
 )
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slo, Slos
-from jaxmon_dashboards.boards.model import Mapping, Thresholds
+from jaxmon_dashboards.boards.model import Link, Mapping, Thresholds
 
 
 JOB = re("job", "$job")
@@ -62,6 +63,11 @@ def known(expr: Expr) -> Expr:
     return expr >= 0
 
 
+def or_zero(count: Expr) -> Expr:
+    """Return a number, which has no series if there is nothing to count."""
+    return count.or_(call("vector", number(0)))
+
+
 def per_minute(rate: Expr) -> Expr:
     """Return a rate per minute, for rare events."""
     return (rate * 60).of_unit("per minute")
@@ -77,6 +83,13 @@ def above(warning: float, critical: float | None = None) -> Thresholds:
 def below(good: float) -> Thresholds:
     """Return colours for a value that should be high."""
     return Thresholds("red", ((good, "green"),))
+
+
+def opening(label: str, title: str, board: str, *kept: str) -> tuple[str, Link]:
+    """Return the link from cells of *label* to a board that selects their value."""
+    others = "".join(f"&${{{one}:queryparam}}" for one in (*kept, "datasource"))
+    chosen = f"var-{label}=${{__value.text}}{others}&${{__url_time_range}}"
+    return label, Link(title, f"/d/jaxmon-{board}?{chosen}")
 
 
 def find(slos: Slos, name: str) -> Slo | None:

@@ -76,13 +76,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 @row(13, "Compiles", lines=(2, 3, 4, 2, 2))
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
-    yield from _recompiles()
-    yield from _durations(slos)
-    yield from _cache()
-    yield from _warm()
-
-
-def _recompiles() -> Iterator[Panel]:
     by = ("function", "cause")
     listed, recompiles = (
         events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
@@ -103,9 +96,6 @@ def _recompiles() -> Iterator[Panel]:
         "interval.",
         alerts=("JaxmonRecompileStorm",),
     )
-
-
-def _durations(slos: Slos) -> Iterator[Panel]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     backend = q.backend_compiles()
@@ -154,9 +144,6 @@ def _durations(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonCompileStuck",),
         no_value="None",
     )
-
-
-def _cache() -> Iterator[Panel]:
     asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
     hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
     yield timeseries(1309, "Persistent cache lookups")(
@@ -171,9 +158,6 @@ def _cache() -> Iterator[Panel]:
         "model, the cache key differs, often because of a version or directory.",
         maximum=1,
     )
-
-
-def _warm() -> Iterator[Panel]:
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
     tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)
     yield timeseries(1312, "Processes that warm up")(

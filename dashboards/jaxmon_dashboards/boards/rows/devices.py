@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
-from jaxmon.promql import Expr, call, counter, gauge, histogram
+from jaxmon.promql import Expr, counter, gauge, histogram
 from jaxmon_alerts.overviews import accelerators
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Link,
     Panel,
     Target,
     Thresholds,
@@ -24,36 +23,25 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
-_ZERO = call("vector", promql.number(0))
 _NAMED, _BY = "{{instance}} {{uuid}}", ("job", "instance", "uuid")
 _NONE = "No accelerators"
-_ONLY = Link(
-    "Show only this service",
-    "/d/jaxmon-accelerators?var-job=${__value.text}"
-    "&${datasource:queryparam}&${__url_time_range}",
-)
 
 
 @row(37, "Accelerators at a glance", lines=(8, 2))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all accelerators, and one line for each service."""
-    yield from _headline(slos)
-    yield from _services()
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     up = hardware.accelerator(catalog.ACCELERATOR_UP)
     busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    idle = (busy < slos.limits.accelerator_idle).count().or_(_ZERO)
+    idle = q.or_zero((busy < slos.limits.accelerator_idle).count())
     yield stat(3701, "Visible")(
         up.count(),
         text="Accelerators that the selected services use or their sidecars read.",
         no_value=_NONE,
     )
     yield stat(3702, "Lost")(
-        up.equals(0).count().or_(_ZERO),
+        q.or_zero(up.equals(0).count()),
         text="Accelerators that do not respond to their driver. Work on them fails or "
         "hangs; see Accelerators up for which.",
         thresholds=q.above(1),
@@ -93,9 +81,6 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         text="Price of all accelerators, from the sidecars' price tables.",
         no_value="No prices",
     )
-
-
-def _services() -> Iterator[Panel]:
     busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
@@ -115,7 +100,7 @@ def _services() -> Iterator[Panel]:
         "fraction of time its tensor cores were busy. The name selects the service.",
         height=7,
         labels=("job",),
-        cell_links=(("job", _ONLY),),
+        cell_links=(q.opening("job", "Show only this service", "accelerators"),),
         width=16,
         no_value=_NONE,
         sort="Used",

@@ -15,15 +15,7 @@ from jaxmon_alerts.overviews import accelerators, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Link,
-    Panel,
-    Target,
-    row,
-    stat,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import now
 
 
@@ -31,21 +23,11 @@ _ONE = number(1)
 _WEEK = "1w"
 _RULES = "No rules, or no requests"
 _NO_PRICE = "No prices configured"
-_ONCALL = Link(
-    "What is wrong with this service",
-    "/d/jaxmon-oncall?var-job=${__value.text}"
-    "&${datasource:queryparam}&${__url_time_range}",
-)
 
 
 @row(50, "At a glance", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each."""
-    yield from _headline(slos)
-    yield from _services(slos)
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     current = now.oncall(slos)
     yield stat(5001, "Success rate")(
         _success(),
@@ -85,9 +67,6 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         text="Price of all accelerators in use, from the sidecars' price tables.",
         no_value=_NO_PRICE,
     )
-
-
-def _services(slos: Slos) -> Iterator[Panel]:
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     used = _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).max("job")
@@ -111,7 +90,7 @@ def _services(slos: Slos) -> Iterator[Panel]:
         "name opens On-call.",
         height=9,
         labels=("job",),
-        cell_links=(("job", _ONCALL),),
+        cell_links=(q.opening("job", "What is wrong with this service", "oncall"),),
         no_value="No rules",
         sort="Burn",
     )

@@ -7,21 +7,13 @@ from dataclasses import replace
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import Expr, call, counter, eq, gauge, recorded, time, up
+from jaxmon.promql import Expr, counter, eq, gauge, recorded, time, up
 from jaxmon.symptoms.starts import YOUNG
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Link,
-    Panel,
-    Target,
-    row,
-    stat,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import (
     calls,
     compiles,
@@ -32,33 +24,14 @@ from jaxmon_dashboards.boards.rows import (
 )
 
 
-_ZERO = call("vector", promql.number(0))
 _HOST = ("job", "instance")
-_TIMES = "&${datasource:queryparam}&${__url_time_range}"
+_ONE_HOST = q.opening("instance", "Debug this host", "debug", "job")
 _ROWS = 25
-_SERVICE = Link(
-    "Only this service, from here down",
-    f"/d/jaxmon-fleet?var-job=${{__value.text}}{_TIMES}",
-)
-_ONE_HOST = Link(
-    "Debug this host",
-    "/d/jaxmon-debug?var-instance=${__value.text}&${job:queryparam}" + _TIMES,
-)
-_PROCESSES = Link(
-    "Debug this worker on all hosts",
-    "/d/jaxmon-debug?var-worker=${__value.text}&${job:queryparam}"
-    "&${instance:queryparam}" + _TIMES,
-)
 
 
 @row(40, "Fleet", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the size and state of the fleet, and one line for each service."""
-    yield from _headline(slos)
-    yield _services(slos)
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS)
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
@@ -78,13 +51,13 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     yield stat(4004, "New processes")(
-        (age < recently).count().or_(_ZERO),
+        q.or_zero((age < recently).count()),
         text="Processes that started within the deploy window: a deployment if they "
         "belong to one service, a crash loop if they are always the same.",
     )
     yield current.panel("Targets down")
     yield stat(4005, "Crashes")(
-        crashes.sum().or_(_ZERO),
+        q.or_zero(crashes.sum()),
         text="Processes that ended without finishing in the selected time range.",
         thresholds=q.above(1),
     )
@@ -94,18 +67,12 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     yield current.panel("Recompiles")
-
-
-def _services(slos: Slos) -> Panel:
-    agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS)
-    hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     none = hosts.count("job") * 0
     versions = agents.count("job", "jax", "jaxlib", "platform_version").count("job")
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
-    crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
     used = hardware.of_job(catalog.ACCELERATOR_UP).count("job")
-    return table(4007, "Services of the fleet")(
+    yield table(4007, "Services of the fleet")(
         Target(hosts.count("job"), "Hosts"),
         Target(agents.max(*q.BY_PROCESS).count("job"), "Processes"),
         Target(used.or_(none), "Accelerators"),
@@ -119,7 +86,7 @@ def _services(slos: Slos) -> Panel:
         "recently. Diverging: functions whose latest program differs between "
         "processes. The name selects the service here.",
         labels=("job",),
-        cell_links=(("job", _SERVICE),),
+        cell_links=(q.opening("job", "Only this service, from here down", "fleet"),),
         sort="Processes",
     )
 
@@ -127,11 +94,6 @@ def _services(slos: Slos) -> Panel:
 @row(41, "Hosts and processes", lines=(1, 1))
 def down() -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
-    yield _hosts()
-    yield _ends()
-
-
-def _hosts() -> Panel:
     load = promql.ratio(
         hardware.host(catalog.HOST_LOAD_1M).sum(*_HOST),
         hardware.host(catalog.HOST_CPUS).sum(*_HOST),
@@ -143,7 +105,7 @@ def _hosts() -> Panel:
     stalled = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
     base = load.topk(_ROWS)
-    return table(4101, "Busiest hosts")(
+    yield table(4101, "Busiest hosts")(
         Target(base.of_unit(""), "Load per CPU", q.above(1, 2)),
         Target(left.and_(base, *_HOST), "Memory available", q.below(0.1)),
         Target(stalled.max(*_HOST).and_(base, *_HOST), "Stalled"),
@@ -152,13 +114,10 @@ def _hosts() -> Panel:
         "core, and the input pipeline with them. The host links to Debug.",
         height=9,
         labels=_HOST,
-        cell_links=(("instance", _ONE_HOST),),
+        cell_links=(_ONE_HOST,),
         no_value="No sidecar",
         sort="Load per CPU",
     )
-
-
-def _ends() -> Panel:
     by = q.BY_PROCESS
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).max(*by)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS).max(*by)
@@ -167,7 +126,7 @@ def _ends() -> Panel:
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
     programs = services.PROGRAMS(*q.PROCESS).max(*by)
-    return table(4102, "Largest processes")(
+    yield table(4102, "Largest processes")(
         Target(base, "Memory"),
         Target(cpu.and_(base, *by), "CPU"),
         Target(age.and_(base, *by), "Age"),
@@ -177,7 +136,13 @@ def _ends() -> Panel:
         "its peers may leak; 100 % of CPU is one core.",
         height=9,
         labels=by,
-        cell_links=(("instance", _ONE_HOST), ("worker", _PROCESSES)),
+        cell_links=(
+            _ONE_HOST,
+            q.opening(
+                *("worker", "Debug this worker on all hosts", "debug"),
+                *("job", "instance"),
+            ),
+        ),
         sort="Memory",
     )
 

@@ -9,7 +9,6 @@ from jaxmon.promql import Expr, counter, events
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
-    Link,
     Panel,
     Target,
     Thresholds,
@@ -20,13 +19,6 @@ from jaxmon_dashboards.boards.model import (
 
 
 RANGE = "$__range"
-
-_ONLY = Link(
-    "Show only this function",
-    "/d/jaxmon-debug?var-function=${__value.text}&${job:queryparam}"
-    "&${instance:queryparam}&${worker:queryparam}&${datasource:queryparam}"
-    "&${__url_time_range}",
-)
 
 
 @row(11, "Functions", lines=(1, 3))
@@ -81,7 +73,12 @@ def _table(slos: Slos) -> Panel:
         "the selected time range. Sorted by compile time.",
         height=10,
         labels=("function",),
-        cell_links=(("function", _ONLY),),
+        cell_links=(
+            q.opening(
+                *("function", "Show only this function", "debug"),
+                *("job", "instance", "worker"),
+            ),
+        ),
         sort="Compile time",
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import catalog, promql
-from jaxmon.promql import Expr, call, counter, eq, events, gauge, histogram, up
+from jaxmon import catalog
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import processes, services
 from jaxmon_alerts.slo import Slos
@@ -100,13 +100,6 @@ def oncall() -> Iterator[Panel]:
 @row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    yield from _agents()
-    yield from _pushed()
-    yield from _sidecars()
-    yield from _versions()
-
-
-def _agents() -> Iterator[Panel]:
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
     scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
@@ -146,12 +139,9 @@ def _agents() -> Iterator[Panel]:
         text="Contained failures of jaxmon's own code, by process and site.",
         no_value="None",
     )
-
-
-def _pushed() -> Iterator[Panel]:
     by = (*q.BY_PROCESS, "signal")
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
-    failed = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
+    unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
     spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
     yield timeseries(2012, "Exports by OTLP")(
         Target(
@@ -164,7 +154,7 @@ def _pushed() -> Iterator[Panel]:
     )
     yield timeseries(2013, "Failed exports by process")(
         Target(
-            (q.per_minute(failed.rate().sum(*by)) > 0).worst(q.FEW),
+            (q.per_minute(unsent.rate().sum(*by)) > 0).worst(q.FEW),
             f"{q.NAMED_PROCESS} {{{{signal}}}}",
         ),
         text="Failed exports per minute. The next one has what a failed one of metrics "
@@ -182,22 +172,19 @@ def _pushed() -> Iterator[Panel]:
         no_value="None",
         alerts=("JaxmonSpansDropped",),
     )
-
-
-def _sidecars() -> Iterator[Panel]:
-    by = ("instance", "collector")
+    source = ("instance", "collector")
     named = "{{instance}} {{collector}}"
     took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
     age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
-    errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*by, "reason")
+    errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*source, "reason")
     config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
     yield timeseries(2006, "Collection duration")(
-        Target(took.max(*by).worst(q.FEW), named),
+        Target(took.max(*source).worst(q.FEW), named),
         text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
         "shows here before it hangs.",
     )
     yield timeseries(2007, "Data age by collector")(
-        Target(age.max(*by).worst(q.FEW), named),
+        Target(age.max(*source).worst(q.FEW), named),
         text="Age of the oldest data that collectors serve.",
         alerts=("JaxmonCollectorDown",),
     )
@@ -217,9 +204,6 @@ def _sidecars() -> Iterator[Panel]:
         alerts=("JaxmonWebConfigFailed",),
         no_value="Not configured",
     )
-
-
-def _versions() -> Iterator[Panel]:
     runtime = ("job", "jax", "jaxlib", "python", "platform", "platform_version")
     running = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*runtime)
     ours = gauge(catalog.BUILD_INFO, *q.PROCESS).count("job", "version")
@@ -237,7 +221,6 @@ def _versions() -> Iterator[Panel]:
     )
 
 
-_ZERO = call("vector", promql.number(0))
 _HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
 
 
@@ -252,12 +235,12 @@ def glance(slos: Slos) -> Iterator[Panel]:
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
     yield now.oncall(slos).panel("Targets down")
     yield stat(4401, "Agents silent")(
-        silent.count().or_(_ZERO),
+        q.or_zero(silent.count()),
         text="Slots whose process does not respond to its sidecar.",
         thresholds=q.above(1),
     )
     yield stat(4402, "Hooks inactive")(
-        inactive.count().or_(_ZERO),
+        q.or_zero(inactive.count()),
         text="Hooks that could not attach or disabled themselves, in all processes. "
         "Their metrics are missing.",
         thresholds=q.above(1),
@@ -269,7 +252,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value="No sidecar",
     )
     yield stat(4404, "Own failures")(
-        failed.sum().or_(_ZERO),
+        q.or_zero(failed.sum()),
         text="Contained failures of jaxmon's own code in the selected time range. "
         "Please report them.",
         thresholds=q.above(1),

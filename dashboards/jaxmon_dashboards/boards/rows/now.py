@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxmon import promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import Expr, alerts_since, call, re, recorded, time
+from jaxmon.promql import Expr, alerts_since, re, recorded, time
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.slo import Slos
@@ -27,7 +26,6 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
-_ZERO = call("vector", promql.number(0))
 ALERT = ("severity", "alertname", "job", "route", "function", "loop", "instance")
 """Labels of what counts as one alert, which may fire with several windows."""
 
@@ -49,55 +47,11 @@ _SEVERITIES = (
 @row(1, "Current status", lines=(8, 2))
 def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return the headline panels."""
-    yield from _headline(slos)
-    yield from _alerts(runbooks)
-
-
-@row(10, "Error budgets", lines=(2,))
-def budgets(slos: Slos) -> Iterator[Panel]:
-    """Return how fast error budgets burn, and how much is left."""
-    burn = tuple(
-        Target(
-            (slo.recording("1h", q.JOB).max("job") / slo.budget)
-            .of_unit("times")
-            .worst(_SERVICES),
-            f"{slo.title} {{{{job}}}}",
-        )
-        for slo in slos
-    )
-    left = tuple(
-        Target(
-            slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
-            f"{slo.title} {{{{job}}}}",
-        )
-        for slo in slos
-    )
-    yield timeseries(113, "Burn rate over one hour")(
-        *burn,
-        text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
-        "that burn fastest; 1 uses it up exactly over the period. Alerts page at 14.4 "
-        "(and at 6 over six hours) and file tickets at 3 and 1.",
-        thresholds=q.BURN,
-        alerts=tuple(slo.alert for slo in slos),
-    )
-    yield timeseries(114, "Error budget remaining")(
-        *left,
-        text="Remaining error budget of each objective in its period, of the "
-        f"{_SERVICES} services with the least. Below 0 the objective is missed.",
-        # Further below, it only hides the others.
-        minimum=-1,
-        maximum=1,
-        thresholds=q.BUDGET_LEFT,
-        alerts=tuple(slo.alert for slo in slos),
-    )
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.limits.stalled_after))
     yield stat(101, "Firing")(
-        firing.count().or_(_ZERO),
+        q.or_zero(firing.count()),
         text="Number of firing pages and tickets. The table below lists them with "
         "their runbooks.",
         thresholds=q.above(1),
@@ -138,14 +92,11 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         thresholds=q.above(q.storm(slos)),
     )
     yield stat(108, "Targets down")(
-        hardware.down().count().or_(_ZERO),
+        q.or_zero(hardware.down().count()),
         text="Agents or sidecars that Prometheus cannot scrape; no other panel "
         "includes them.",
         thresholds=q.above(1),
     )
-
-
-def _alerts(runbooks: str) -> Iterator[Panel]:
     firing, named = hardware.firing(), ("alertname", "job")
     duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
@@ -174,6 +125,45 @@ def _alerts(runbooks: str) -> Iterator[Panel]:
         mappings=(Mapping("1", "firing", "red"),),
         thresholds=Thresholds("red", ()),
         no_value="No alerts",
+    )
+
+
+@row(10, "Error budgets", lines=(2,))
+def budgets(slos: Slos) -> Iterator[Panel]:
+    """Return how fast error budgets burn, and how much is left."""
+    burn = tuple(
+        Target(
+            (slo.recording("1h", q.JOB).max("job") / slo.budget)
+            .of_unit("times")
+            .worst(_SERVICES),
+            f"{slo.title} {{{{job}}}}",
+        )
+        for slo in slos
+    )
+    left = tuple(
+        Target(
+            slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
+            f"{slo.title} {{{{job}}}}",
+        )
+        for slo in slos
+    )
+    yield timeseries(113, "Burn rate over one hour")(
+        *burn,
+        text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
+        "that burn fastest; 1 uses it up exactly over the period. Alerts page at 14.4 "
+        "(and at 6 over six hours) and file tickets at 3 and 1.",
+        thresholds=q.BURN,
+        alerts=tuple(slo.alert for slo in slos),
+    )
+    yield timeseries(114, "Error budget remaining")(
+        *left,
+        text="Remaining error budget of each objective in its period, of the "
+        f"{_SERVICES} services with the least. Below 0 the objective is missed.",
+        # Further below, it only hides the others.
+        minimum=-1,
+        maximum=1,
+        thresholds=q.BUDGET_LEFT,
+        alerts=tuple(slo.alert for slo in slos),
     )
 
 

@@ -10,15 +10,7 @@ from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Link,
-    Panel,
-    Target,
-    row,
-    stat,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import compiles, now, training
 
 
@@ -27,12 +19,6 @@ def debug() -> Iterator[Panel]:
     """
     Return CPU, memory, descriptors and garbage collection, then container and host.
     """
-    yield from _processes()
-    yield from _containers()
-    yield from _hosts()
-
-
-def _processes() -> Iterator[Panel]:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(
@@ -70,9 +56,6 @@ def _processes() -> Iterator[Panel]:
         text="Time since the 20 youngest processes started; a saw-tooth pattern is a "
         "crash loop.",
     )
-
-
-def _containers() -> Iterator[Panel]:
     used = gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, *q.PROCESS)
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
@@ -102,9 +85,6 @@ def _containers() -> Iterator[Panel]:
         "data-loader worker, whose loss hangs the loop.",
         no_value="None",
     )
-
-
-def _hosts() -> Iterator[Panel]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
@@ -163,21 +143,11 @@ def _hosts() -> Iterator[Panel]:
 
 _BY = ("job", "route")
 _NAMED = "{{job}} {{route}}"
-_ONLY = Link(
-    "Show only this service",
-    "/d/jaxmon-serving?var-job=${__value.text}"
-    "&${datasource:queryparam}&${__url_time_range}",
-)
 
 
 @row(33, "Services", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each of their routes."""
-    yield from _headline(slos)
-    yield from _routes(slos)
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     current = now.oncall(slos)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
@@ -217,13 +187,9 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         text="Processes that have served a request.",
         no_value="None",
     )
-
-
-def _routes(slos: Slos) -> Iterator[Panel]:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
-    hang = durations.seconds(slos.limits.hang_after)
     p50, p95, p99 = (q.known(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
     yield table(3307, "Routes")(
         Target(_counted().sum(*_BY), "Requests"),
@@ -249,7 +215,7 @@ def _routes(slos: Slos) -> Iterator[Panel]:
         "requests. The name selects the service.",
         height=7,
         labels=_BY,
-        cell_links=(("job", _ONLY),),
+        cell_links=(q.opening("job", "Show only this service", "serving"),),
         no_value="No requests",
         sort="Requests",
     )

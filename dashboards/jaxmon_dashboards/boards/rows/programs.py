@@ -24,7 +24,32 @@ def debug() -> Iterator[Panel]:
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
     of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
     named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
-    yield _table()
+    # Number of different latest programs of one function across the selected processes.
+    info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
+    different = info.count("function", "fingerprint").count("function").topk(50)
+
+    def largest(metric: Metric, heading: str) -> Target:
+        most = gauge(metric, *q.FUNCTION).max("function")
+        return Target(most.and_(different), heading)
+
+    yield table(2401, "Latest program of each function")(
+        Target(different, "Versions", q.above(2)),
+        largest(catalog.PROGRAM_DEVICES, "Devices"),
+        largest(catalog.PROGRAM_MATRIX_FLOPS, "FLOPs"),
+        largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
+        largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
+        largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
+        largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
+        largest(catalog.PROGRAM_FUSIONS, "Fusions"),
+        largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
+        text="XLA's analysis, of 50 functions; the largest value if processes differ. "
+        "Processes of one mesh with different versions of a program deadlock; "
+        "independent servers may differ. FLOPs are those of matrix products and "
+        "convolutions, on all devices, with loops.",
+        labels=("function",),
+        alerts=("JaxmonProgramsDiverge",),
+        sort="Temporary",
+    )
     yield table(2406, "Ranks")(
         Target(ranks, "Rank"),
         Target(of.and_(ranks), "Of"),
@@ -55,33 +80,4 @@ def debug() -> Iterator[Panel]:
         Target(size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"),
         text="Cache size as seen by each process; hosts that share a directory should "
         "agree.",
-    )
-
-
-def _table() -> Panel:
-    # Number of different latest programs of one function across the selected processes.
-    info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
-    different = info.count("function", "fingerprint").count("function").topk(50)
-
-    def largest(metric: Metric, heading: str) -> Target:
-        most = gauge(metric, *q.FUNCTION).max("function")
-        return Target(most.and_(different), heading)
-
-    return table(2401, "Latest program of each function")(
-        Target(different, "Versions", q.above(2)),
-        largest(catalog.PROGRAM_DEVICES, "Devices"),
-        largest(catalog.PROGRAM_MATRIX_FLOPS, "FLOPs"),
-        largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
-        largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
-        largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
-        largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
-        largest(catalog.PROGRAM_FUSIONS, "Fusions"),
-        largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
-        text="XLA's analysis, of 50 functions; the largest value if processes differ. "
-        "Processes of one mesh with different versions of a program deadlock; "
-        "independent servers may differ. FLOPs are those of matrix products and "
-        "convolutions, on all devices, with loops.",
-        labels=("function",),
-        alerts=("JaxmonProgramsDiverge",),
-        sort="Temporary",
     )

@@ -30,14 +30,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     """Return which rank holds up the others."""
     compiling = compiles.oncall(slos)
     health = monitoring.oncall()
-    yield from _held_up()
-    yield from _against_the_median(slos)
-    yield health.panel("Processes that crashed")
-    yield compiling.panel("Oldest compile in progress")
-    yield _tensor_cores()
-
-
-def _held_up() -> Iterator[Panel]:
     stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
     waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
     waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
@@ -68,9 +60,6 @@ def _held_up() -> Iterator[Panel]:
         alerts=("JaxmonNcclStuck",),
         no_value="No job with NCCL 2.24",
     )
-
-
-def _against_the_median(slos: Slos) -> Iterator[Panel]:
     yield timeseries(3201, "Step time against the median rank")(
         Target(spread().worst(10), _NAMED),
         text="Step time of the slowest ranks as a multiple of the median of their "
@@ -95,11 +84,10 @@ def _against_the_median(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonTrainingStalled",),
         no_value="No loops",
     )
-
-
-def _tensor_cores() -> Panel:
+    yield health.panel("Processes that crashed")
+    yield compiling.panel("Oldest compile in progress")
     busy = accelerators.TENSOR_CORES_OF_JOBS(q.JOB)
-    return timeseries(3204, "Tensor cores busy by service")(
+    yield timeseries(3204, "Tensor cores busy by service")(
         Target(busy.worst(10), "{{job}}"),
         text="Fraction of cycles in which the tensor cores of the service's GPUs were "
         "busy, recomputation and padding included.",

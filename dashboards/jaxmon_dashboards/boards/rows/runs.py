@@ -12,35 +12,17 @@ from jaxmon_alerts.overviews import services as computed
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import (
-    Link,
-    Panel,
-    Target,
-    row,
-    stat,
-    table,
-    timeseries,
-)
+from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import calls, executive, now, ranks
 
 
 _BY = ("job", "loop")
 _LOST = "data_wait|eager|gc|gil|blocked"
-_ONLY = Link(
-    "Show only this service",
-    "/d/jaxmon-training?var-job=${__value.text}"
-    "&${datasource:queryparam}&${__url_time_range}",
-)
 
 
 @row(30, "Runs", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all runs, and one line for each."""
-    yield from _headline(slos)
-    yield from _loops(slos)
-
-
-def _headline(slos: Slos) -> Iterator[Panel]:
     current = now.oncall(slos)
     running = ranks.step_age().max(*_BY).count()
     saved = gauge(
@@ -88,9 +70,6 @@ def _headline(slos: Slos) -> Iterator[Panel]:
         no_value="Nothing logged",
     )
     yield current.panel("Recompiles")
-
-
-def _loops(slos: Slos) -> Iterator[Panel]:
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
     stalled = durations.seconds(slos.limits.stalled_after)
@@ -107,7 +86,7 @@ def _loops(slos: Slos) -> Iterator[Panel]:
         "rank as a multiple of the median. The name selects the service.",
         height=6,
         labels=_BY,
-        cell_links=(("job", _ONLY),),
+        cell_links=(q.opening("job", "Show only this service", "training"),),
         no_value="No loops",
         sort="Last step",
     )
@@ -137,11 +116,6 @@ def time() -> Iterator[Panel]:
         alerts=("JaxmonCheckpointAge",),
         no_value="No checkpoint",
     )
-    yield from _utilization()
-    yield from _checkpoints()
-
-
-def _utilization() -> Iterator[Panel]:
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
     rate = flops.sum("job", "function").of_unit("FLOPs per second")
     yield timeseries(3107, "Model FLOPs utilization")(
@@ -165,9 +139,6 @@ def _utilization() -> Iterator[Panel]:
         "others are unknown.",
         no_value="No products",
     )
-
-
-def _checkpoints() -> Iterator[Panel]:
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
     failures = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)

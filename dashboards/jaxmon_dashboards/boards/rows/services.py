@@ -11,15 +11,8 @@ from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Link, Panel, Target, row, table
+from jaxmon_dashboards.boards.model import Panel, Target, row, table
 from jaxmon_dashboards.boards.rows import now
-
-
-_DEBUG = Link(
-    "Debug this service",
-    "/d/jaxmon-debug?var-job=${__value.text}"
-    "&${datasource:queryparam}&${__url_time_range}",
-)
 
 
 @row(2, "By service", lines=(1,))
@@ -60,6 +53,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "Debug dashboard.",
         height=6,
         labels=("job",),
-        cell_links=(("job", _DEBUG),),
+        cell_links=(q.opening("job", "Debug this service", "debug"),),
         sort="Burn",
     )
