@@ -53,7 +53,7 @@ rules.
 _NAME = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """
     One fault, and what it leads to.
@@ -61,9 +61,9 @@ class Scenario:
     Args:
         name: of the scenario, and of the fault that the program knows.
         guide: what breaks, by its number in the operator's guide; empty if it has none.
-        summary: what happens, as a clause without a full stop.
         program: the one of our `programs` that breaks; empty for hardware.
         alert: the name of the alert that must report it.
+        summary: what happens, as a clause without a full stop.
         severity: of that alert, if it has several and only one will do.
         follows: other alerts that are true as well, and may arrive.
         means: how it begins and ends.
@@ -81,10 +81,10 @@ class Scenario:
     """
 
     name: str
-    guide: str = ""
-    summary: str
+    guide: str
     program: Program
     alert: str
+    summary: str
     severity: Literal["page", "ticket", ""] = ""
     follows: frozenset[str] = frozenset()
     means: Means = "signal"
@@ -146,56 +146,35 @@ _WAITS = frozenset(
 
 _SERVING = (
     Scenario(
-        name="cold",
-        guide="F1",
-        summary="a new version serves without a warm-up, a new model per request",
-        program="serve",
-        alert="JaxmonColdStarts",
+        *("cold", "F1", "serve", "JaxmonColdStarts"),
+        "a new version serves without a warm-up, a new model per request",
         follows=_WAITS - {"JaxmonColdStarts"},
         means="deploy",
     ),
     Scenario(
-        name="oom",
-        guide="F2",
-        summary="a server feature requests more memory than available",
-        program="serve",
-        alert="JaxmonOutOfMemory",
+        *("oom", "F2", "serve", "JaxmonOutOfMemory"),
+        "a server feature requests more memory than available",
     ),
     Scenario(
-        name="recompile",
-        guide="F3",
-        summary="every request has a different shape",
-        program="serve",
-        alert="JaxmonRecompileStorm",
+        *("recompile", "F3", "serve", "JaxmonRecompileStorm"),
+        "every request has a different shape",
         follows=_WAITS,
     ),
     Scenario(
-        name="key-reuse",
-        guide="F4",
-        summary="samples are drawn twice from one PRNG key",
-        program="serve",
-        alert="JaxmonKeyReuse",
+        *("key-reuse", "F4", "serve", "JaxmonKeyReuse"),
+        "samples are drawn twice from one PRNG key",
     ),
     Scenario(
-        name="nondeterminism",
-        guide="F4",
-        summary="a function gives different outputs for the same input",
-        program="serve",
-        alert="JaxmonCheckFailed",
+        *("nondeterminism", "F4", "serve", "JaxmonCheckFailed"),
+        "a function gives different outputs for the same input",
     ),
     Scenario(
-        name="leak",
-        guide="F5",
-        summary="a server keeps an array of each request",
-        program="serve",
-        alert="JaxmonMemoryLeak",
+        *("leak", "F5", "serve", "JaxmonMemoryLeak"),
+        "a server keeps an array of each request",
     ),
     Scenario(
-        name="thunder",
-        guide="F6",
-        summary="replicas start without their shared cache, and compile the same",
-        program="serve",
-        alert="JaxmonThunderingCompilation",
+        *("thunder", "F6", "serve", "JaxmonThunderingCompilation"),
+        "replicas start without their shared cache, and compile the same",
         # Once all are compiled, nothing is left to mend.
         means="deploy",
         processes=4,
@@ -209,39 +188,27 @@ _SERVING = (
         broken_environ=(("JAX_ENABLE_COMPILATION_CACHE", "false"),),
     ),
     Scenario(
-        name="hang",
-        guide="F8",
-        summary="requests wait for a lock that is never released",
-        program="serve",
-        alert="JaxmonRequestsHang",
+        *("hang", "F8", "serve", "JaxmonRequestsHang"),
+        "requests wait for a lock that is never released",
     ),
     Scenario(
-        name="errors",
-        summary="requests fail",
-        program="serve",
-        alert="JaxmonRequestErrorBudgetBurn",
+        *("errors", "", "serve", "JaxmonRequestErrorBudgetBurn"),
+        "requests fail",
         severity="page",
     ),
     Scenario(
-        name="latency",
-        summary="every request waits for a slow store",
-        program="serve",
-        alert="JaxmonWarmLatencyBudgetBurn",
+        *("latency", "", "serve", "JaxmonWarmLatencyBudgetBurn"),
+        "every request waits for a slow store",
         severity="page",
     ),
     Scenario(
-        name="vanish",
-        summary="a server is killed and does not come back",
-        program="serve",
-        alert="JaxmonServiceVanished",
+        *("vanish", "", "serve", "JaxmonServiceVanished"),
+        "a server is killed and does not come back",
         means="kill",
     ),
     Scenario(
-        name="freeze",
-        guide="F8",
-        summary="a server is stopped, but its process remains",
-        program="serve",
-        alert="JaxmonAgentSilent",
+        *("freeze", "F8", "serve", "JaxmonAgentSilent"),
+        "a server is stopped, but its process remains",
         means="freeze",
         follows=frozenset({"JaxmonServiceVanished"}),
     ),
@@ -252,62 +219,40 @@ _STUCK = frozenset({"JaxmonStepFreshnessBudgetBurn", "JaxmonDataStarvation"})
 
 _TRAINING = (
     Scenario(
-        name="stall",
-        guide="F8",
-        summary="the training loop waits for data that never arrives",
-        program="train",
-        alert="JaxmonTrainingStalled",
+        *("stall", "F8", "train", "JaxmonTrainingStalled"),
+        "the training loop waits for data that never arrives",
         follows=_STUCK,
     ),
     Scenario(
-        name="starve",
-        summary="the training loop waits for its loader in every step",
-        program="train",
-        alert="JaxmonDataStarvation",
+        *("starve", "", "train", "JaxmonDataStarvation"),
+        "the training loop waits for its loader in every step",
     ),
     Scenario(
-        name="die",
-        summary="a training process is killed, and no other takes its place",
-        program="train",
-        alert="JaxmonTrainingDied",
+        *("die", "", "train", "JaxmonTrainingDied"),
+        "a training process is killed, and no other takes its place",
         means="kill",
     ),
     Scenario(
-        name="crash",
-        summary="a process exits with an error before its first step, again and again",
-        program="fragile",
-        alert="JaxmonCrashLoop",
+        *("crash", "", "fragile", "JaxmonCrashLoop"),
+        "a process exits with an error before its first step, again and again",
         means="crash",
         follows=frozenset({"JaxmonTrainingDied"}),
     ),
+    Scenario(*("nan", "", "train", "JaxmonNonFinite"), "the loss is NaN"),
     Scenario(
-        name="nan",
-        summary="the loss is NaN",
-        program="train",
-        alert="JaxmonNonFinite",
+        *("unsaved", "", "train", "JaxmonCheckpointFailed"),
+        "checkpoints cannot be written",
     ),
     Scenario(
-        name="unsaved",
-        summary="checkpoints cannot be written",
-        program="train",
-        alert="JaxmonCheckpointFailed",
-    ),
-    Scenario(
-        name="slow",
-        guide="F7",
-        summary="a training step takes several times as long as before",
-        program="train",
-        alert="JaxmonSlowdown",
+        *("slow", "F7", "train", "JaxmonSlowdown"),
+        "a training step takes several times as long as before",
         # The times of a loop are recorded once in as many seconds as make ten samples.
         environ=(("JAXMON_SAMPLE_RATE", "10"),),
         usual_for=45.0,
     ),
     Scenario(
-        name="corrupt",
-        guide="F4",
-        summary="one of the devices computes wrongly, without an error",
-        program="sharded",
-        alert="JaxmonSilentCorruption",
+        *("corrupt", "F4", "sharded", "JaxmonSilentCorruption"),
+        "one of the devices computes wrongly, without an error",
         follows=frozenset({"JaxmonCheckFailed"}),
         environ=(
             ("JAX_PLATFORMS", "cpu"),
@@ -317,20 +262,14 @@ _TRAINING = (
         ),
     ),
     Scenario(
-        name="diverge",
-        guide="F7",
-        summary="two processes of one mesh run different versions of a program",
-        program="rank",
-        alert="JaxmonProgramsDiverge",
+        *("diverge", "F7", "rank", "JaxmonProgramsDiverge"),
+        "two processes of one mesh run different versions of a program",
         means="redeploy",
         processes=2,
     ),
     Scenario(
-        name="rank-stuck",
-        guide="F8",
-        summary="a process of a job is stuck, and the other waits in a collective",
-        program="rank",
-        alert="JaxmonRankStuck",
+        *("rank-stuck", "F8", "rank", "JaxmonRankStuck"),
+        "a process of a job is stuck, and the other waits in a collective",
         processes=2,
     ),
 )
@@ -344,26 +283,20 @@ _MINUTE = 60_000_000_000
 # Of GPUs, which a stand-in for NVIDIA's driver reports.
 _HARDWARE = (
     Scenario(
-        name="gpu-lost",
-        summary="a GPU falls off the bus",
-        program="",
-        alert="JaxmonAcceleratorLost",
+        *("gpu-lost", "", "", "JaxmonAcceleratorLost"),
+        "a GPU falls off the bus",
         means="driver",
         orders=(f"device 1 {_LOST}",),
     ),
     Scenario(
-        name="gpu-xid",
-        summary="a GPU reports Xid 79, with which its work is lost",
-        program="",
-        alert="JaxmonGpuXid",
+        *("gpu-xid", "", "", "JaxmonGpuXid"),
+        "a GPU reports Xid 79, with which its work is lost",
         means="driver",
         xids=("1 79",),
     ),
     Scenario(
-        name="gpu-throttled",
-        summary="a GPU is too hot and lowers its clocks",
-        program="",
-        alert="JaxmonGpuThrottled",
+        *("gpu-throttled", "", "", "JaxmonGpuThrottled"),
+        "a GPU is too hot and lowers its clocks",
         means="driver",
         orders=(f"field 1 {_HARDWARE_THERMAL} {_MINUTE}",),
     ),
