@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+from jaxmon.host.formats import durations
 from jaxmon.host.http.session import MonitoringError, Session
 
 
@@ -168,26 +169,17 @@ class DeployWindows:
         others = sorted(values.keys() - self._noise.keys() - set(first))
         scope = {name: values[name] for name in (*first, *others)}
         try:
-            start, end = (
-                _moment(str(silence[name])) for name in ("startsAt", "endsAt")
-            )
             return DeployWindow(
                 identity=str(silence["id"]),
                 scope=scope,
-                start=start,
-                end=end,
+                start=durations.moment(str(silence["startsAt"])),
+                end=durations.moment(str(silence["endsAt"])),
                 by=str(silence.get("createdBy") or ""),
                 comment=str(silence.get("comment") or ""),
             )
         except (KeyError, ValueError):
             reason = "a silence without identity or times"
             raise self._session.foreign(reason) from None
-
-
-def _moment(text: str) -> datetime:
-    """Return a time; one without an offset is of UTC, as everywhere in jaxmon."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _equalities(matchers: Any) -> dict[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -55,6 +56,23 @@ def test_conditions_of_one_objective_are_one_alert():
         ("ticket", "route=/a", True),
         ("ticket", "route=/b", True),
     ]
+
+
+def test_time_without_a_zone_is_of_utc(monkeypatch):
+    """An alert is as old as it is, wherever the demo runs."""
+    given = described("Old", age=60)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        ages = [
+            active([{**given, "activeAt": moment}])[0].age()
+            for moment in (given["activeAt"], given["activeAt"].removesuffix("Z"))
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert abs(ages[0] - ages[1]) < 3600
 
 
 def test_alerts_that_only_mute_are_left_out():

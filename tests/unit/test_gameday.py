@@ -67,27 +67,14 @@ def test_every_program_knows_its_fault() -> None:
             assert f'suffers("{scenario.name}")' in source.read_text(), scenario.name
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"name": "Two Words"}, "invalid name"),
-        ({"summary": "it breaks."}, "full stop"),
-        ({"program": ""}, "needs a program, or the driver"),
-        ({"orders": ("device 1 15",)}, "orders without a driver"),
-        ({"follows": frozenset({"JaxmonOutOfMemory"})}, "remove it there"),
-    ],
-)
-def test_a_contradiction_is_rejected(changes, expected) -> None:
-    """A definition that cannot be drilled says what is wrong with it."""
-    given = {
-        "name": "oom",
-        "summary": "it breaks",
-        "program": "serve",
-        "alert": "JaxmonOutOfMemory",
-    }
-
-    with pytest.raises(ValueError, match=expected):
-        Scenario(**{**given, **changes})
+def test_no_scenario_contradicts_itself() -> None:
+    """Each can be drilled, by its program or by the driver, and be described."""
+    for one in SCENARIOS:
+        assert re.fullmatch("[a-z]+(-[a-z]+)*", one.name), one.name
+        assert not one.summary.endswith("."), one.name
+        assert bool(one.program) != one.needs_driver, one.name
+        assert bool(one.orders or one.xids) == one.needs_driver, one.name
+        assert one.alert not in one.follows, one.name
 
 
 def test_the_demo_offers_what_one_process_can_have() -> None:

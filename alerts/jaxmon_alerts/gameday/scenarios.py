@@ -7,7 +7,6 @@ Definitions only, for ``jaxmon gameday``, which drills them, and for ``jaxmon de
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -50,8 +49,6 @@ Alerts that a restart may bring: it takes seconds, which are minutes to accelera
 rules.
 """
 
-_NAME = re.compile(r"[a-z]+(-[a-z]+)*")
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -75,9 +72,6 @@ class Scenario:
         xids: Xid errors that it reports when the fault begins, as device and number.
         usual_for: seconds that it must have run before it breaks, in a stack that is 60
             times as fast as production.
-
-    Raises:
-        ValueError: the definition contradicts itself.
     """
 
     name: str
@@ -94,11 +88,6 @@ class Scenario:
     orders: tuple[str, ...] = ()
     xids: tuple[str, ...] = ()
     usual_for: float = 15.0
-
-    def __post_init__(self) -> None:
-        for problem in self._problems():
-            msg = f"scenario {self.name!r} {problem}"
-            raise ValueError(msg)
 
     @property
     def needs_driver(self) -> bool:
@@ -118,20 +107,6 @@ class Scenario:
             *(self.alert, *self.follows, *LOAD),
             *(RESTART if restarts else ()),
         }
-
-    def _problems(self) -> list[str]:
-        found = []
-        if not _NAME.fullmatch(self.name):
-            found.append("has an invalid name; use words in lower case and hyphens")
-        if self.summary.endswith("."):
-            found.append("has a summary that ends with a full stop; omit it")
-        if bool(self.program) == self.needs_driver:
-            found.append("needs a program, or the driver; give one of them")
-        if bool(self.orders or self.xids) != self.needs_driver:
-            found.append("has orders without a driver, or a driver without orders")
-        if self.alert in self.follows:
-            found.append("lists its alert among those that follow; remove it there")
-        return found
 
 
 # What requests that wait for compiles also are: cold, and misses of the cache.

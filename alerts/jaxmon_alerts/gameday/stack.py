@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole
+from jaxmon.host.formats import durations
 from jaxmon.host.formats.layout import clean
 from jaxmon.host.http import client
 from jaxmon.host.http.urls import place_of, target_of
@@ -176,7 +177,7 @@ def _alert(described: Mapping[str, Any]) -> ActiveAlert:
         severity=str(labels.get("severity", "")),
         subject=f"{subject}={labels[subject]}" if subject else "",
         firing=described["state"] == "firing",
-        since=datetime.fromisoformat(described["activeAt"]).astimezone(UTC),
+        since=durations.moment(described["activeAt"]),
     )
 
 

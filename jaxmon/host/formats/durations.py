@@ -1,8 +1,9 @@
-"""Lengths of time as Prometheus writes them: ``30s``, ``5m``, ``3d``, ``1h30m``."""
+"""Lengths of time as Prometheus writes them, such as ``1h30m``, and points in time."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 
 _UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -44,3 +45,14 @@ def text(length: float) -> str:
 def scaled(duration: str, scale: float) -> str:
     """Return *duration* divided by *scale*, at least one second."""
     return duration if scale == 1 else text(seconds(duration) / scale)
+
+
+def moment(text: str) -> datetime:
+    """
+    Return a time in ISO format; one without an offset is of UTC.
+
+    Raises:
+        ValueError: *text* is not a time.
+    """
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
