@@ -7,16 +7,16 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 from jaxmon_dashboards.grafana import resources
-from jaxmon_dashboards.grafana.apis import Apis, NotServedError
 from jaxmon_dashboards.grafana.content import Board
-from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession, JsonResponse
-from jaxmon_dashboards.grafana.stored import (
+from jaxmon_dashboards.grafana.models import (
     ROOT_FOLDER,
     Observed,
     SaveResult,
     Stored,
     Unreadable,
 )
+from jaxmon_dashboards.grafana.resources import Apis, NotServedError
+from jaxmon_dashboards.grafana.session import GrafanaError, GrafanaSession, JsonResponse
 
 
 _PAGE = 500

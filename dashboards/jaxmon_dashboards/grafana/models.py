@@ -1,5 +1,5 @@
 """
-Grafana's two models of a dashboard, as JSON.
+Grafana's two models of a dashboard, as JSON, and what Grafana has under a uid.
 
 A classic dashboard is one object. A dashboard of the v2 model is a resource, whose spec
 says what it shows and whose metadata say where it is and who saved it.
@@ -8,6 +8,7 @@ says what it shows and whose metadata say where it is and who saved it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 
@@ -25,25 +26,12 @@ _ASSIGNED = frozenset({"id", "iteration", "schemaVersion", "uid", "version"})
 
 # Members that a server adds to each resource that has none, with these values.
 _ADDED: Mapping[str, object] = {
-    "allowCustomValue": False,
-    "asDropdown": False,
-    "autoRefresh": "",
-    "enable": False,
+    **dict.fromkeys(("allowCustomValue", "asDropdown", "enable", "hidden"), False),
+    **dict.fromkeys(("hide", "hideTimepicker", "includeAll", "includeVars"), False),
+    **dict.fromkeys(("keepTime", "multi", "preload", "skipUrlSync"), False),
+    **dict.fromkeys(("autoRefresh", "icon", "iconColor", "regex", "tooltip"), ""),
     "fiscalYearStartMonth": 0,
-    "hidden": False,
-    "hide": False,
-    "hideTimepicker": False,
-    "icon": "",
-    "iconColor": "",
-    "includeAll": False,
-    "includeVars": False,
-    "keepTime": False,
-    "multi": False,
-    "preload": False,
-    "regex": "",
-    "skipUrlSync": False,
     "targetBlank": False,
-    "tooltip": "",
 }
 
 
@@ -131,3 +119,72 @@ def _compact(value: Any) -> Any:
 
 def _absent(value: Any) -> bool:
     return value is None or value in ([], {})
+
+
+ROOT_FOLDER = "general"
+"""The folder UID in Grafana's search for dashboards outside of all folders."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    A dashboard as Grafana has it.
+
+    Args:
+        body: of a v2 dashboard the whole resource.
+        version: of a v2 dashboard its generation.
+        folder: uid; `ROOT_FOLDER` if outside of all folders.
+        message: of the last push, for v2, or of the current version; `None` if Grafana
+            does not return it.
+        author: login or service account that saved it last.
+        updated: time of that save, in Grafana's format.
+        resource: as the v2 API returned it, before the rest was read; it locks a save
+            in that model.
+        later: it was saved after the push that left *message*.
+        manager: a tool that keeps it and allows no edits, ``""`` if none is named.
+    """
+
+    body: Body
+    version: int
+    folder: str
+    provisioned: bool
+    message: str | None
+    author: str
+    updated: str
+    resource: Body | None = None
+    later: bool = False
+    manager: str = ""
+
+    @property
+    def model(self) -> Model:
+        """The model in which it is stored."""
+        return model_of(self.body)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """
+    A dashboard in a model that Grafana does not return to us.
+
+    Args:
+        reason: what it would take.
+    """
+
+    reason: str
+
+
+Observed: TypeAlias = Stored | Unreadable | None
+
+
+@dataclass(frozen=True)
+class SaveResult:
+    """
+    The result of a save.
+
+    Args:
+        pending: accepted but not stored yet: it needs approval.
+    """
+
+    version: int | None
+    url: str
+    pending: bool = False

@@ -19,8 +19,7 @@ from jaxmon_dashboards.grafana.content import (
     lines,
     pushed_digest,
 )
-from jaxmon_dashboards.grafana.models import shown
-from jaxmon_dashboards.grafana.stored import Observed, Stored, Unreadable
+from jaxmon_dashboards.grafana.models import Observed, Stored, Unreadable, shown
 
 
 class Relation(StrEnum):

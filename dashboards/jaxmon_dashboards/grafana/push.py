@@ -17,13 +17,12 @@ from itertools import count
 from pathlib import Path
 
 from jaxmon.host.files import whole as whole_file
-from jaxmon_dashboards.grafana.apis import NotServedError
 from jaxmon_dashboards.grafana.client import ConflictError, Grafana
 from jaxmon_dashboards.grafana.content import Board
-from jaxmon_dashboards.grafana.models import Model
+from jaxmon_dashboards.grafana.models import ROOT_FOLDER, Model, Observed, Stored
 from jaxmon_dashboards.grafana.plan import PlannedStep, Relation, decide
+from jaxmon_dashboards.grafana.resources import NotServedError
 from jaxmon_dashboards.grafana.session import GrafanaError
-from jaxmon_dashboards.grafana.stored import ROOT_FOLDER, Observed, Stored
 
 
 class Outcome(StrEnum):
