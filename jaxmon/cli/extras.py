@@ -9,7 +9,6 @@ from jaxmon.errors import CommandError
 
 EXTRAS = {
     "flax": "demo",
-    "grafana_foundation_sdk": "dashboards",
     "jax": "jax",
     "jaxlib": "jax",
     "optax": "demo",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
 from jaxmon_dashboards.boards.model import Annotation, Dashboard, Notes, Row
+from jaxmon_dashboards.boards.render import render
 from jaxmon_dashboards.boards.rows import (
     accelerators,
     calls,
@@ -78,23 +78,14 @@ def render_all(
     """
     Return Grafana's JSON of every dashboard, in the model *form*, by file name.
 
-    Needs grafana-foundation-sdk, which the extra ``dashboards`` brings.
-
     Raises:
         SloError: the file with the objectives is invalid.
     """
-    with warnings.catch_warnings():
-        # The SDK announces at import that the classic model is not its latest; it is
-        # the one that every Grafana from 10.4 on accepts.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        # A fifth of a second and 20 MiB, which the models alone do without.
-        from jaxmon_dashboards.boards.render import render  # noqa: PLC0415
-
     options = options or DashboardOptions()
     _, runbooks = _loaded(options)
     return {
         f"{board.uid.removeprefix('jaxmon-')}.json": render(
-            board, runbooks=runbooks, datasource=options.datasource, form=form
+            board, runbooks=runbooks, datasource=options.datasource, v2=form == "v2"
         )
         for board in all_dashboards(options)
     }

@@ -4,23 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
-from typing import TypeVar
-
-from grafana_foundation_sdk.builders import (
-    common,
-    heatmap,
-    prometheus,
-    stat,
-    statetimeline,
-    table,
-    timeseries,
-)
-from grafana_foundation_sdk.builders import dashboard as classic
-from grafana_foundation_sdk.models import common as c
-from grafana_foundation_sdk.models import dashboard as d
-from grafana_foundation_sdk.models.common import DataSourceRef
-from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from typing import Any, TypeAlias
 
 from jaxmon.catalog import BY_NAME
 from jaxmon_dashboards.boards import traces
@@ -35,78 +19,92 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
+Json: TypeAlias = dict[str, Any]
+
 # Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
-DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-
-# Built in: annotations that Grafana keeps.
-GRAFANA = DataSourceRef(type_val="grafana", uid="-- Grafana --")
-
-
-def link(link: Link) -> d.DashboardLink:
-    """Return a link that opens in a new tab."""
-    built = classic.DashboardLink(link.title).type(d.DashboardLinkType.LINK)
-    return placed(built.url(link.url).target_blank(target_blank=True).build())
-
-
-def placed(link: d.DashboardLink) -> d.DashboardLink:
-    """Return *link*, made visible: the SDK hides every link in a menu."""
-    link.placement = None  # type: ignore[assignment]  # the encoder then leaves it out
-    return link
-
-
-def color(mode: d.FieldColorModeId) -> classic.FieldColor:
-    """Return the colour mode of a series."""
-    return classic.FieldColor().mode(mode)
-
-
-def thresholds(thresholds: Thresholds) -> classic.ThresholdsConfig:
-    """Return colours by absolute value."""
-    steps = [(None, thresholds.base), *thresholds.steps]
-    return (
-        classic.ThresholdsConfig()
-        .mode(d.ThresholdsMode.ABSOLUTE)
-        .steps([d.Threshold(value=value, color=color) for value, color in steps])
-    )
-
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 # Grafana's own names of queries: A to Z, then AA to ZZ.
 _REFERENCES = (
     *ascii_uppercase,
-    *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase),
+    *(f"{first}{second}" for first in ascii_uppercase for second in ascii_uppercase),
 )
 _TITLES = {"alertname": "Alert", "jax": "JAX", "sloth_slo": "SLO"}
 _HIDDEN = ("Time", "__name__")
 _PLAIN = Thresholds("green", ())
-
-_Builder = TypeVar(
-    "_Builder",
-    heatmap.Panel,
-    stat.Panel,
-    statetimeline.Panel,
-    table.Panel,
-    timeseries.Panel,
-)
-
-
-def render(panel: Panel, *, runbooks: str) -> d.Panel:
-    """Return *panel*, not yet placed."""
-    built = _KINDS[panel.kind](panel)
-    built.id_val = panel.id
-    found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
-    found += traces.links(panel)
-    if found:
-        built.links = [*map(link, found)]
-    series = traces.series_links(panel)
-    if series and built.field_config is not None:
-        # As the SDK's models have them: like those of dashboards.
-        built.field_config.defaults.links = [*map(link, series)]
-    return built
-
-
 _NO_VALUE = "-"
 # Labels with long values, of which the end tells as much as the beginning.
 _LONG = ("alertname", "function")
 _LONG_PIXELS = 260
+# Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.
+_LEAST_TOP = {"": 1.0, "per minute": 1.0, "per second": 1.0, "ratio": 0.01}
+_TOOLTIP = {"mode": "multi", "sort": "desc"}
+
+
+def render(panel: Panel, *, runbooks: str) -> Json:
+    """Return *panel*, not yet placed."""
+    defaults: Json = {
+        "noValue": _empty(panel),
+        "unit": "short" if panel.kind == "table" else UNITS[panel.unit],
+    }
+    if panel.maximum is not None:
+        defaults["max"] = panel.maximum
+    if panel.mappings:
+        defaults["mappings"] = [_mappings(panel.mappings)]
+    if series := traces.series_links(panel):
+        defaults["links"] = [*map(link, series)]
+    made: Json = {
+        "id": panel.id,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": DATASOURCE,
+        "targets": [
+            _query(panel, target, reference)
+            for reference, target in zip(_REFERENCES, panel.targets, strict=False)
+        ],
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        # What Grafana's own models say of each panel.
+        "transparent": False,
+        "repeatDirection": "h",
+    }
+    if not panel.instant:
+        made["maxDataPoints"] = panel.points
+    found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
+    if found := [*found, *traces.links(panel)]:
+        made["links"] = [*map(link, found)]
+    _KINDS[panel.kind](panel, made, defaults)
+    return made
+
+
+def link(link: Link) -> Json:
+    """Return a link that opens in a new tab."""
+    flags = dict.fromkeys(("asDropdown", "includeVars", "keepTime"), False)
+    shown = {"title": link.title, "type": "link", "icon": "", "tooltip": "", "tags": []}
+    return {**flags, **shown, "url": link.url, "targetBlank": True}
+
+
+def _query(panel: Panel, target: Target, reference: str) -> Json:
+    formats = {"heatmap": "heatmap", "table": "table"}
+    query = {
+        "refId": reference,
+        "datasource": DATASOURCE,
+        "expr": str(target.expr),
+        "format": formats.get(panel.kind, "time_series"),
+        "legendFormat": target.legend,
+        "instant": panel.instant,
+        "range": not panel.instant,
+    }
+    if traces.has_exemplars(target) and not panel.instant:
+        query["exemplar"] = True
+    return query
+
+
+def thresholds(thresholds: Thresholds) -> Json:
+    """Return colours by absolute value."""
+    steps = [(None, thresholds.base), *thresholds.steps]
+    listed = [{"value": value, "color": color} for value, color in steps]
+    return {"mode": "absolute", "steps": listed}
 
 
 def column_title(label: str) -> str:
@@ -114,59 +112,51 @@ def column_title(label: str) -> str:
     return _TITLES.get(label, label.replace("_", " ").capitalize())
 
 
-def _stat(panel: Panel) -> d.Panel:
-    builder = (
-        _common(stat.Panel(), panel)
-        .color_scheme(color(d.FieldColorModeId.THRESHOLDS))
-        .color_mode(_judged(panel))
-        .graph_mode(c.BigValueGraphMode.NONE)
-        .reduce_options(_last())
-        .thresholds(thresholds(panel.thresholds or _PLAIN))
-        .mappings([_unknown(_empty(panel))])
-    )
-    return builder.build()
+def _stat(panel: Panel, made: Json, defaults: Json) -> None:
+    defaults |= {
+        "color": {"mode": "thresholds"},
+        "thresholds": thresholds(panel.thresholds or _PLAIN),
+        "mappings": [_unknown(_empty(panel))],
+    }
+    made["options"] = {
+        # No colour for a value of which no threshold says that it is good.
+        "colorMode": "none" if panel.thresholds is None else "background",
+        "graphMode": "none",
+        "reduceOptions": {"calcs": ["lastNotNull"]},
+        "percentChangeColorMode": "standard",
+        "showPercentChange": False,
+        "wideLayout": True,
+        **dict.fromkeys(("justifyMode", "orientation", "textMode"), "auto"),
+    }
 
 
-def _judged(panel: Panel) -> c.BigValueColorMode:
-    """Return no colour for a value of which no threshold says that it is good."""
-    modes = c.BigValueColorMode
-    return modes.NONE if panel.thresholds is None else modes.BACKGROUND
-
-
-# Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.
-_LEAST_TOP = {"": 1.0, "per minute": 1.0, "per second": 1.0, "ratio": 0.01}
-
-
-def _timeseries(panel: Panel) -> d.Panel:
-    extreme = "min" if panel.lowest_first else "max"
-    legend = (
-        common.VizLegendOptions()
-        .show_legend(show_legend=True)
-        .display_mode(c.LegendDisplayMode.TABLE)
-        .placement(c.LegendPlacement.BOTTOM)
-        .calcs(["lastNotNull", extreme])
-        .sort_by(extreme.capitalize())
-        .sort_desc(sort_desc=not panel.lowest_first)
-    )
-    stacking = c.StackingMode(panel.stacked)
-    builder = (
-        _common(timeseries.Panel(), panel)
-        .color_scheme(color(d.FieldColorModeId.PALETTE_CLASSIC))
-        .line_width(1)
-        .fill_opacity(_fill(panel))
-        .show_points(c.VisibilityMode.NEVER)
-        .stacking(common.StackingConfig().mode(stacking).group("A"))
-        .legend(legend)
-        .tooltip(_tooltip())
-    )
+def _timeseries(panel: Panel, made: Json, defaults: Json) -> None:
+    custom: Json = {
+        "lineWidth": 1,
+        "fillOpacity": _fill(panel),
+        "showPoints": "never",
+        "stacking": {"mode": panel.stacked, "group": "A"},
+    }
     if panel.thresholds is not None:
-        dashed = common.GraphThresholdsStyleConfig().mode(
-            c.GraphThresholdsStyleMode.DASHED
-        )
-        builder.thresholds(thresholds(panel.thresholds)).thresholds_style(dashed)
+        custom["thresholdsStyle"] = {"mode": "dashed"}
+        defaults["thresholds"] = thresholds(panel.thresholds)
     if panel.maximum is None and panel.unit in _LEAST_TOP:
-        builder.axis_soft_max(_LEAST_TOP[panel.unit])
-    return builder.build()
+        custom["axisSoftMax"] = _LEAST_TOP[panel.unit]
+    defaults |= {
+        "color": {"mode": "palette-classic"},
+        "min": panel.minimum,
+        "custom": custom,
+    }
+    extreme = "min" if panel.lowest_first else "max"
+    legend = {
+        "showLegend": True,
+        "displayMode": "table",
+        "placement": "bottom",
+        "calcs": ["lastNotNull", extreme],
+        "sortBy": extreme.capitalize(),
+        "sortDesc": not panel.lowest_first,
+    }
+    made["options"] = {"legend": legend, "tooltip": _TOOLTIP}
 
 
 def _fill(panel: Panel) -> float:
@@ -176,149 +166,119 @@ def _fill(panel: Panel) -> float:
     return 0 if panel.ranked else 8
 
 
-def _state_timeline(panel: Panel) -> d.Panel:
-    legend = (
-        common.VizLegendOptions()
-        .show_legend(show_legend=False)
-        .display_mode(c.LegendDisplayMode.LIST)
-        .placement(c.LegendPlacement.BOTTOM)
-        .calcs([])
-    )
-    builder = (
-        _common(statetimeline.Panel(), panel)
-        .color_scheme(color(d.FieldColorModeId.THRESHOLDS))
-        .thresholds(thresholds(panel.thresholds or _PLAIN))
-        .merge_values(merge_values=True)
-        .show_value(c.VisibilityMode.NEVER)
-        .fill_opacity(80)
-        .line_width(0)
-        .row_height(0.8)
-        .legend(legend)
-        .tooltip(_tooltip())
-    )
-    return builder.build()
+def _state_timeline(panel: Panel, made: Json, defaults: Json) -> None:
+    defaults |= {
+        "color": {"mode": "thresholds"},
+        "thresholds": thresholds(panel.thresholds or _PLAIN),
+        "custom": {"fillOpacity": 80, "lineWidth": 0},
+    }
+    made["options"] = {
+        "mergeValues": True,
+        "showValue": "never",
+        "alignValue": "left",
+        "perPage": 20,
+        "rowHeight": 0.8,
+        "legend": {
+            "showLegend": False,
+            "displayMode": "list",
+            "placement": "bottom",
+            "calcs": [],
+        },
+        "tooltip": _TOOLTIP,
+    }
 
 
-def _heatmap(panel: Panel) -> d.Panel:
-    # The SDK's colours have no steps, so that every cell would be black.
-    color = (
-        heatmap.HeatmapColorOptions()
-        .mode(HeatmapColorMode.SCHEME)
-        .scheme("Oranges")
-        .fill("dark-orange")
-        .exponent(0.5)
-        .steps(64)
-    )
+def _heatmap(panel: Panel, made: Json, defaults: Json) -> None:
+    defaults["custom"] = {}
     (metric,) = panel.metrics
-    builder = (
-        _common(heatmap.Panel(), panel, format_=PromQueryFormat.HEATMAP)
-        .calculate(calculate=False)
-        .y_axis(heatmap.YAxisConfig().unit(UNITS[BY_NAME[metric].unit]))
-        .color(color)
-        .hide_legend()
-    )
-    return builder.build()
+    made["options"] = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {
+            "mode": "scheme",
+            "scheme": "Oranges",
+            "fill": "dark-orange",
+            "exponent": 0.5,
+            "steps": 64,
+            "reverse": False,
+        },
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": False},
+        "selectionMode": "x",
+        "showValue": "auto",
+        "tooltip": {"mode": "single"},
+        "yAxis": {"unit": UNITS[BY_NAME[metric].unit]},
+    }
 
 
-def _table(panel: Panel) -> d.Panel:
+def _table(panel: Panel, made: Json, defaults: Json) -> None:
+    defaults["custom"] = {"align": "auto", "inspect": False}
     values = {
         "Value" if len(panel.targets) == 1 else f"Value #{reference}": target.legend
         for reference, target in zip(_REFERENCES, panel.targets, strict=False)
     }
-    renamed = {label: column_title(label) for label in panel.labels} | values
     left = panel.values_after or panel.labels[-1]
     number = panel.labels.index(left) + 1
     order = (*panel.labels[:number], *values, *panel.labels[number:])
     organize = {
         "excludeByName": dict.fromkeys(_HIDDEN, True),
         "indexByName": {name: index for index, name in enumerate(order)},
-        "renameByName": renamed,
+        "renameByName": {label: column_title(label) for label in panel.labels} | values,
     }
-    builder = (
-        _common(table.Panel(), panel, format_=PromQueryFormat.TABLE)
-        .unit("short")
-        .with_transformation(d.DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(
-            d.DataTransformerConfig(id_val="organize", options=organize)
-        )
-        .cell_height(c.TableCellHeight.SM)
-    )
+    made["transformations"] = [
+        {"id": "merge", "options": {}},
+        {"id": "organize", "options": organize},
+    ]
+    made["options"] = {
+        "cellHeight": "sm",
+        "footer": {"countRows": False, "reducer": [], "show": False},
+        "frameIndex": 0,
+        "showHeader": True,
+        "showTypeIcons": False,
+    }
     if panel.sort:
-        builder.sort_by(
-            [common.TableSortByFieldState().display_name(panel.sort).desc(desc=True)]
-        )
+        made["options"]["sortBy"] = [{"displayName": panel.sort, "desc": True}]
+    overrides = made["fieldConfig"]["overrides"]
+
+    def override(name: str, **properties: Any) -> None:
+        overrides.append(_override("byName", name, properties))
+
     # What is said of an empty table would stand in each of its empty cells.
-    builder.override_by_regexp(".*", [d.DynamicConfigValue("noValue", _NO_VALUE)])
+    overrides.append(_override("byRegexp", ".*", {"noValue": _NO_VALUE}))
     for label in filter(_LONG.__contains__, panel.labels):
         # With a least width instead, Grafana would push the last column out.
-        width = d.DynamicConfigValue("custom.width", _LONG_PIXELS)
-        builder.override_by_name(column_title(label), [width])
+        override(column_title(label), **{"custom.width": _LONG_PIXELS})
     for target in panel.targets:
-        builder.override_by_name(target.legend, _column(target))
+        override(target.legend, **_column(target))
     if panel.mappings:
-        text = d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"})
-        builder.override_by_name(column_title(panel.labels[0]), [text])
-    for label, link in {**traces.cell_links(panel), **dict(panel.cell_links)}.items():
-        url = {"title": link.title, "url": link.url, "targetBlank": True}
-        builder.override_by_name(
-            column_title(label), [d.DynamicConfigValue("links", [url])]
-        )
-    return builder.build()
+        text = {"custom.cellOptions": {"type": "color-text"}}
+        override(column_title(panel.labels[0]), **text)
+    for label, to in {**traces.cell_links(panel), **dict(panel.cell_links)}.items():
+        links = [{"title": to.title, "url": to.url, "targetBlank": True}]
+        override(column_title(label), links=links)
 
 
-def _column(target: Target) -> list[d.DynamicConfigValue]:
-    properties = [
-        d.DynamicConfigValue("unit", UNITS[target.expr.shape.unit or ""]),
-        d.DynamicConfigValue("custom.align", "right"),
-    ]
+def _override(matcher: str, of: str, properties: Json) -> Json:
+    listed = [{"id": name, "value": value} for name, value in properties.items()]
+    return {"matcher": {"id": matcher, "options": of}, "properties": listed}
+
+
+def _column(target: Target) -> Json:
+    unit = target.expr.shape.unit or ""
+    properties: Json = {"unit": UNITS[unit], "custom.align": "right"}
     if target.expr.shape.unit == "":
         # An increase is extrapolated; people count in whole numbers.
-        properties.append(d.DynamicConfigValue("decimals", 0))
+        properties["decimals"] = 0
     if target.thresholds is not None:
-        steps = thresholds(target.thresholds).build()
-        properties += [
-            d.DynamicConfigValue("thresholds", steps),
-            d.DynamicConfigValue("color", {"mode": "thresholds"}),
-            d.DynamicConfigValue("custom.cellOptions", {"type": "color-text"}),
+        properties |= {
+            "thresholds": thresholds(target.thresholds),
+            "color": {"mode": "thresholds"},
+            "custom.cellOptions": {"type": "color-text"},
             # Nothing is neither good nor bad.
-            d.DynamicConfigValue("mappings", [_unknown(_NO_VALUE, "text")]),
-        ]
+            "mappings": [_unknown(_NO_VALUE, "text")],
+        }
     return properties
-
-
-def _common(
-    builder: _Builder,
-    panel: Panel,
-    *,
-    format_: PromQueryFormat = PromQueryFormat.TIME_SERIES,
-) -> _Builder:
-    """Set what every kind of panel has."""
-    builder.title(panel.title).description(panel.description)
-    builder.datasource(DATASOURCE)
-    if panel.kind != "table":
-        builder.unit(UNITS[panel.unit])
-    if panel.kind == "timeseries":
-        builder.min(panel.minimum)
-    if panel.maximum is not None:
-        builder.max(panel.maximum)
-    if not panel.instant:
-        builder.max_data_points(panel.points)
-    builder.no_value(_empty(panel))
-    if panel.mappings:
-        builder.mappings([_mappings(panel.mappings)])
-    for reference, target in zip(_REFERENCES, panel.targets, strict=False):
-        query = (
-            prometheus.Dataquery()
-            .ref_id(reference)
-            .datasource(DATASOURCE)
-            .expr(str(target.expr))
-            .format(format_)
-            .legend_format(target.legend)
-        )
-        if traces.has_exemplars(target) and not panel.instant:
-            query.exemplar(exemplar=True)
-        builder.with_target(query.instant() if panel.instant else query.range())
-    return builder
 
 
 def _empty(panel: Panel) -> str:
@@ -327,35 +287,21 @@ def _empty(panel: Panel) -> str:
     return panel.no_value or absence(panel.metrics, brief=brief)
 
 
-def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
+def _unknown(text: str, color: str = "transparent") -> Json:
     """Return the mapping of no value, which Grafana would colour like the lowest."""
-    shown = d.ValueMappingResult(text=text, color=color)
-    match = d.SpecialValueMatch.NULL_AND_NAN
-    return d.SpecialValueMap(
-        d.DashboardSpecialValueMapOptions(match=match, result=shown)
-    )
+    result = {"text": text, "color": color}
+    return {"type": "special", "options": {"match": "null+nan", "result": result}}
 
 
-def _mappings(mappings: tuple[Mapping, ...]) -> d.ValueMapping:
-    return d.ValueMap(
-        {
-            one.value: d.ValueMappingResult(text=one.text, color=one.color, index=index)
-            for index, one in enumerate(mappings)
-        }
-    )
+def _mappings(mappings: tuple[Mapping, ...]) -> Json:
+    shown = {
+        mapping.value: {"text": mapping.text, "color": mapping.color, "index": index}
+        for index, mapping in enumerate(mappings)
+    }
+    return {"type": "value", "options": shown}
 
 
-def _last() -> common.ReduceDataOptions:
-    # The SDK leaves the list empty, which Grafana takes as the last value, null or not.
-    return common.ReduceDataOptions().calcs(["lastNotNull"])
-
-
-def _tooltip() -> common.VizTooltipOptions:
-    tooltip = common.VizTooltipOptions().mode(c.TooltipDisplayMode.MULTI)
-    return tooltip.sort(c.SortOrder.DESCENDING)
-
-
-_KINDS: dict[Kind, Callable[[Panel], d.Panel]] = {
+_KINDS: dict[Kind, Callable[[Panel, Json, Json], None]] = {
     "heatmap": _heatmap,
     "stat": _stat,
     "state-timeline": _state_timeline,

@@ -8,18 +8,11 @@ in order.
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import dashboard as classic
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models import dashboard as d
+import json
 
 from jaxmon_dashboards.boards import panels, traces
-from jaxmon_dashboards.boards.build import Format
-from jaxmon_dashboards.boards.model import (
-    Annotation,
-    Dashboard,
-    Notes,
-    Row,
-)
+from jaxmon_dashboards.boards.model import WIDTH, Annotation, Dashboard, Notes, Row
+from jaxmon_dashboards.boards.panels import DATASOURCE, Json
 from jaxmon_dashboards.boards.v2 import resource
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
@@ -28,153 +21,147 @@ TAG = "jaxmon"
 """Identifies our dashboards, which link to each other by it."""
 
 # Grafana 11.0's. Every later Grafana migrates it; the new API of 12.0 refuses what
-# is newer than itself, as the SDK's own 42 is.
+# is newer than itself.
 SCHEMA_VERSION = 39
 
 # What annotations read is recorded each minute; between two, nothing can change.
 _ANNOTATION_STEP = "1m"
+_SIBLINGS = {
+    "title": "jaxmon",
+    "type": "dashboards",
+    "tags": [TAG],
+    "icon": "external link",
+    "tooltip": "",
+    "includeVars": True,
+    "keepTime": True,
+    "asDropdown": False,
+    "targetBlank": False,
+}
+# Grafana's numbers: values are found again with each time range, and sorted by letters;
+# a variable is not shown; all graphs show the cursor of one.
+_ON_TIME_RANGE, _ALPHABETICAL, _NOT_SHOWN, _CROSSHAIR = 2, 5, 2, 1
 
 
-def render(
-    dashboard: Dashboard, *, runbooks: str, datasource: str, form: Format
-) -> str:
+def render(dashboard: Dashboard, *, runbooks: str, datasource: str, v2: bool) -> str:
     """Return *dashboard* as JSON, keys sorted, with a final newline."""
-    built = _classic(dashboard, runbooks, datasource)
-    model = built if form == "classic" else resource(built)
-    encoder = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False)
-    return f"{encoder.encode(model)}\n"
+    classic = _classic(dashboard, runbooks, datasource)
+    model = resource(classic) if v2 else classic
+    return json.dumps(model, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
 
 
-def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> d.Dashboard:
-    builder = (
-        classic.Dashboard(dashboard.title)
-        .uid(dashboard.uid)
-        .description(dashboard.description)
-        .tags([TAG])
-        .timezone("browser")
-        .time(dashboard.since, "now")
-        .refresh("30s")
-        .tooltip(d.DashboardCursorSync.CROSSHAIR)
-        .readonly()
-    )
+def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> Json:
     text = "The Prometheus that scrapes agents or sidecars."
     source = _datasource("datasource", "Data source", "prometheus", text)
     if datasource:
-        source.current(
-            d.VariableOption(selected=True, text=datasource, value=datasource)
-        )
-    builder.with_variable(source)
-    for variable in dashboard.variables:
-        builder.with_variable(_variable(variable))
+        source["current"] = _selected(datasource, datasource)
+    variables = [source, *map(_variable, dashboard.variables)]
     if traces.linked(dashboard):
         text = "The Tempo that links lead to; none is needed."
-        builder.with_variable(
-            _datasource(traces.VARIABLE, "Traces", traces.PLUGIN, text)
-        )
-    built = builder.build()
-    built.schema_version = SCHEMA_VERSION
-    built.links = [_siblings()]
-    built.annotations = d.AnnotationContainer(
-        [_annotation(a) for a in dashboard.annotations]
-    )
-    # Placed by hand: the builder lets a panel overlap the edge of the grid.
-    built.panels = _rows(dashboard.rows, runbooks)
-    return built
+        variables.append(_datasource(traces.VARIABLE, "Traces", traces.PLUGIN, text))
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": dashboard.description,
+        "tags": [TAG],
+        "editable": False,
+        "schemaVersion": SCHEMA_VERSION,
+        "timezone": "browser",
+        "time": {"from": dashboard.since, "to": "now"},
+        "fiscalYearStartMonth": 0,
+        "refresh": "30s",
+        "graphTooltip": _CROSSHAIR,
+        "links": [_SIBLINGS],
+        "templating": {"list": variables},
+        "annotations": {"list": [*map(_annotation, dashboard.annotations)]},
+        "panels": _rows(dashboard.rows, runbooks),
+    }
 
 
-def _rows(rows: tuple[Row, ...], runbooks: str) -> list[d.Panel | d.RowPanel]:
-    placed: list[d.Panel | d.RowPanel] = []
+def _rows(rows: tuple[Row, ...], runbooks: str) -> list[Json]:
+    placed: list[Json] = []
     y = 0
     for row in rows:
-        heading = d.RowPanel(
-            collapsed=row.collapsed,
-            title=row.title,
-            grid_pos=d.GridPos(h=1, w=24, x=0, y=y),
-            id_val=row.id,
-        )
+        heading: Json = {
+            "type": "row",
+            "id": row.id,
+            "title": row.title,
+            "collapsed": row.collapsed,
+            "gridPos": {"h": 1, "w": WIDTH, "x": 0, "y": y},
+            "panels": [],
+        }
         placed.append(heading)
         y += 1
         below = y
-        inside: list[d.Panel] = []
+        inside: list[Json] = heading["panels"] if row.collapsed else placed
         for line in row.lines:
             x = 0
             for panel, width in zip(line.panels, line.widths, strict=True):
-                one = panels.render(panel, runbooks=runbooks)
-                one.grid_pos = d.GridPos(h=line.height, w=width, x=x, y=below)
-                inside.append(one)
+                place = {"h": line.height, "w": width, "x": x, "y": below}
+                rendered = panels.render(panel, runbooks=runbooks)
+                inside.append({**rendered, "gridPos": place})
                 x += width
             below += line.height
-        if row.collapsed:
-            heading.panels = inside
-        else:
-            placed += inside
+        if not row.collapsed:
             y = below
     return placed
 
 
-def _datasource(
-    name: str, label: str, kind: str, text: str
-) -> classic.DatasourceVariable:
-    variable = classic.DatasourceVariable(name).label(label).description(text)
-    return variable.type(kind).regex("")
+def _datasource(name: str, label: str, plugin: str, text: str) -> Json:
+    made = _any_variable("datasource", name, label, text)
+    return {**made, "query": plugin, "regex": ""}
 
 
-def _variable(variable: Variable | DependentVariable) -> classic.QueryVariable:
+def _variable(variable: Variable | DependentVariable) -> Json:
     name = variable.label if isinstance(variable, Variable) else variable.name
-    builder = (
-        classic.QueryVariable(name)
-        .label(variable.title)
-        .description(variable.text)
-        .datasource(panels.DATASOURCE)
-        .definition(variable.query)
-        .query({"query": variable.query, "refId": f"{name}-values"})
-        .refresh(d.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(d.VariableSort.ALPHABETICAL_CASE_INSENSITIVE_ASC)
-        .multi(multi=True)
-        .include_all(include_all=True)
-        .current(d.VariableOption(selected=True, text="All", value="$__all"))
-    )
+    made = {
+        **_any_variable("query", name, variable.title, variable.text),
+        "datasource": DATASOURCE,
+        "definition": variable.query,
+        "query": {"query": variable.query, "refId": f"{name}-values"},
+        "refresh": _ON_TIME_RANGE,
+        "sort": _ALPHABETICAL,
+        "multi": True,
+        "includeAll": True,
+        "current": _selected("All", "$__all"),
+    }
     if isinstance(variable, DependentVariable):
-        builder.regex(variable.pattern)
+        made["regex"] = variable.pattern
         if variable.hidden:
-            builder.hide(d.VariableHide.HIDE_VARIABLE)
+            made["hide"] = _NOT_SHOWN
     if variable.all_value:
-        builder.all_value(variable.all_value)
-    return builder
+        made["allValue"] = variable.all_value
+    return made
 
 
-def _annotation(annotation: Annotation | Notes) -> d.AnnotationQuery:
-    builder = (
-        classic.AnnotationQuery()
-        .name(annotation.name)
-        .enable(enable=True)
-        .hide(hide=False)
-        .icon_color(annotation.color)
-    )
+def _any_variable(kind: str, name: str, label: str, text: str) -> Json:
+    """Return what variables of each kind have, those of intervals included."""
+    flags = dict.fromkeys(("auto", "includeAll", "multi", "skipUrlSync"), False)
+    intervals = {"auto_count": 30, "auto_min": "10s"}
+    names = {"type": kind, "name": name, "label": label, "description": text}
+    return {**flags, **intervals, **names, "allowCustomValue": True}
+
+
+def _selected(text: str, value: str) -> Json:
+    return {"selected": True, "text": text, "value": value}
+
+
+def _annotation(annotation: Annotation | Notes) -> Json:
+    made: Json = {
+        "name": annotation.name,
+        "builtIn": 0,
+        "enable": True,
+        "hide": False,
+        "iconColor": annotation.color,
+    }
     if isinstance(annotation, Notes):
-        built = builder.datasource(panels.GRAFANA).build()
-        tags = [*annotation.tags]
-        # The SDK wants a query there, which this data source has none of.
-        built.target = d.AnnotationTarget(  # type: ignore[assignment]
-            limit=100, match_any=False, tags=tags, type_val="tags"
-        )
-    else:
-        builder.datasource(panels.DATASOURCE).expr(str(annotation.expr)).step(
-            _ANNOTATION_STEP
-        )
-        builder.title_format(annotation.title).text_format(annotation.text)
-        built = builder.build()
-    built.placement = None  # type: ignore[assignment]  # as in panels.placed
-    return built
-
-
-def _siblings() -> d.DashboardLink:
-    builder = (
-        classic.DashboardLink("jaxmon")
-        .type(d.DashboardLinkType.DASHBOARDS)
-        .tags([TAG])
-        .icon("external link")
-        .include_vars(include_vars=True)
-        .keep_time(keep_time=True)
-    )
-    return panels.placed(builder.build())
+        made["datasource"] = {"type": "grafana", "uid": "-- Grafana --"}
+        tags = {"tags": [*annotation.tags], "matchAny": False}
+        return {**made, "target": {"type": "tags", "limit": 100, **tags}}
+    return {
+        **made,
+        "datasource": DATASOURCE,
+        "expr": str(annotation.expr),
+        "step": _ANNOTATION_STEP,
+        "titleFormat": annotation.title,
+        "textFormat": annotation.text,
+    }
