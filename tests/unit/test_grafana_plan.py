@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon_dashboards.grafana.content import digest, parse
 from jaxmon_dashboards.grafana.models import Stored, Unreadable
-from jaxmon_dashboards.grafana.plan import Relation, decide
+from jaxmon_dashboards.grafana.push import Relation, decide
 
 
 BODY = {"uid": "jaxmon-oncall", "title": "On-call", "tags": ["jaxmon"], "refresh": "1m"}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.cli.dashboards.pushed import PushReport
-from jaxmon_dashboards.grafana.plan import Relation
-from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult
+from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult, Relation
 
 
 def result(outcome, state=Relation.UPDATE, **more):

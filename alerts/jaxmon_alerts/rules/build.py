@@ -11,7 +11,7 @@ import yaml
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, events
 from jaxmon.promql.counting import Evaluation
-from jaxmon.promql.identity import Identity
+from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
     cache,
     checkpoints,
@@ -30,18 +30,137 @@ from jaxmon.symptoms import (
     time,
     values,
 )
-from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.slowdowns import recorded_times
-from jaxmon.symptoms.starts import YOUNG, young_ratio
+from jaxmon.symptoms.starts import DEPLOY_ALERT, YOUNG, young_ratio
+from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO
+from jaxmon.symptoms.time import TIME_ALERTS
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
-from jaxmon_alerts.rules.alertmanager import configuration
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.rules.power import recorded_power
 from jaxmon_alerts.slo import Slo, Slos, burn
 from jaxmon_alerts.slo.model import ERRORS, EVENTS
 from jaxmon_alerts.slo.recording import Rule, RuleGroup, recording_groups
-from jaxmon_alerts.slo.site import Site
+from jaxmon_alerts.slo.site import AlertRoute, Site
+
+
+# One objective of one service: a missing label equals a missing label.
+_SAME = ("job", "slo", "route", "function", "loop")
+
+
+def configuration(site: Site, scale: float) -> dict[str, Any]:
+    """
+    Return the configuration as a document, for Alertmanager 0.25 and later.
+
+    Notifications are grouped by alert, service and function. A page inhibits tickets of
+    the same objective, and of the same alert; a stalled loop is late as well, so one
+    page covers both. A deployment inhibits tickets labelled as deployment noise, never
+    pages. Groups wait at least one evaluation interval, so that inhibiting alerts
+    arrive before inhibited ones are sent.
+    """
+
+    def after(duration: str) -> str:
+        return durations.scaled(duration, scale)
+
+    page, ticket, info = (
+        f'severity="{site.severity(one)}"' for one in (PAGE, TICKET, INFO)
+    )
+    service = [*site.service_labels, "job"]
+    noise = [f'{label}="{value}"' for label, value in DEPLOY_NOISE]
+    pages = {"group_wait": after("30s"), "repeat_interval": after("4h")}
+    routes = [
+        {
+            "matchers": [page, *_matchers(route)],
+            "receiver": _name(PAGE, route),
+            **pages,
+        }
+        for route in site.routes
+    ]
+    others = [
+        {"matchers": [ticket, *_matchers(route)], "receiver": _name(TICKET, route)}
+        for route in site.routes
+    ]
+    return {
+        "route": {
+            "receiver": "ticket",
+            "group_by": ["alertname", *service, "function", "severity"],
+            "group_wait": after("2m"),
+            "group_interval": after("5m"),
+            "repeat_interval": after("1d"),
+            "routes": [
+                {"matchers": [info], "receiver": "nobody"},
+                *routes,
+                *others,
+                {"matchers": [page], "receiver": "page", **pages},
+            ],
+        },
+        "receivers": [
+            *_receivers(site.webhook),
+            *(one for route in site.routes for one in _receivers(route.webhook, route)),
+            {"name": "nobody"},
+        ],
+        "inhibit_rules": [
+            {
+                "source_matchers": [page, 'slo!=""'],
+                "target_matchers": [ticket, 'slo!=""'],
+                "equal": [*site.service_labels, *_SAME],
+            },
+            # The same, more urgent.
+            {
+                "source_matchers": [page],
+                "target_matchers": [ticket],
+                "equal": ["alertname", *service, "route"],
+            },
+            {
+                "source_matchers": [f'alertname="{DEPLOY_ALERT}"'],
+                "target_matchers": [_not(page), *noise],
+                "equal": service,
+            },
+            {
+                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
+                "target_matchers": [
+                    f'alertname!="{STALLED_ALERT}"',
+                    f'slo="{STALLED_SLO}"',
+                ],
+                "equal": [*service, "loop"],
+            },
+            # What a stalled loop waits for takes the time.
+            {
+                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
+                "target_matchers": [f'alertname=~"{"|".join(TIME_ALERTS)}"'],
+                "equal": service,
+            },
+        ],
+    }
+
+
+def _not(matcher: str) -> str:
+    return matcher.replace("=", "!=", 1)
+
+
+def _matchers(route: AlertRoute) -> list[str]:
+    return [f'{label}="{_escaped(value)}"' for label, value in route.match]
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _name(receiver: str, route: AlertRoute | None = None) -> str:
+    return "-".join(
+        [receiver, *(value for _, value in route.match)] if route else [receiver]
+    )
+
+
+def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": _name(one, route),
+            **({"webhook_configs": [{"url": f"{webhook}/{one}"}]} if webhook else {}),
+        }
+        for one in (PAGE, TICKET)
+    ]
 
 
 ONCALL = "jaxmon-oncall"
@@ -101,7 +220,7 @@ class RuleOptions:
 
 def document(alert: Alert, site: Site) -> dict[str, Any]:
     """Return *alert* in rule-file form, as *site* wants it."""
-    identity = Identity(site.service_labels, site.process_labels)
+    identity = site.identity
     waits = {"for": alert.for_, "keep_firing_for": alert.keep_for}
     # A command works wherever jaxmon is installed.
     runbooks = {"runbook": f"jaxmon runbook show {alert.name}"}
@@ -204,8 +323,7 @@ def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
         ),
         *(overview_groups(scale) if options.drawn else ()),
     ]
-    identity = Identity(slos.site.service_labels, slos.site.process_labels)
-    return [one.identified(identity) for one in found]
+    return [group.identified(slos.site.identity) for group in found]
 
 
 def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:

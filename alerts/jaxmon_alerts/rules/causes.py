@@ -15,7 +15,7 @@ from jaxmon.promql import Expr, counter, eq, gauge
 from jaxmon.symptoms.alert import Alert, SiteLimits
 from jaxmon.symptoms.table import SYMPTOMS
 from jaxmon_alerts.slo import Slos
-from jaxmon_alerts.slo.changes import LocalLimits, Override
+from jaxmon_alerts.slo.site import LocalLimits, Override
 
 
 # A series that exists if the label has the value, by label.

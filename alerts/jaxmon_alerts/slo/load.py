@@ -18,7 +18,8 @@ from jaxmon.limits.limit import Form, Limit
 from jaxmon.limits.process import ProcessLimits
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
-from jaxmon_alerts.slo import burn, changes, selectors, site
+from jaxmon_alerts.slo import burn, selectors, site
+from jaxmon_alerts.slo import site as changes
 from jaxmon_alerts.slo.burn import POLICY, Condition
 from jaxmon_alerts.slo.indicators import (
     Freshness,

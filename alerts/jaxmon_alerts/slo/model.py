@@ -14,9 +14,8 @@ from jaxmon.promql import Expr, Matcher
 from jaxmon.promql.counting import Evaluation
 from jaxmon.symptoms.alert import ExpectedRun
 from jaxmon_alerts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon_alerts.slo.changes import LocalLimits, Override
 from jaxmon_alerts.slo.indicators import Indicator, LatencyIndicator
-from jaxmon_alerts.slo.site import Site
+from jaxmon_alerts.slo.site import LocalLimits, Override, Site
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"

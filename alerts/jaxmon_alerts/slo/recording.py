@@ -20,7 +20,7 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr
 from jaxmon.promql.counting import Evaluation, conditions
-from jaxmon.promql.identity import Identity
+from jaxmon.promql.expressions import Identity
 from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.model import (
     BUDGET,

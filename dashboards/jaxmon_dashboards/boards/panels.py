@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
+from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
-from jaxmon_dashboards.boards import traces
 from jaxmon_dashboards.boards.model import (
     UNITS,
+    Dashboard,
     Kind,
     Link,
     Mapping,
@@ -17,6 +21,101 @@ from jaxmon_dashboards.boards.model import (
     Target,
     Thresholds,
 )
+
+
+TRACES = "traces"
+"""The variable with the data source of traces."""
+
+TEMPO = "tempo"
+
+_TRACED = {
+    catalog.REQUEST_SECONDS.name: "route",
+    catalog.COMPILE_SECONDS.name: "function",
+    catalog.STEP_SECONDS.name: "loop",
+}
+"""Histograms with trace ids, and what distinguishes them, as label and as attribute."""
+
+_GRAFANAS = re.compile(r"(\$\{[^}]+\})")
+
+
+def has_exemplars(target: Target) -> bool:
+    """Return whether what *target* queries has exemplars."""
+    return "_bucket" in str(target.expr) and bool(_TRACED.keys() & _names(target))
+
+
+def trace_links(panel: Panel) -> list[Link]:
+    """Return links to the traces that *panel* is about: all of the service's."""
+    labels = _labels(panel)
+    if not labels or panel.kind == "table":
+        return []
+    wanted = " || ".join(f"span.jaxmon.{one} != nil" for one in labels)
+    return [Link("Traces", explore(wanted))]
+
+
+def series_links(panel: Panel) -> list[Link]:
+    """Return links from a series of *panel* to its own traces."""
+    if panel.kind != "timeseries":
+        return []
+    return [
+        Link(f"Traces of this {one}", explore(_of(one, f"__field.labels.{one}")))
+        for one in _labels(panel)
+        if all(one in (target.expr.shape.labels or ()) for target in panel.targets)
+    ]
+
+
+def cell_links(panel: Panel) -> dict[str, Link]:
+    """Return links from the cells of a table to their traces, by label."""
+    if panel.kind != "table":
+        return {}
+    return {
+        one: Link(f"Traces of this {one}", explore(_of(one, "__value.text")))
+        for one in _labels(panel)
+        if one in panel.labels
+    }
+
+
+def leads_to_traces(dashboard: Dashboard) -> bool:
+    """Return whether a panel of *dashboard* leads to traces."""
+    return any(_labels(panel) for panel in dashboard.panels)
+
+
+def explore(wanted: str) -> str:
+    """Return the address of Explore with the traces that have spans as *wanted*."""
+    source = f"${{{TRACES}}}"
+    query = f'{{ resource.service.name =~ "${{job:pipe}}" && ({wanted}) }}'
+    pane = {
+        "datasource": source,
+        "queries": [
+            {
+                "refId": "A",
+                "datasource": {"type": TEMPO, "uid": source},
+                "queryType": "traceql",
+                "query": query,
+            }
+        ],
+        "range": {"from": "${__from}", "to": "${__to}"},
+    }
+    text = json.dumps({"traces": pane}, separators=(",", ":"))
+    # Grafana fills in its variables before the browser reads the address.
+    parts = [
+        part if _GRAFANAS.fullmatch(part) else quote(part, safe="")
+        for part in _GRAFANAS.split(text)
+    ]
+    return f"/explore?schemaVersion=1&panes={''.join(parts)}"
+
+
+def _of(label: str, value: str) -> str:
+    return f'span.jaxmon.{label} = "${{{value}:percentencode}}"'
+
+
+def _names(target: Target) -> set[str]:
+    return set(target.expr.shape.metrics)
+
+
+def _labels(panel: Panel) -> list[str]:
+    # What rules have recorded of a histogram has its name in theirs.
+    names = " ".join(name for one in panel.targets for name in _names(one))
+    return [label for name, label in _TRACED.items() if name in names]
 
 
 Json: TypeAlias = dict[str, Any]
@@ -51,7 +150,7 @@ def render(panel: Panel, *, runbooks: str) -> Json:
         defaults["max"] = panel.maximum
     if panel.mappings:
         defaults["mappings"] = [_mappings(panel.mappings)]
-    if series := traces.series_links(panel):
+    if series := series_links(panel):
         defaults["links"] = [*map(link, series)]
     made: Json = {
         "id": panel.id,
@@ -71,7 +170,7 @@ def render(panel: Panel, *, runbooks: str) -> Json:
     if not panel.instant:
         made["maxDataPoints"] = panel.points
     found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
-    if found := [*found, *traces.links(panel)]:
+    if found := [*found, *trace_links(panel)]:
         made["links"] = [*map(link, found)]
     _KINDS[panel.kind](panel, made, defaults)
     return made
@@ -95,7 +194,7 @@ def _query(panel: Panel, target: Target, reference: str) -> Json:
         "instant": panel.instant,
         "range": not panel.instant,
     }
-    if traces.has_exemplars(target) and not panel.instant:
+    if has_exemplars(target) and not panel.instant:
         query["exemplar"] = True
     return query
 
@@ -254,7 +353,7 @@ def _table(panel: Panel, made: Json, defaults: Json) -> None:
     if panel.mappings:
         text = {"custom.cellOptions": {"type": "color-text"}}
         override(column_title(panel.labels[0]), **text)
-    for label, to in {**traces.cell_links(panel), **dict(panel.cell_links)}.items():
+    for label, to in {**cell_links(panel), **dict(panel.cell_links)}.items():
         links = [{"title": to.title, "url": to.url, "targetBlank": True}]
         override(column_title(label), links=links)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from jaxmon_dashboards.boards import panels, traces
+from jaxmon_dashboards.boards import panels
 from jaxmon_dashboards.boards.model import WIDTH, Annotation, Dashboard, Notes, Row
 from jaxmon_dashboards.boards.panels import DATASOURCE, Json
 from jaxmon_dashboards.boards.v2 import resource
@@ -55,9 +55,9 @@ def _classic(dashboard: Dashboard, runbooks: str, datasource: str) -> Json:
     if datasource:
         source["current"] = _selected(datasource, datasource)
     variables = [source, *map(_variable, dashboard.variables)]
-    if traces.linked(dashboard):
+    if panels.leads_to_traces(dashboard):
         text = "The Tempo that links lead to; none is needed."
-        variables.append(_datasource(traces.VARIABLE, "Traces", traces.PLUGIN, text))
+        variables.append(_datasource(panels.TRACES, "Traces", panels.TEMPO, text))
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,

@@ -339,8 +339,7 @@ def diff(
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon_dashboards.grafana.client import Grafana
-    from jaxmon_dashboards.grafana.plan import Relation
-    from jaxmon_dashboards.grafana.push import make_plan
+    from jaxmon_dashboards.grafana.push import Relation, make_plan
 
     place = folder_of(folder)
     dashboards = Generation(slo_file, runbook_base).dashboards(files, form)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.host.formats.layout import clean
-from jaxmon_dashboards.grafana.plan import Relation
-from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult
+from jaxmon_dashboards.grafana.push import Folder, Outcome, PushResult, Relation
 
 
 DIFFERENT = 3
