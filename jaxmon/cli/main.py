@@ -41,7 +41,7 @@ COMMANDS = {
     "doctor": "jaxmon.cli.doctor",
     "alerts": "jaxmon.cli.alerts",
     "deploy": "jaxmon.cli.deploy",
-    "slo": "jaxmon.cli.slo.command",
+    "slo": "jaxmon.cli.slo",
     "baseline": "jaxmon.cli.baseline",
     "signatures": "jaxmon.cli.signatures",
     "warmup": "jaxmon.cli.warmup",

@@ -1,4 +1,1 @@
-"""
-``jaxmon dashboards``: the `command`, its `connection` to Grafana, and its report of
-what was `pushed`.
-"""
+"""``jaxmon dashboards``: the `command`, and its report of what was `pushed`."""

@@ -1,1 +1,0 @@
-"""``jaxmon slo``: how the objectives fared."""
