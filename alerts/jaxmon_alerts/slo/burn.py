@@ -12,7 +12,7 @@ there are also limits on the ratio itself: most of the few requests fail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from decimal import Decimal
 from typing import Literal
 
@@ -54,28 +54,20 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Condition):
     """
     A condition for objectives over one period.
 
     Args:
-        long: as in `Condition`; likewise *short*, *severity* and *for_*.
-        factor: burn rate that both windows must exceed, `None` where *ratio* is set.
-        ratio: error ratio that both windows must exceed, whatever the budget.
+        factor: burn rate that both windows must exceed; `None` if the limit is a ratio,
+            whatever the budget.
     """
 
-    long: str
-    short: str
-    factor: float | None
-    severity: Severity
-    for_: str
-    ratio: float | None = None
+    factor: float | None = None
 
     def least(self, budget: float) -> float:
         """Return the error ratio above which it fires, for this *budget*."""
-        if self.ratio is not None:
-            return self.ratio
-        return round((self.factor or 0.0) * budget, 12)
+        return self.value if self.factor is None else round(self.factor * budget, 12)
 
 
 POLICY = (
@@ -116,12 +108,9 @@ def unreachable(
     return None
 
 
-def _pair(one: Condition, period: str) -> Pair:
-    if one.limit == "ratio":
-        return Pair(one.long, one.short, None, one.severity, one.for_, one.value)
-    factor = one.value
-    if one.limit == "budget":
-        share = Decimal(str(one.value))
-        exact = share * durations.seconds(period) / durations.seconds(one.long)
-        factor = float(round(exact, 4))
-    return Pair(one.long, one.short, factor, one.severity, one.for_)
+def _pair(condition: Condition, period: str) -> Pair:
+    factor = None if condition.limit == "ratio" else condition.value
+    if condition.limit == "budget":
+        share = Decimal(str(condition.value)) * durations.seconds(period)
+        factor = float(round(share / durations.seconds(condition.long), 4))
+    return Pair(*astuple(condition), factor)

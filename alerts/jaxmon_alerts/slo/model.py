@@ -105,7 +105,7 @@ class Slo:
         if self.page and not self.indicator.timed:
             return found
         # What never pages needs no urgency, and what is time has no little traffic.
-        return tuple(one for one in found if one.ratio is None)
+        return tuple(one for one in found if one.factor is not None)
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -67,28 +67,21 @@ VARIABLES = (
     *hardware.VARIABLES,
 )
 
-ANNOTATIONS = (
-    Annotation(
-        name="Starts",
-        expr=STARTS(q.JOB).sum("job"),
-        title="Processes started",
-        text="{{job}}",
-        color="blue",
-    ),
-    # Their beginnings: for as long as many fire, every graph would be red.
-    Annotation(
-        name="Alerts",
-        expr=hardware.firing()
-        .max(*_ALERT)
-        .unless(alerts(*FIRING).offset("5m"), *_ALERT),
-        title="{{alertname}}",
-        text="{{severity}}: {{job}}",
-        color="red",
-    ),
+_STARTS = Annotation(
+    name="Starts",
+    expr=STARTS(q.JOB).sum("job"),
+    title="Processes started",
+    text="{{job}}",
+    color="blue",
 )
-
-
-_STARTS, _ALERTS = ANNOTATIONS
+# Their beginnings: for as long as many fire, every graph would be red.
+_ALERTS = Annotation(
+    name="Alerts",
+    expr=hardware.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
+    title="{{alertname}}",
+    text="{{severity}}: {{job}}",
+    color="red",
+)
 # Of a release, people see its beginning.
 _RECENT = "10m"
 _MOST = 5
