@@ -12,7 +12,7 @@ there are also limits on the ratio itself: most of the few requests fail.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Literal
 
@@ -113,4 +113,4 @@ def _pair(condition: Condition, period: str) -> Pair:
     if condition.limit == "budget":
         share = Decimal(str(condition.value)) * durations.seconds(period)
         factor = float(round(share / durations.seconds(condition.long), 4))
-    return Pair(*astuple(condition), factor)
+    return Pair(**asdict(condition), factor=factor)

@@ -130,7 +130,8 @@ class Panel:
         width: columns of 24; 0 is an equal part of what the others in its line leave.
         height: units of 30 pixels, of all panels of its line; 0 leaves it to them.
         minimum: start of the axis.
-        maximum: end of the axis, if there is a natural one.
+        maximum: end of the axis, if there is a natural one other than 1 of a ratio.
+        unbounded: whether a ratio may exceed 1, such as of several cores.
         thresholds: drawn as dashed lines over time, as colours elsewhere.
         mappings: texts for values; in a table they colour the first column.
         stacked: whether the series add up, to their sum or to 100 %.
@@ -153,6 +154,7 @@ class Panel:
     height: int = 0
     minimum: float = 0
     maximum: float | None = None
+    unbounded: bool = False
     thresholds: Thresholds | None = None
     mappings: tuple[Mapping, ...] = ()
     stacked: Stacking = "none"
@@ -167,6 +169,12 @@ class Panel:
         for problem in _problems(self):
             msg = f"panel {self.id} ({self.title}): {problem}"
             raise ValueError(msg)
+
+    @property
+    def top(self) -> float | None:
+        """The end of the axis, if there is a natural one."""
+        is_bounded = self.kind == "timeseries" and not self.unbounded
+        return 1 if is_bounded and self.unit == "ratio" else self.maximum
 
     @property
     def instant(self) -> bool:
@@ -401,6 +409,7 @@ class _Heading:
         height: int = 0,
         minimum: float = 0,
         maximum: float | None = None,
+        unbounded: bool = False,
         thresholds: Thresholds | None = None,
         mappings: tuple[Mapping, ...] = (),
         stacked: Stacking = "none",
@@ -425,6 +434,7 @@ class _Heading:
             height=height,
             minimum=minimum,
             maximum=maximum,
+            unbounded=unbounded,
             thresholds=thresholds,
             mappings=mappings,
             stacked=stacked,

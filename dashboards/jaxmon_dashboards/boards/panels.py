@@ -146,8 +146,8 @@ def render(panel: Panel, *, runbooks: str) -> Json:
         "noValue": _empty(panel),
         "unit": "short" if panel.kind == "table" else UNITS[panel.unit],
     }
-    if panel.maximum is not None:
-        defaults["max"] = panel.maximum
+    if panel.top is not None:
+        defaults["max"] = panel.top
     if panel.mappings:
         defaults["mappings"] = [_mappings(panel.mappings)]
     if series := series_links(panel):
@@ -239,7 +239,7 @@ def _timeseries(panel: Panel, made: Json, defaults: Json) -> None:
     if panel.thresholds is not None:
         custom["thresholdsStyle"] = {"mode": "dashed"}
         defaults["thresholds"] = thresholds(panel.thresholds)
-    if panel.maximum is None and panel.unit in _LEAST_TOP:
+    if panel.top is None and panel.unit in _LEAST_TOP:
         custom["axisSoftMax"] = _LEAST_TOP[panel.unit]
     defaults |= {
         "color": {"mode": "palette-classic"},

@@ -36,7 +36,6 @@ def oncall() -> Iterator[Panel]:
         text="Fraction of time a kernel was running: the mean of each host's "
         "accelerators, of the 20 hosts with the least. If low while the service is "
         "busy, the host is the bottleneck.",
-        maximum=1,
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
     )
     yield timeseries(702, "Accelerator memory in use")(
@@ -44,7 +43,6 @@ def oncall() -> Iterator[Panel]:
         text="Used by all processes on the fullest accelerator of each host, including "
         "JAX's preallocation, of the 20 fullest hosts; for free memory within that, "
         "see Memory.",
-        maximum=1,
     )
     yield timeseries(703, "Power")(
         Target(power, named),
@@ -76,7 +74,6 @@ def oncall() -> Iterator[Panel]:
         Target(held, f"{gpu} {{{{reason}}}}"),
         text="Fraction of time throttled by temperature, power supply or board, of the "
         "20 accelerators with the most. One slow accelerator slows its whole job.",
-        maximum=1,
         no_value="None",
         alerts=("JaxmonGpuThrottled",),
     )
@@ -124,6 +121,7 @@ def debug() -> Iterator[Panel]:
         Target(promql.ratio(power, limit).worst(q.FEW), named),
         text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
         "100 % the GPU throttles.",
+        unbounded=True,
     )
     yield timeseries(1804, "Average power (energy counter)")(
         Target(joules.worst(q.FEW), named),

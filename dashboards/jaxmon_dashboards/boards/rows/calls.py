@@ -47,6 +47,7 @@ def debug() -> Iterator[Panel]:
         text="Wall time of the selected processes by what they do. Device and fetch "
         "are fine while the device computes; everything else keeps it waiting. `jaxmon "
         "explain` names the lines.",
+        unbounded=True,
         stacked="percent",
         alerts=("JaxmonTimeLost",),
     )

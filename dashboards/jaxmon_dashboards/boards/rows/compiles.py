@@ -46,7 +46,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(q.hit_rate("function").least(10), "{{function}}"),
         text="Cache hit rate of the ten functions with the lowest rate. Below the "
         "line, calls pay for tracing or compiling.",
-        maximum=1,
         thresholds=q.objective(slos, "cache-hit-rate"),
         alerts=q.alert_of(slos, "cache-hit-rate"),
     )
@@ -156,7 +155,6 @@ def debug(slos: Slos) -> Iterator[Panel]:
         Target(q.share(hits.sum("job"), asked.sum("job")).least(q.FEW), "{{job}}"),
         text="Hit rate by service. If low after a deployment that did not change the "
         "model, the cache key differs, often because of a version or directory.",
-        maximum=1,
     )
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
     tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)

@@ -38,7 +38,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3701, "Visible")(
         up.count(),
         text="Accelerators that the selected services use or their sidecars read.",
-        no_value=_NONE,
     )
     yield stat(3702, "Lost")(
         q.or_zero(up.equals(0).count()),
@@ -50,18 +49,15 @@ def glance(slos: Slos) -> Iterator[Panel]:
         busy.avg(),
         text="Fraction of time that a kernel was running, over all accelerators. Low: "
         "paid for, and idle.",
-        no_value=_NONE,
     )
     yield stat(3704, "Idle now")(
         idle.and_(up.count()),
         text="Accelerators that are hardly used at the moment. Sort Load by "
         "accelerator for which.",
-        no_value=_NONE,
     )
     yield stat(3705, "Memory in use")(
         promql.ratio(used.sum(), size.sum()),
         text="Memory in use of all accelerators, JAX's preallocation included.",
-        no_value=_NONE,
     )
     yield stat(3706, "Power drawn")(
         hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
@@ -102,7 +98,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         labels=("job",),
         cell_links=(q.opening("job", "Show only this service", "accelerators"),),
         width=16,
-        no_value=_NONE,
         sort="Used",
     )
     yield table(3710, "Models and drivers")(
@@ -125,7 +120,6 @@ def worst() -> Iterator[Panel]:
         Target(accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
-        maximum=1,
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
@@ -139,7 +133,6 @@ def worst() -> Iterator[Panel]:
         Target(busy.least(10), _NAMED),
         text="One idle accelerator among busy ones waits for its host, or belongs to a "
         "process that hangs.",
-        maximum=1,
         no_value=_NONE,
     )
     yield timeseries(3804, "Temperature margin")(
@@ -154,7 +147,6 @@ def worst() -> Iterator[Panel]:
         Target(bandwidth.max(*_BY).worst(10), _NAMED),
         text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
         "the program is memory-bound.",
-        maximum=1,
         no_value="Not available",
     )
 
@@ -186,8 +178,6 @@ def debug() -> Iterator[Panel]:
         Target(duty.least(q.FEW), named),
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
-        maximum=1,
-        no_value="No TPUs",
     )
     yield timeseries(2502, "TPU queued programs")(
         Target(
@@ -196,7 +186,6 @@ def debug() -> Iterator[Panel]:
         ),
         text="Programs dispatched but not finished, by core. Always 0: the host is the "
         "bottleneck. Growing: the chip is.",
-        no_value="No TPUs",
     )
     yield states(2503, "TPU runtimes up")(
         Target(
@@ -206,7 +195,6 @@ def debug() -> Iterator[Panel]:
         text="Whether each process's runtime responds; none does while no program uses "
         "the chips.",
         mappings=q.UP,
-        no_value="No TPUs",
         alerts=("JaxmonTpuRuntimeDown",),
     )
     yield timeseries(2504, "TPU execution time")(
@@ -215,7 +203,6 @@ def debug() -> Iterator[Panel]:
             f"{named} {{{{core}}}} 95 %",
         ),
         text="Execution time on the slowest cores, as measured by the runtime.",
-        no_value="No TPUs",
     )
     yield timeseries(2505, "Transfers between TPU slices")(
         Target(q.known(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
@@ -232,14 +219,12 @@ def debug() -> Iterator[Panel]:
         text="Run, program counter and queued programs of the 50 cores with most "
         "queued. No progress with programs queued means a hang; see the sidecar's log.",
         labels=by_core,
-        no_value="No TPUs",
         sort="Waiting",
     )
     yield timeseries(2507, "TPU memory bandwidth in use")(
         Target(bandwidth.worst(q.FEW), named),
         text="Fraction of each chip's peak memory bandwidth. Near 80 % the program is "
         "memory-bound.",
-        maximum=1,
         no_value="No TPUs",
     )
     yield timeseries(2508, "Collectives between TPU slices")(

@@ -60,7 +60,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).avg(),
         text="Mean utilization of accelerators over services and the selected time "
         "range. The rest is paid for, and idle.",
-        no_value="No accelerators",
     )
     yield stat(5006, "Cost per hour")(
         _price().sum().of_unit("dollars"),
@@ -108,7 +107,6 @@ def quality(slos: Slos) -> Iterator[Panel]:
         Target(good.of_unit("ratio").least(10), "{{job}}"),
         text="Fraction of requests without a server error, of the services with the "
         "lowest; the line is the objective.",
-        maximum=1,
         thresholds=q.objective(slos, "request-error"),
         alerts=q.alert_of(slos, "request-error"),
         no_value=_RULES,
@@ -154,14 +152,12 @@ def cost() -> Iterator[Panel]:
         Target(used.least(10), "{{job}}"),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. See Accelerators for which are idle.",
-        maximum=1,
         no_value="No accelerators",
     )
     yield timeseries(5204, "Goodput of services")(
         Target(q.share(step, _time().sum("job")).least(10), "{{job}}"),
         text="Fraction of the wall time of training that is spent in steps; the rest "
         "went into data, compiles, checkpoints and restarts.",
-        maximum=1,
         no_value="No training",
     )
 

@@ -177,7 +177,6 @@ def starts(slos: Slos) -> Iterator[Panel]:
         Target(young.worst(10), "{{job}}"),
         text="Fraction of each service's processes that started within the deploy "
         "window; above the line it counts as a deployment.",
-        maximum=1,
         thresholds=q.above(slos.limits.deploy_share),
         alerts=("JaxmonDeployInProgress",),
         no_value="None",
@@ -209,7 +208,6 @@ def starts(slos: Slos) -> Iterator[Panel]:
         text="Hit rate within five minutes, of the 20 services with the lowest. If low "
         "after a deployment that did not change the model, the cache key differs, "
         "often because of a version or directory.",
-        maximum=1,
     )
     yield current.panel("Oldest compile in progress")
 

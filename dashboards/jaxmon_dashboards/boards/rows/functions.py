@@ -35,7 +35,6 @@ def debug(slos: Slos) -> Iterator[Panel]:
         Target(_hit_rate(calls).least(10), "{{function}}"),
         text="Fraction of calls served without tracing, of the ten functions with the "
         "lowest hit rate.",
-        maximum=1,
         thresholds=q.objective(slos, "cache-hit-rate"),
         alerts=q.alert_of(slos, "cache-hit-rate"),
     )

@@ -47,7 +47,6 @@ def debug() -> Iterator[Panel]:
         ),
         text="Fraction of time throttled, by reason, the 20 largest; reasons overlap. "
         "Power is normal under load, temperature is not.",
-        maximum=1,
         no_value="Not available",
         alerts=("JaxmonGpuThrottled",),
     )
@@ -129,21 +128,18 @@ def debug() -> Iterator[Panel]:
         Target(_activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW), _NAMED),
         text="Fraction of cycles the tensor cores were active, the 20 lowest: how well "
         "the program uses the accelerator. Low on a busy GPU: other work, or stalls.",
-        maximum=1,
         no_value="Not available",
     )
     yield timeseries(1813, "SMs busy")(
         Target(_activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW), _NAMED),
         text="Mean fraction of time an SM had work, the 20 lowest. Below utilization: "
         "kernels too small for the GPU.",
-        maximum=1,
         no_value="Not available",
     )
     yield timeseries(1814, "Memory bandwidth in use")(
         Target(_activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW), _NAMED),
         text="Fraction of peak memory bandwidth, the 20 highest. Near 80 % the program "
         "is memory-bound.",
-        maximum=1,
         no_value="Not available",
     )
     yield timeseries(1817, "SM clock")(
@@ -162,7 +158,6 @@ def debug() -> Iterator[Panel]:
         ),
         text="Memory in use of the 20 fullest MIG devices, by the uuid that programs "
         "see.",
-        maximum=1,
         no_value="No MIG devices",
     )
 

@@ -32,7 +32,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="Fraction of JAX's memory limit in use on the fullest device of each "
         "host, of the 20 fullest hosts. At the line the next allocation may fail. Not "
         "available on CPUs.",
-        maximum=1,
         thresholds=q.above(slos.limits.device_memory),
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
@@ -57,7 +56,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(host, named),
         text="Available host memory as a fraction of total, on the 20 hosts with the "
         "least. Near 0 the OOM killer kills the largest process.",
-        maximum=1,
     )
 
 

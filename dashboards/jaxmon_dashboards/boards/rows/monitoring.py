@@ -56,7 +56,6 @@ def oncall() -> Iterator[Panel]:
         text="Fraction of sidecars on which the last poll of a collector succeeded, of "
         "the 20 worst. nvml is down on hosts without an NVIDIA driver, which is "
         "normal.",
-        maximum=1,
         alerts=("JaxmonCollectorDown",),
     )
     yield timeseries(803, "Age of collected data")(
@@ -269,7 +268,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         _of_sidecars(_cpu()).max(),
         text="CPU of the busiest sidecar; 100 % is one core.",
         thresholds=q.above(0.2, 1),
-        no_value="No sidecar",
     )
 
 
@@ -283,12 +281,11 @@ def cost() -> Iterator[Panel]:
         Target(_of_sidecars(_cpu()).worst(10), _NAMED),
         text="CPU of the busiest sidecars; 100 % is one core. It grows with the agents "
         "and devices of the host, and with the scrapes.",
-        no_value="No sidecar",
+        unbounded=True,
     )
     yield timeseries(4502, "Memory of sidecars")(
         Target(_of_sidecars(memory.max(*_HOST)).worst(10), _NAMED),
         text="Resident memory of the largest sidecars.",
-        no_value="No sidecar",
     )
     yield timeseries(4503, "Processes with most functions")(
         Target(programs.worst(10), q.NAMED_PROCESS),

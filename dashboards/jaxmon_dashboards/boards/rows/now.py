@@ -83,7 +83,6 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         text="Time since the slowest running loop finished a step. If it keeps "
         "growing, a loop is stuck.",
         thresholds=stalled,
-        no_value="No loops",
     )
     yield stat(107, "Recompiles")(
         q.recompiling(),
@@ -161,7 +160,6 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         f"{_SERVICES} services with the least. Below 0 the objective is missed.",
         # Further below, it only hides the others.
         minimum=-1,
-        maximum=1,
         thresholds=q.BUDGET_LEFT,
         alerts=tuple(slo.alert for slo in slos),
     )

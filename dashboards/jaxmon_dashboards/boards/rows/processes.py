@@ -31,6 +31,7 @@ def debug() -> Iterator[Panel]:
         Target(cpu.worst(q.FEW), q.NAMED_PROCESS),
         text="Of the 20 busiest processes; 100 % is one core. A training process at "
         "exactly one core is often limited by Python: data loading or dispatch.",
+        unbounded=True,
     )
     yield timeseries(1902, "Resident memory")(
         Target(resident.sum(*q.BY_PROCESS).worst(q.FEW), q.NAMED_PROCESS),
@@ -41,7 +42,6 @@ def debug() -> Iterator[Panel]:
         Target(descriptors.worst(q.FEW), q.NAMED_PROCESS),
         text="Open file descriptors as a fraction of the limit. At 100 % the process "
         "can open no more files or connections.",
-        maximum=1,
         thresholds=q.above(0.8),
     )
     yield timeseries(1904, "Garbage collections")(
@@ -69,7 +69,6 @@ def debug() -> Iterator[Panel]:
         ),
         text="Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
         "killer strikes, which JAX cannot report.",
-        maximum=1,
         thresholds=q.above(0.9),
         no_value="No limit",
     )
@@ -105,6 +104,7 @@ def debug() -> Iterator[Panel]:
         Target(cpu, "{{mode}}"),
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
         "to an overcommitted machine.",
+        unbounded=True,
         stacked="percent",
     )
     yield timeseries(1907, "Host load per CPU")(
@@ -121,7 +121,6 @@ def debug() -> Iterator[Panel]:
         Target(waited.max(*by, "resource").worst(q.FEW), f"{named} {{{{resource}}}}"),
         text="Fraction of time some task was stalled on CPU, memory or I/O (PSI). "
         "Memory pressure precedes OOM kills.",
-        maximum=1,
         no_value="Not available",
     )
     yield timeseries(1913, "Host network")(
@@ -135,7 +134,6 @@ def debug() -> Iterator[Panel]:
         Target(left.least(q.FEW), f"{named} {{{{directory}}}}"),
         text="File systems configured with --disk, such as the persistent cache's. If "
         "that is full, JAX recompiles everything.",
-        maximum=1,
         thresholds=q.below(0.1),
         no_value="No --disk configured",
     )
@@ -153,9 +151,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
     hang = durations.seconds(slos.limits.hang_after)
     yield stat(3301, "Requests")(
-        _counted().sum(),
-        text="Finished requests per second of all selected services.",
-        no_value="No requests",
+        _counted().sum(), text="Finished requests per second of all selected services."
     )
     yield current.panel("Request errors")
     yield current.panel("Warm p95")
@@ -164,23 +160,19 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Fraction of requests that waited for a compile, cold or delayed. "
         "Expected for a few minutes after a deployment.",
         thresholds=q.budget(slos, "cold-start"),
-        no_value="No requests",
     )
     yield stat(3303, "In progress")(
         in_progress.sum(),
         text="Requests in progress. Rising while the rate falls: they pile up.",
-        no_value="No requests",
     )
     yield stat(3304, "Oldest request")(
         oldest,
         text="Age of the oldest request in progress; above the line it hangs.",
         thresholds=q.above(hang),
-        no_value="No requests",
     )
     yield stat(3305, "Queued")(
         gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
         text="Items waiting in the queues of all processes.",
-        no_value="No queues",
     )
     yield stat(3306, "Replicas")(
         in_progress.max(*q.BY_PROCESS).count(),
@@ -267,26 +259,22 @@ def replicas() -> Iterator[Panel]:
         Target(load.worst(10), q.NAMED_PROCESS),
         text="Requests of a replica as a multiple of its service's median. Far above "
         "1: the load balancer favours it, or pins connections.",
-        no_value="No requests",
     )
     yield timeseries(3602, "Slowest replicas")(
         Target(slow.worst(10), q.NAMED_PROCESS),
         text="Mean latency of warm requests. One replica far above the others: its "
         "host, its device, or its neighbours.",
-        no_value="No requests",
     )
     yield timeseries(3603, "Replicas with most requests in progress")(
         Target(in_progress.worst(10), q.NAMED_PROCESS),
         text="One far above its peers hangs or is slow; the load balancer should take "
         "it out.",
         alerts=("JaxmonRequestsHang",),
-        no_value="No requests",
     )
     yield timeseries(3604, "Replicas with most errors")(
         Target((failed > 0).worst(10), q.NAMED_PROCESS),
         text="Fraction of a replica's requests that failed. One replica alone: restart "
         "it; all of them: the input, or what they call.",
-        maximum=1,
         no_value="No errors",
     )
 

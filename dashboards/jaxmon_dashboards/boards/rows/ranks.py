@@ -49,6 +49,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "one of its job, of the 20 with the least: the others wait for it in "
         "collectives, if it hardly waits at all. Near 0 for all in a healthy job. "
         "`jaxmon job why` says what it does meanwhile.",
+        unbounded=True,
         alerts=("JaxmonRankSlow",),
     )
     yield timeseries(3207, "Ranks behind or missing, by NCCL")(
@@ -66,7 +67,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "loop. All equal with collectives, which make every rank wait for the slowest: "
         "then compare device time.",
         thresholds=SPREAD,
-        no_value="No loops",
     )
     yield timeseries(3202, "Device time against the median rank")(
         Target(_device_spread().worst(10), f"{q.NAMED_PROCESS} {{{{function}}}}"),
@@ -82,7 +82,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "others, it hangs, and they wait for it.",
         thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
         alerts=("JaxmonTrainingStalled",),
-        no_value="No loops",
     )
     yield health.panel("Processes that crashed")
     yield compiling.panel("Oldest compile in progress")
@@ -91,7 +90,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(busy.worst(10), "{{job}}"),
         text="Fraction of cycles in which the tensor cores of the service's GPUs were "
         "busy, recomputation and padding included.",
-        maximum=1,
         no_value="Not available",
     )
 

@@ -31,6 +31,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(errors.worst(q.FEW), named),
         text="Server errors per request, of the 20 routes with the most; the line is "
         "the objective. Client errors do not count.",
+        unbounded=True,
         thresholds=q.budget(slos, "request-error"),
         alerts=q.alert_of(slos, "request-error"),
     )
@@ -68,6 +69,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="Fraction of requests that waited for a compile, cold or delayed, of the "
         "20 routes with the most. Expected after startup; otherwise shapes vary: see "
         "Recompiles by cause.",
+        unbounded=True,
         thresholds=q.budget(slos, "cold-start"),
         alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
     )
@@ -84,7 +86,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(q.known(overviews.BATCH_FILL(q.JOB).avg(*by)).least(q.FEW), named),
         text="Requested fraction of each batch, of the 20 routes with the least; the "
         "rest is padding. Low under load: batches close too early.",
-        maximum=1,
         no_value="No batches",
     )
 
@@ -147,13 +148,11 @@ def debug() -> Iterator[Panel]:
         ),
         text="Queue depth of the 20 processes with the longest. One longer than its "
         "peers': a slow process, or uneven load balancing.",
-        no_value="No queues",
     )
     yield heatmap(1405, "Batches by fill")(
         Target(_fill().buckets(), "{{le}}"),
         text="Distribution of batch fill. A band below one half: buckets too coarse "
         "for the incoming sizes.",
-        no_value="No batches",
     )
 
 

@@ -40,21 +40,18 @@ def glance(slos: Slos) -> Iterator[Panel]:
         goodput(),
         text="Fraction of the wall time of all runs that is spent in steps, rather "
         "than waiting for data, compiling, saving or evaluating.",
-        no_value="No loops",
     )
     yield stat(3003, "Slowest rank")(
         ranks.spread().max(),
         text="Step time of the slowest rank of any loop as a multiple of the median's. "
         "Without collectives all ranks wait for it at the next barrier; see Ranks.",
         thresholds=ranks.SPREAD,
-        no_value="No loops",
     )
     yield stat(3004, "Data wait")(
         data_wait("job").max(),
         text="Fraction of step time that the worst service waits for data. The "
         "accelerators idle meanwhile.",
         thresholds=q.above(limit.data_wait),
-        no_value="No loops",
     )
     yield stat(3005, "Last save")(
         saved.min("job").max(),
@@ -67,7 +64,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Logged values since the last finite one, of the worst quantity. A loss "
         "that stays NaN has lost the run from there on.",
         thresholds=q.above(limit.nonfinite_values),
-        no_value="Nothing logged",
     )
     yield current.panel("Recompiles")
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
@@ -87,7 +83,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         height=6,
         labels=_BY,
         cell_links=(q.opening("job", "Show only this service", "training"),),
-        no_value="No loops",
         sort="Last step",
     )
 
@@ -104,7 +99,6 @@ def time() -> Iterator[Panel]:
         Target(lost.worst(10), "{{job}} {{state}}"),
         text="Fraction of time that the worst rank of each service spends on what "
         "keeps its device waiting. `jaxmon explain` names the lines.",
-        maximum=1,
         alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
         no_value="No loops",
     )
@@ -124,7 +118,6 @@ def time() -> Iterator[Panel]:
         "fraction of what the devices could do; the lowest services. Low with busy "
         "devices: small products, recomputation, memory. Processes that call functions "
         "of unknown FLOPs are left out.",
-        maximum=1,
         no_value="No known peak",
     )
     yield timeseries(3108, "Achieved FLOP/s")(

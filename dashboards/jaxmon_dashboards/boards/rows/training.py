@@ -51,7 +51,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW), named),
         text="Fraction of step time spent waiting for data, of the 20 loops with the "
         "most. Near 0 the devices are the bottleneck, near 1 the input pipeline.",
-        maximum=1,
         alerts=("JaxmonDataStarvation",),
     )
     yield timeseries(304, "Age of the last step")(
@@ -64,6 +63,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     yield timeseries(305, "Time by activity")(
         Target(activity, "{{activity}}"),
         text="Wall time by activity. Anything other than step is lost to training.",
+        unbounded=True,
         stacked="percent",
     )
     yield timeseries(310, "Age of the last checkpoint")(
@@ -133,7 +133,6 @@ def debug() -> Iterator[Panel]:
     yield timeseries(1503, "Data wait by process")(
         Target(waited.worst(q.FEW), named),
         text="Fraction of time that the 20 slowest wait for their next batch.",
-        maximum=1,
     )
 
 
@@ -160,7 +159,6 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         "that last, of the 10 lowest: not into restarts, steps done again, compiles, "
         "data, checkpoints. `jaxmon job goodput` prints the same of a run that is not "
         "there now.",
-        maximum=1,
         thresholds=q.below(limit.goodput),
         alerts=("JaxmonGoodputLow",),
         no_value=_NONE,

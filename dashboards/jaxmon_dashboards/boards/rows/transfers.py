@@ -37,4 +37,5 @@ def debug() -> Iterator[Panel]:
         Target(waited.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
         text="Fraction of one thread's time blocked on transfers and syncs, of the 20 "
         "worst, including waiting for results; can exceed 1 with several threads.",
+        unbounded=True,
     )
