@@ -5,18 +5,17 @@ the catalogue, recorded series, and its own ``up`` and ``ALERTS``.
 
 from __future__ import annotations
 
-import re as re_module
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
+from jaxmon.host.formats import durations
 from jaxmon.promql.expressions import RATE_INTERVAL, Expr, checked, offset
 from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
 
 
-_LENGTH = re_module.compile(r"(\d+)([smhd])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Alerts have the labels of their expression and their rule: too many to say.
 _ALERTS = ExpressionType(frozenset(["ALERTS"]), unit="")
 
@@ -91,11 +90,11 @@ class Counter:
     @staticmethod
     def _new(born: Expr, window: str, known: str) -> Expr:
         """Leave out processes that are old, and unknown because Prometheus was away."""
-        if not _LENGTH.fullmatch(window):
+        if "$" in window:
             return born  # one of Grafana's; people see where a line begins
         uptime = gauge(catalog.UPTIME_SECONDS)
         seen = gauge_over(catalog.UPTIME_SECONDS, "last", known, back=window)
-        old = uptime > _seconds(window)
+        old = uptime > durations.seconds(window)
         return born.unless(old.unless(seen, *SCRAPED_LABELS), *SCRAPED_LABELS)
 
     def latest(self, window: str, *, back: str = "") -> Expr:
@@ -296,15 +295,20 @@ def recorded_over(
     return Expr(f"{function}_over_time({series}[{window}])", shape=series.shape)
 
 
-def _seconds(window: str) -> int:
-    match = _LENGTH.fullmatch(window)
-    return int(match[1]) * _UNITS[match[2]] if match else 0
-
-
 def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
     if metric.kind not in kinds:
         msg = f"{metric.name} is a {metric.kind}, not a {' or '.join(kinds)}"
         raise ValueError(msg)
+    check(metric, matchers)
+
+
+def check(metric: Metric, matchers: Iterable[Matcher]) -> None:
+    """
+    Check *matchers* against the catalogue.
+
+    Raises:
+        ValueError: *metric* has no such label, or the label never has the value.
+    """
     allowed = (*metric.labels, *SCRAPED_LABELS)
     for matcher in matchers:
         if matcher.label not in allowed:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxmon.catalog import BY_NAME, Metric
-from jaxmon.promql import Matcher
+from jaxmon.promql import Matcher, series
 from jaxmon.promql.shape import SCRAPED_LABELS
 from jaxmon_alerts.slo.indicators import Selector
 from jaxmon_alerts.slo.source import Source
@@ -149,20 +149,12 @@ def _unescaped(source: Source, text: str) -> str:
 
 
 def _check(source: Source, metric: Metric, matcher: Matcher) -> None:
-    allowed = (*metric.labels, *SCRAPED_LABELS)
-    if matcher.label not in allowed:
-        source.fail(
-            f"{metric.name} has no label {matcher.label!r}; it has {', '.join(allowed)}"
-        )
-    values = dict(metric.values).get(matcher.label)
-    if values and matcher.operator in {"=", "!="} and matcher.value not in values:
-        source.fail(
-            f"{matcher.label}={matcher.value!r} never occurs on {metric.name}; "
-            f"values are {', '.join(values)}"
-        )
-    if matcher.operator in {"=~", "!~"} and not _RE2.search(matcher.value):
-        try:
+    try:
+        series.check(metric, [matcher])
+        if matcher.operator in {"=~", "!~"} and not _RE2.search(matcher.value):
             with warnings.catch_warnings(action="ignore"):
                 re.compile(matcher.value)
-        except (re.error, OverflowError, RecursionError) as error:
-            source.fail(f"{matcher.value!r} is not a regular expression: {error}")
+    except (re.error, OverflowError, RecursionError) as error:
+        source.fail(f"{matcher.value!r} is not a regular expression: {error}")
+    except ValueError as error:
+        source.fail(str(error))
