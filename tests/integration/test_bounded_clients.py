@@ -79,7 +79,7 @@ def get(server: Hostile) -> None:
 
 def prometheus(server: Hostile) -> None:
     with replaced(stack, "_SECONDS", SECONDS):
-        stack.MonitoringStack(server.url, "", Path()).alerts()
+        stack.alerts_of(server.url)
 
 
 OVER_TCP: dict[str, tuple[Callable[[Hostile], None], tuple[type[Exception], ...]]] = {

@@ -38,7 +38,7 @@ def test_alerts_of_the_rules_are_told(
     targets = {"demo": f"127.0.0.1:{free_port()}"}
     found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
-    assert found.alerts() == []
+    assert stack.alerts_of(found.prometheus) == []
     rules = http_get(f"{found.prometheus}/api/v1/rules")
     assert "JaxmonTrainingStalled" in rules
     assert "jaxmon-overviews" in rules
@@ -78,7 +78,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
         found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
 
     assert str(port) not in found.prometheus + found.alertmanager
-    assert found.alerts() == []
+    assert stack.alerts_of(found.prometheus) == []
     children.check()
 
 

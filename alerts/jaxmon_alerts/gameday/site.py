@@ -128,11 +128,18 @@ class OwnSite:
 
     def scrape(self, targets: Mapping[str, str]) -> None:
         """Scrape *targets*."""
-        self._stack.scrape(targets)
+        stack.write_targets(self._stack.targets, targets)
 
     def firing(self) -> list[Firing]:
         """Return the alerts that were notified and are not resolved."""
-        states = self._stack.alert_states()
+        url = self._stack.alertmanager
+        alerts = stack.fetch("Alertmanager", f"{url}/api/v2/alerts")
+        try:
+            # Of those that something inhibits, "suppressed".
+            states = {str(one["fingerprint"]): one["status"]["state"] for one in alerts}
+        except (LookupError, TypeError) as error:
+            msg = f"{url} returned an invalid alert: {error!r}"
+            raise CommandError(msg) from error
         self._muted.update(
             one for one, state in states.items() if state == "suppressed"
         )

@@ -79,34 +79,6 @@ class MonitoringStack:
     alertmanager: str
     targets: Path
 
-    def alerts(self) -> list[dict[str, Any]]:
-        """
-        Return the alerts that are pending or firing, as Prometheus describes them.
-
-        Raises:
-            CommandError: it does not respond.
-        """
-        return alerts_of(self.prometheus)
-
-    def alert_states(self) -> dict[str, str]:
-        """
-        Return the states of the alerts that Alertmanager has, by fingerprint:
-        ``active``, or ``suppressed`` if something inhibits them.
-
-        Raises:
-            CommandError: it does not respond.
-        """
-        response = fetch("Alertmanager", f"{self.alertmanager}/api/v2/alerts")
-        try:
-            return {str(one["fingerprint"]): one["status"]["state"] for one in response}
-        except (LookupError, TypeError) as error:
-            msg = f"{self.alertmanager} returned an invalid alert: {error!r}"
-            raise CommandError(msg) from error
-
-    def scrape(self, targets: Mapping[str, str]) -> None:
-        """Have Prometheus scrape *targets*, ``host:port`` by job, and no others."""
-        write_targets(self.targets, targets)
-
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:

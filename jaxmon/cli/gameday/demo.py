@@ -44,6 +44,7 @@ from jaxmon_alerts.gameday.stack import (
     MonitoringPrograms,
     MonitoringStack,
     active,
+    alerts_of,
     fetch,
 )
 
@@ -338,7 +339,9 @@ class _Demo:
 
     def _scene(self, elapsed: float) -> DisplayState:
         """Perform due actions and return the scene to show."""
-        alerts = active(self.stack.alerts()) if self.stack is not None else None
+        alerts = (
+            active(alerts_of(self.stack.prometheus)) if self.stack is not None else None
+        )
         from jaxmon.facts.reader import from_json
         from jaxmon.facts.status import Summary
 
