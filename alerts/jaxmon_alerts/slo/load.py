@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from bisect import bisect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
@@ -19,7 +19,6 @@ from jaxmon.limits.process import ProcessLimits
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import burn, selectors, site
-from jaxmon_alerts.slo import site as changes
 from jaxmon_alerts.slo.burn import POLICY, Condition
 from jaxmon_alerts.slo.indicators import (
     Freshness,
@@ -31,21 +30,13 @@ from jaxmon_alerts.slo.indicators import (
 )
 from jaxmon_alerts.slo.model import Slo, Slos
 from jaxmon_alerts.slo.selectors import Metrics
-from jaxmon_alerts.slo.source import Source, read
+from jaxmon_alerts.slo.source import Source, given, read
 
 
 _OBJECTIVES = Path(__file__).with_name("objectives.yaml")
 _OPTIONAL = (
-    "service",
-    "owner",
-    "period",
-    "site",
-    "metrics",
-    "burn",
-    "limits",
-    "local",
-    "overrides",
-    "runs",
+    *("service", "owner", "period", "site", "metrics"),
+    *("burn", "limits", "local", "overrides", "runs"),
 )
 _BURNS: tuple[burn.Limit, ...] = ("budget", "rate", "ratio")
 
@@ -64,13 +55,15 @@ def load(path: Path | None = None) -> Slos:
     """
     document = read(path or _OBJECTIVES).mapping(["slos"], _OPTIONAL)
     place = site.site(document["site"]) if "site" in document else site.Site()
-    metrics = Metrics.declared(document.get("metrics"), place.labels_of_series)
     shared = Shared(
-        service=document["service"].text() if "service" in document else "jaxmon",
-        owner=document["owner"].text() if "owner" in document else "on-call",
-        period=period(document["period"]) if "period" in document else "30d",
-        policy=_policy(document["burn"]) if "burn" in document else POLICY,
-        metrics=metrics,
+        Metrics.declared(document.get("metrics"), place.labels_of_series),
+        **given(
+            document,
+            service=Source.text,
+            owner=Source.text,
+            period=period,
+            burn=_policy,
+        ),
     )
     slos: dict[str, Slo] = {}
     for source in document["slos"].items():
@@ -80,7 +73,7 @@ def load(path: Path | None = None) -> Slos:
         slos[slo.name] = slo
     if not slos:
         document["slos"].fail("no SLOs; at least one is required")
-    limits = _limits(document["limits"]) if "limits" in document else {}
+    limits = given(document, limits=_limits).get("limits", {})
     for name, share in _failed(slos.values()).items():
         # A copy of the file that we ship has the defaults, which are of its objective.
         if limits.get(name, LIMITS[name].default) == LIMITS[name].default:
@@ -89,14 +82,18 @@ def load(path: Path | None = None) -> Slos:
         tuple(slos.values()),
         Limits(**limits),
         site=place,
-        local=_each(document, "local", lambda one: changes.local(one, _limits)),
-        overrides=changes.overrides(document.get("overrides")),
-        runs=_each(document, "runs", changes.run),
+        **given(
+            document,
+            local=_listed(lambda source: site.local(source, _limits)),
+            overrides=site.overrides,
+            runs=_listed(site.run),
+        ),
     )
 
 
-def _each(document: Mapping[str, Source], key: str, one: Any) -> tuple[Any, ...]:
-    return tuple(map(one, document[key].items())) if key in document else ()
+def _listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:
+    """Return what reads a list, whose items *read* reads."""
+    return lambda source: tuple(map(read, source.items()))
 
 
 def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -160,7 +157,7 @@ def _condition(source: Source) -> Condition:
     [limit] = given
     value = found[limit].count() if limit == "rate" else found[limit].ratio()
     long, short = found["long"].duration(), found["short"].duration()
-    changes.longer(found["short"], short, long)
+    site.longer(found["short"], short, long)
     severity: Severity = found["severity"].choice(SEVERITIES)  # type: ignore[assignment]
     wait = found["for"].duration() if "for" in found else "2m"
     return Condition(long, short, limit, value, severity, wait)
@@ -169,13 +166,8 @@ def _condition(source: Source) -> Condition:
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _REQUIRED = ("name", "title", "description", "objective", "indicator")
 _OF_OBJECTIVE = (
-    "owner",
-    "period",
-    "by",
-    "page",
-    "deploy_noise",
-    "minimum_events",
-    "minimum_errors",
+    *("owner", "period", "by", "page", "deploy_noise"),
+    *("minimum_events", "minimum_errors"),
 )
 
 
@@ -183,11 +175,11 @@ _OF_OBJECTIVE = (
 class Shared:
     """What the objectives of a file have in common, unless they say otherwise."""
 
-    service: str
-    owner: str
-    period: str
-    policy: tuple[Condition, ...]
     metrics: Metrics
+    service: str = "jaxmon"
+    owner: str = "on-call"
+    period: str = "30d"
+    burn: tuple[Condition, ...] = POLICY
 
 
 def objective(source: Source, shared: Shared) -> Slo:
@@ -205,23 +197,27 @@ def objective(source: Source, shared: Shared) -> Slo:
         )
     window = period(found["period"]) if "period" in found else shared.period
     target = found["objective"].ratio()
-    _reachable(found["objective"], window, target, shared.policy)
+    _reachable(found["objective"], window, target, shared.burn)
     indicator = _indicator(found["indicator"], shared.metrics)
+    options = given(
+        found,
+        owner=Source.text,
+        page=Source.flag,
+        deploy_noise=Source.flag,
+        minimum_events=Source.count,
+        minimum_errors=Source.count,
+    )
     return Slo(
         name=name,
         title=found["title"].text(),
         description=found["description"].text(),
-        owner=found["owner"].text() if "owner" in found else shared.owner,
         objective=target,
         window=window,
         service=shared.service,
         by=_by(found["by"], indicator) if "by" in found else ("job",),
         indicator=indicator,
-        page=found["page"].flag() if "page" in found else True,
-        deploy_noise="deploy_noise" in found and found["deploy_noise"].flag(),
-        minimum_events=_minimum(found.get("minimum_events")),
-        minimum_errors=_minimum(found.get("minimum_errors")),
-        policy=shared.policy,
+        policy=shared.burn,
+        **{"owner": shared.owner, **options},
     )
 
 
@@ -241,10 +237,6 @@ def _by(source: Source, indicator: Indicator) -> tuple[str, ...]:
     if "job" not in labels:
         source.fail("'job' is required; alerts are routed and inhibited by it")
     return labels
-
-
-def _minimum(source: Source | None) -> float:
-    return 1 if source is None else source.count()
 
 
 def _indicator(source: Source, metrics: Metrics) -> Indicator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -104,26 +104,23 @@ def site(source: Source) -> Site:
     Raises:
         SloError: it is invalid; names the line and what is allowed.
     """
-    found = source.mapping(optional=Site.__dataclass_fields__)
-    default = Site()
-    services, processes = (
-        _labels(found[key]) if key in found else getattr(default, key)
-        for key in ("service_labels", "process_labels")
+    found = Site(
+        **source.read(
+            service_labels=_labels,
+            process_labels=_labels,
+            severities=_severities,
+            labels=pairs,
+            runbooks=url,
+            dashboards=url,
+            webhook=url,
+            routes=lambda routes: tuple(map(_route, routes.items())),
+            resource=_resource,
+            delay=Source.duration,
+        )
     )
-    if twice := set(services) & set(processes):
+    if twice := set(found.service_labels) & set(found.process_labels):
         source.fail(f"label {min(twice)!r} is of services and of processes; choose one")
-    return Site(
-        service_labels=services,
-        process_labels=processes,
-        severities=_severities(found.get("severities")),
-        labels=pairs(found["labels"]) if "labels" in found else (),
-        runbooks=url(found["runbooks"]) if "runbooks" in found else "",
-        dashboards=url(found["dashboards"]) if "dashboards" in found else "",
-        webhook=url(found["webhook"]) if "webhook" in found else default.webhook,
-        routes=tuple(map(_route, found["routes"].items())) if "routes" in found else (),
-        resource=_resource(found["resource"]) if "resource" in found else Resource(),
-        delay=found["delay"].duration() if "delay" in found else default.delay,
-    )
+    return found
 
 
 def pairs(source: Source) -> tuple[tuple[str, str], ...]:
@@ -159,41 +156,40 @@ def _labels(source: Source) -> tuple[str, ...]:
     return found
 
 
-def _severities(source: Source | None) -> tuple[tuple[Severity, str], ...]:
-    names: Mapping[str, Source] = source.mapping(optional=SEVERITIES) if source else {}
+def _severities(source: Source) -> tuple[tuple[Severity, str], ...]:
+    names = source.mapping(optional=SEVERITIES)
     found = tuple(
-        (one, names[one].text() if one in names else one) for one in SEVERITIES
+        (ours, names[ours].text() if ours in names else ours) for ours in SEVERITIES
     )
-    if source and len({name for _, name in found}) < len(found):
+    if len({name for _, name in found}) < len(found):
         source.fail(f"two severities have one name: {dict(found)}")
     return found
 
 
 def _route(source: Source) -> AlertRoute:
     found = source.mapping(["match", "webhook"])
-    match = tuple((key.text(), value.text()) for key, value in found["match"].entries())
+    match = _texts(found["match"])
     if not match:
         found["match"].fail("no labels; at least one is required, such as owner")
     return AlertRoute(match, url(found["webhook"]))
 
 
 def _resource(source: Source) -> Resource:
-    found = source.mapping(optional=("name", "namespace", "labels"))
-    default = Resource()
-    names = {
-        key: found[key].text() if key in found else getattr(default, key)
-        for key in ("name", "namespace")
-    }
-    for key, name in names.items():
-        if key in found and not _RESOURCE_NAME.fullmatch(name):
-            found[key].fail(f"{name!r} is not a name of Kubernetes, such as jaxmon")
-    labels = default.labels
-    if "labels" in found:
-        # Kubernetes's labels have dots and slashes.
-        labels = tuple(
-            (key.text(), value.text()) for key, value in found["labels"].entries()
-        )
-    return Resource(names["name"], names["namespace"], labels)
+    # Kubernetes's labels have dots and slashes.
+    return Resource(
+        **source.read(name=_resource_name, namespace=_resource_name, labels=_texts)
+    )
+
+
+def _resource_name(source: Source) -> str:
+    name = source.text()
+    if not _RESOURCE_NAME.fullmatch(name):
+        source.fail(f"{name!r} is not a name of Kubernetes, such as jaxmon")
+    return name
+
+
+def _texts(source: Source) -> tuple[tuple[str, str], ...]:
+    return tuple((key.text(), value.text()) for key, value in source.entries())
 
 
 SUBJECTS = ("job", "loop", "route", "function")
@@ -256,10 +252,8 @@ def local(
     return LocalLimits(match, tuple(values.items()), source)
 
 
-def overrides(source: Source | None) -> tuple[Override, ...]:
+def overrides(source: Source) -> tuple[Override, ...]:
     """Return the section ``overrides``."""
-    if source is None:
-        return ()
     return tuple(_override(key, key.text(), value) for key, value in source.entries())
 
 
@@ -283,10 +277,7 @@ def longer(source: Source, short: str, long: str) -> None:
 
 def _match(source: Source) -> Match:
     found = tuple(
-        (
-            key.text() if key.text() in SUBJECTS else label(key),
-            value.text(),
-        )
+        (key.text() if key.text() in SUBJECTS else label(key), value.text())
         for key, value in source.entries()
     )
     if not found:
@@ -295,19 +286,12 @@ def _match(source: Source) -> Match:
 
 
 def _override(key: Source, alert: str, source: Source) -> Override:
-    found = source.mapping(
-        optional=("enabled", "severity", "for", "labels", "summary", "description")
+    found = source.read(
+        enabled=Source.flag,
+        severity=lambda severity: severity.choice(SEVERITIES),
+        for_=Source.duration,
+        labels=pairs,
+        summary=Source.text,
+        description=Source.text,
     )
-    severity: Any = (
-        found["severity"].choice(SEVERITIES) if "severity" in found else None
-    )
-    return Override(
-        alert,
-        key,
-        enabled=found["enabled"].flag() if "enabled" in found else True,
-        severity=severity,
-        for_=found["for"].duration() if "for" in found else None,
-        labels=pairs(found["labels"]) if "labels" in found else (),
-        summary=found["summary"].text() if "summary" in found else None,
-        description=found["description"].text() if "description" in found else None,
-    )
+    return Override(alert, key, **found)

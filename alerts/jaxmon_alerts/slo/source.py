@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
@@ -73,6 +73,10 @@ class Source:
             if name not in found:
                 self.fail(f"key {name!r} is missing")
         return found
+
+    def read(self, **readers: Callable[[Source], Any]) -> dict[str, Any]:
+        """Return a mapping whose keys are all optional, as `given` does."""
+        return given(self.mapping(optional=map(_key, readers)), **readers)
 
     def entries(self) -> list[tuple[Source, Source]]:
         """Return keys and values of a mapping with any keys, each once."""
@@ -177,6 +181,24 @@ class Source:
         if isinstance(self.node, yaml.ScalarNode) and self._tag != "null":
             return repr(self.node.value)
         return self._kind
+
+
+def given(
+    found: Mapping[str, Source], **readers: Callable[[Source], Any]
+) -> dict[str, Any]:
+    """
+    Return what *readers* make of those of their keys that were *found*; the name of a
+    reader may end in an underscore, which its key lacks.
+    """
+    return {
+        name: read(found[_key(name)])
+        for name, read in readers.items()
+        if _key(name) in found
+    }
+
+
+def _key(name: str) -> str:
+    return name.rstrip("_")
 
 
 def read(path: Path) -> Source:
