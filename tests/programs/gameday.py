@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from jaxmon.cli.gameday import command
 from jaxmon.cli.main import main
-from jaxmon_alerts.gameday.children import Children, RunningProcess
+from jaxmon_alerts.gameday.children import Children
 from tests.helpers.preloaded import Preloaded
 
 
@@ -45,7 +45,7 @@ class Launcher:
         stdout: IO[bytes],
         stderr: IO[bytes],
         start_new_session: bool,
-    ) -> RunningProcess:
+    ) -> Any:
         """Start a process, as `subprocess.Popen` does."""
         python, *rest = arguments
         if python != sys.executable or not self._preloaded.suits(env):

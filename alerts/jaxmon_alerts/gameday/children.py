@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from jaxmon.errors import CommandError
 
@@ -40,30 +40,7 @@ _TAIL_LINES = 20
 _MOST_READ = 1 << 20
 
 
-class RunningProcess(Protocol):
-    """What a `ChildProcess` needs of its process, as `subprocess.Popen` has it."""
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code, `None` as long as it is not known to have exited."""
-
-    def poll(self) -> int | None:
-        """Return the exit code, `None` while it runs."""
-
-    def wait(self, timeout: float | None = None, /) -> int:
-        """Return the exit code; raise `subprocess.TimeoutExpired` if it is late."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Send a signal."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-
-Launch = Callable[..., RunningProcess]
+Launch = Callable[..., "subprocess.Popen[bytes]"]
 
 
 class ChildProcess:
