@@ -300,24 +300,19 @@ class _Server:
 
 def _described(rule: Document) -> dict[str, Any]:
     """Return what matters of a rule of a rule file."""
-    return {
-        "name": rule.get("alert") or rule["record"],
-        "query": rule["expr"],
-        "for": _seconds(rule.get("for", "0s")),
-        "labels": dict(rule.get("labels", {})),
-        "annotations": dict(rule.get("annotations", {})),
-    }
+    name = rule.get("alert") or rule["record"]
+    return _compared(rule, name, rule["expr"], _seconds(rule.get("for", "0s")))
 
 
 def _loaded(rule: Document) -> dict[str, Any]:
     """Return what matters of a rule of the API."""
-    return {
-        "name": rule["name"],
-        "query": rule["query"],
-        "for": float(rule.get("duration", 0)),
-        "labels": dict(rule.get("labels", {})),
-        "annotations": dict(rule.get("annotations", {})),
-    }
+    wait = float(rule.get("duration", 0))
+    return _compared(rule, rule["name"], rule["query"], wait)
+
+
+def _compared(rule: Document, name: str, query: str, wait: float) -> dict[str, Any]:
+    texts = {key: dict(rule.get(key, {})) for key in ("labels", "annotations")}
+    return {"name": name, "query": query, "for": wait, **texts}
 
 
 def _identified(rule: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -81,6 +81,16 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
         {"matchers": [ticket, *_matchers(route)], "receiver": _name(TICKET, route)}
         for route in site.routes
     ]
+    stalled = f'alertname="{STALLED_ALERT}"'
+    inhibitions = (
+        ([page, 'slo!=""'], [ticket, 'slo!=""'], [*site.service_labels, *_SAME]),
+        # The same, more urgent.
+        ([page], [ticket], ["alertname", *service, "route"]),
+        ([f'alertname="{DEPLOY_ALERT}"'], [_not(page), *noise], service),
+        ([stalled], [_not(stalled), f'slo="{STALLED_SLO}"'], [*service, "loop"]),
+        # What a stalled loop waits for takes the time.
+        ([stalled], [f'alertname=~"{"|".join(TIME_ALERTS)}"'], service),
+    )
     return {
         "route": {
             "receiver": "ticket",
@@ -101,36 +111,8 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
             {"name": "nobody"},
         ],
         "inhibit_rules": [
-            {
-                "source_matchers": [page, 'slo!=""'],
-                "target_matchers": [ticket, 'slo!=""'],
-                "equal": [*site.service_labels, *_SAME],
-            },
-            # The same, more urgent.
-            {
-                "source_matchers": [page],
-                "target_matchers": [ticket],
-                "equal": ["alertname", *service, "route"],
-            },
-            {
-                "source_matchers": [f'alertname="{DEPLOY_ALERT}"'],
-                "target_matchers": [_not(page), *noise],
-                "equal": service,
-            },
-            {
-                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
-                "target_matchers": [
-                    f'alertname!="{STALLED_ALERT}"',
-                    f'slo="{STALLED_SLO}"',
-                ],
-                "equal": [*service, "loop"],
-            },
-            # What a stalled loop waits for takes the time.
-            {
-                "source_matchers": [f'alertname="{STALLED_ALERT}"'],
-                "target_matchers": [f'alertname=~"{"|".join(TIME_ALERTS)}"'],
-                "equal": service,
-            },
+            {"source_matchers": sources, "target_matchers": targets, "equal": equal}
+            for sources, targets, equal in inhibitions
         ],
     }
 
