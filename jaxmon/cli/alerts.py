@@ -83,13 +83,7 @@ def print_slo() -> None:
     help="Directory to write to.",
 )
 @with_options(*_OPTIONS)
-def build(
-    *,
-    slo_file: Path | None,
-    out: Path,
-    form: Format,
-    time_scale: float,
-) -> None:
+def build(*, slo_file: Path | None, out: Path, form: Format, time_scale: float) -> None:
     """Write the files and list those that changed."""
     from jaxmon.host.files import generated as write
     from jaxmon_alerts import slo
@@ -118,11 +112,7 @@ def build(
 )
 @with_options(*_OPTIONS)
 def check(
-    *,
-    slo_file: Path | None,
-    against: str | None,
-    form: Format,
-    time_scale: float,
+    *, slo_file: Path | None, against: str | None, form: Format, time_scale: float
 ) -> None:
     """
     Validate SLO_FILE and the rules generated from it.

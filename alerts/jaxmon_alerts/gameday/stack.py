@@ -267,8 +267,7 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
 
     shipped = slo.load()
     limits = shipped.limits.replaced(
-        recompiles=_RECOMPILES,
-        thundering_seconds=_THUNDERING_SECONDS,
+        recompiles=_RECOMPILES, thundering_seconds=_THUNDERING_SECONDS
     )
     site = slo.Site(webhook=webhook or "")
     slos = replace(shipped, limits=limits, site=site)
@@ -292,10 +291,7 @@ def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[st
             }
         ],
     }
-    return {
-        "prometheus.yaml": yaml.safe_dump(settings),
-        **alerts.render(slos, options),
-    }
+    return {"prometheus.yaml": yaml.safe_dump(settings), **alerts.render(slos, options)}
 
 
 def _which(names: tuple[str, ...]) -> str | None:

@@ -70,11 +70,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     noise = [f'{label}="{value}"' for label, value in DEPLOY_NOISE]
     pages = {"group_wait": after("30s"), "repeat_interval": after("4h")}
     routes = [
-        {
-            "matchers": [page, *_matchers(route)],
-            "receiver": _name(PAGE, route),
-            **pages,
-        }
+        {"matchers": [page, *_matchers(route)], "receiver": _name(PAGE, route), **pages}
         for route in site.routes
     ]
     others = [

@@ -91,11 +91,7 @@ def service(labels: dict[str, str] | None = None, /, **named: str) -> str:
 
 def _key(series: PrometheusSeries) -> tuple[str, str, str]:
     labels = dict(series.labels)
-    return (
-        labels.get("alertname", ""),
-        labels.get("severity", ""),
-        service(labels),
-    )
+    return (labels.get("alertname", ""), labels.get("severity", ""), service(labels))
 
 
 def _intervals(series: PrometheusSeries, step: float) -> Iterator[tuple[float, float]]:

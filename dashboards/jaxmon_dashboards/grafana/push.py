@@ -354,8 +354,7 @@ class Push:
             again = self._look_again(step, plan)
         if again.state is Relation.UNCHANGED:
             return replace(
-                unwritten(again),
-                reason="already pushed, by this or a concurrent push",
+                unwritten(again), reason="already pushed, by this or a concurrent push"
             )
         if not again.writes():
             return replace(

@@ -224,14 +224,7 @@ def build(
 
 
 @command.command(epilog=_PUSH_EPILOG)
-@with_options(
-    FILES,
-    grafana_access,
-    FOLDER,
-    *GENERATION,
-    DATASOURCE,
-    FORMAT,
-)
+@with_options(FILES, grafana_access, FOLDER, *GENERATION, DATASOURCE, FORMAT)
 @click.option(
     "--folder-title",
     default="jaxmon",
