@@ -58,11 +58,11 @@ def memory_used(by: str, scope: str) -> str:
         by: labels to keep, as PromQL lists them.
         scope: conditions on the labels of the scraper, as PromQL lists them.
     """
-    each = ", ".join(filter(None, (by, "instance", "worker", "device")))
+    labels = ", ".join(filter(None, (by, "instance", "worker", "device")))
 
     def bytes_of(kind: str) -> str:
         series = _series(DEVICE_MEMORY_BYTES, eq("kind", kind), scope=scope)
-        return f"sum by ({each}) ({series})"
+        return f"sum by ({labels}) ({series})"
 
     return f"{_aggregate('max', by)} ({bytes_of('in_use')} / ({bytes_of('limit')} > 0))"
 
@@ -83,7 +83,7 @@ def _rules() -> list[dict[str, Any]]:
     return [
         {
             "seriesQuery": series,
-            "resources": {"overrides": {one: {"resource": one} for one in _POD}},
+            "resources": {"overrides": {label: {"resource": label} for label in _POD}},
             "name": {"as": name},
             "metricsQuery": query,
         }

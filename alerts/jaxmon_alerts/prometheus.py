@@ -79,16 +79,16 @@ class Prometheus:
             reason = f"{response.status} without the result of a query"
             raise self._session.foreign(reason)
         try:
-            found = [_series(one) for one in result]
+            found = [_series(item) for item in result]
         except (KeyError, TypeError, ValueError, AttributeError):
             reason = "a result that is no vector"
             raise self._session.foreign(reason) from None
-        return [one for one in found if one.points]
+        return [series for series in found if series.points]
 
 
-def _series(one: Mapping[str, Any]) -> PrometheusSeries:
-    points = one["values"] if "values" in one else [one["value"]]
-    labels = {str(name): str(value) for name, value in one["metric"].items()}
+def _series(item: Mapping[str, Any]) -> PrometheusSeries:
+    points = item["values"] if "values" in item else [item["value"]]
+    labels = {str(name): str(value) for name, value in item["metric"].items()}
     return PrometheusSeries(labels, tuple(_numbers(points)))
 
 

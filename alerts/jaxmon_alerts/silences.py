@@ -78,12 +78,16 @@ class DeployWindows:
         if response.status != HTTPStatus.OK or not isinstance(silences, list):
             reason = f"{response.status} for its silences"
             raise self._session.foreign(reason)
-        found = [self._window(one) for one in silences if isinstance(one, dict)]
-        return sorted(filter(None, found), key=lambda one: (one.service, one.start))
+        found = [
+            self._window(silence) for silence in silences if isinstance(silence, dict)
+        ]
+        return sorted(
+            filter(None, found), key=lambda window: (window.service, window.start)
+        )
 
     def of(self, scope: Mapping[str, str]) -> list[DeployWindow]:
         """Return the open windows of exactly *scope*; raises as `open` does."""
-        return [one for one in self.open() if one.scope == dict(scope)]
+        return [window for window in self.open() if window.scope == dict(scope)]
 
     def start(
         self,
@@ -102,25 +106,25 @@ class DeployWindows:
             MonitoringError: no response, not an Alertmanager, or it rejects this.
         """
         now = now or datetime.now(UTC)
-        known = self.of(scope)
+        open_windows = self.of(scope)
         start, end, identity = now, now + length, ""
-        if known:
-            first = known[0]
+        if open_windows:
+            first = open_windows[0]
             start, identity = first.start, first.identity
             end = min(max(end, first.end), first.start + LONGEST)
         window = DeployWindow(identity, dict(scope), start, end, by, comment)
         made = replace(window, identity=self._put(window))
         # Two pipelines may have opened one each at the same time.
-        for surplus in known[1:]:
+        for surplus in open_windows[1:]:
             self._expire(surplus)
         return made
 
     def stop(self, scope: Mapping[str, str]) -> list[DeployWindow]:
         """Close the windows of exactly *scope*; return them. Raises as `start` does."""
-        known = self.of(scope)
-        for window in known:
+        open_windows = self.of(scope)
+        for window in open_windows:
             self._expire(window)
-        return known
+        return open_windows
 
     def _put(self, window: DeployWindow) -> str:
         """Create or replace the silence of *window*; return its identity."""
@@ -185,10 +189,10 @@ class DeployWindows:
 def _equalities(matchers: Any) -> dict[str, str] | None:
     """Return name and value of *matchers*; `None` if one is no equality."""
     found: dict[str, str] = {}
-    for one in matchers if isinstance(matchers, Iterable) else ():
-        if not isinstance(one, dict) or one.get("isRegex"):
+    for matcher in matchers if isinstance(matchers, Iterable) else ():
+        if not isinstance(matcher, dict) or matcher.get("isRegex"):
             return None
-        if one.get("isEqual") is False:
+        if matcher.get("isEqual") is False:
             return None
-        found[str(one.get("name"))] = str(one.get("value"))
+        found[str(matcher.get("name"))] = str(matcher.get("value"))
     return found

@@ -145,8 +145,8 @@ def _differences(
     from jaxmon_alerts.rules import all_groups, render
 
     if against.startswith(("http://", "https://")):
-        groups = [one.document() for one in all_groups(slos, options)]
-        return [f"{one}\n" for one in differences(against, groups)]
+        groups = [group.document() for group in all_groups(slos, options)]
+        return [f"{difference}\n" for difference in differences(against, groups)]
     if not Path(against).is_dir():
         msg = f"--against={against} is neither a directory nor a URL"
         raise click.UsageError(msg)
@@ -205,9 +205,11 @@ def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
     """
     server = _Server(url.rstrip("/"))
     loaded = {
-        one["name"]: one for one in server.groups() if one["name"].startswith(_OURS)
+        group["name"]: group
+        for group in server.groups()
+        if group["name"].startswith(_OURS)
     }
-    wanted = {one["name"]: one for one in groups}
+    wanted = {group["name"]: group for group in groups}
     for name in loaded.keys() - wanted.keys():
         yield f"group {name} is loaded, but not generated"
     for name, group in wanted.items():
@@ -224,8 +226,8 @@ def _group_differences(
     interval = _seconds(wanted["interval"])
     if loaded["interval"] != interval:
         yield f"its interval is {loaded['interval']:g} s, expected {interval:g} s"
-    rules = [_identified(_described(one)) for one in wanted["rules"]]
-    others = [_identified(_loaded(one)) for one in loaded["rules"]]
+    rules = [_identified(_described(rule)) for rule in wanted["rules"]]
+    others = [_identified(_loaded(rule)) for rule in loaded["rules"]]
     found = dict(others)
     for name, rule in rules:
         if name not in found:

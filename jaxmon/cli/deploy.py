@@ -74,10 +74,12 @@ class DeploymentNote:
         """
         from jaxmon_dashboards.grafana import annotations
 
-        if known := annotations.current(self.session, self.tags, start):
-            for one in known:
-                annotations.end(self.session, one.number, max(end, one.end))
-            return [one.number for one in known]
+        if current := annotations.current(self.session, self.tags, start):
+            for annotation in current:
+                annotations.end(
+                    self.session, annotation.number, max(end, annotation.end)
+                )
+            return [annotation.number for annotation in current]
         new = annotations.Deployment(self.tags, text, start, end)
         return [annotations.add(self.session, new)]
 
@@ -85,10 +87,10 @@ class DeploymentNote:
         """Let it end *now*; return the annotations. Raises as `begin` does."""
         from jaxmon_dashboards.grafana import annotations
 
-        known = annotations.current(self.session, self.tags, now)
-        for one in known:
-            annotations.end(self.session, one.number, now)
-        return [one.number for one in known]
+        current = annotations.current(self.session, self.tags, now)
+        for annotation in current:
+            annotations.end(self.session, annotation.number, now)
+        return [annotation.number for annotation in current]
 
 
 def noted(

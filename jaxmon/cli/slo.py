@@ -101,7 +101,7 @@ def report(
 
     titles = {}
     if slo_file is not None:
-        titles = {one.name: one.title for one in slo.load(slo_file)}
+        titles = {objective.name: objective.title for objective in slo.load(slo_file)}
     end = until or datetime.now(UTC)
     collector = ReportCollector(
         Prometheus(access.session("Prometheus", prometheus_url)),
@@ -124,48 +124,48 @@ def _document(found: SloReport) -> dict[str, Any]:
         "end": found.end,
         "objectives": [
             {
-                "name": one.name,
-                "service": one.service,
-                "objective": one.objective,
-                "attainment": one.attainment,
-                "met": one.is_met,
-                "burn": one.burn,
-                "budget_remaining": one.remaining,
-                "events": one.events,
-                "errors": one.errors,
+                "name": objective.name,
+                "service": objective.service,
+                "objective": objective.objective,
+                "attainment": objective.attainment,
+                "met": objective.is_met,
+                "burn": objective.burn,
+                "budget_remaining": objective.remaining,
+                "events": objective.events,
+                "errors": objective.errors,
                 "error_ratio_by_day": {
-                    str(day.end): ratio for day, ratio in sorted(one.days.items())
+                    str(day.end): ratio for day, ratio in sorted(objective.days.items())
                 },
             }
-            for one in found.objectives
+            for objective in found.objectives
         ],
         "alerts": [
             {
-                "name": one.name,
-                "severity": one.severity,
-                "service": one.service,
-                "count": one.count,
-                "seconds": one.seconds,
-                "times": [list(time) for time in one.times],
+                "name": alert.name,
+                "severity": alert.severity,
+                "service": alert.service,
+                "count": alert.count,
+                "seconds": alert.seconds,
+                "times": [list(time) for time in alert.times],
             }
-            for one in found.fired
+            for alert in found.fired
         ],
         "causes": {
             key: [
-                {"service": one.service, **one.labels, "value": one.value}
-                for one in ranked
+                {"service": cause.service, **cause.labels, "value": cause.value}
+                for cause in ranked
             ]
             for key, ranked in found.rankings.items()
         },
         "cost": [
             {
-                "service": one.service,
-                "accelerator_hours": one.hours,
-                "busy": one.busy,
-                "kilowatt_hours": one.kilowatt_hours,
-                "dollars": one.dollars,
+                "service": cost.service,
+                "accelerator_hours": cost.hours,
+                "busy": cost.busy,
+                "kilowatt_hours": cost.kilowatt_hours,
+                "dollars": cost.dollars,
             }
-            for one in found.costs
+            for cost in found.costs
         ],
         "missing": found.missing,
     }
@@ -174,7 +174,7 @@ def _document(found: SloReport) -> dict[str, Any]:
 def _markdown(report: SloReport) -> str:
     """Return the report as Markdown, with a line for what could not be determined."""
     zone = report.zone
-    first, last = (_date(one, zone) for one in (report.start, report.end))
+    first, last = (_date(moment, zone) for moment in (report.start, report.end))
     parts = [
         f"# Objectives, {first} to {last}",
         _summary(report),
@@ -193,15 +193,17 @@ def _markdown(report: SloReport) -> str:
 
 
 def _summary(report: SloReport) -> str:
-    judged = [one for one in report.objectives if one.is_met is not None]
-    missed = [one for one in judged if not one.is_met]
-    pages = sum(one.count for one in report.fired if one.severity == "page")
-    said = f"{len(judged) - len(missed)} of {len(judged)} objectives were met"
+    judged = [
+        objective for objective in report.objectives if objective.is_met is not None
+    ]
+    missed = [objective for objective in judged if not objective.is_met]
+    pages = sum(alert.count for alert in report.fired if alert.severity == "page")
+    text = f"{len(judged) - len(missed)} of {len(judged)} objectives were met"
     if missed:
-        worst = max(missed, key=lambda one: one.burn or 0.0)
-        said += f"; the worst was {escaped(worst.title)!r} of {escaped(worst.service)}"
-        said += f", at {worst.burn or 0:.1f} times its budget"
-    return f"{said}. {pages} {'page' if pages == 1 else 'pages'} fired."
+        worst = max(missed, key=lambda objective: objective.burn or 0.0)
+        text += f"; the worst was {escaped(worst.title)!r} of {escaped(worst.service)}"
+        text += f", at {worst.burn or 0:.1f} times its budget"
+    return f"{text}. {pages} {'page' if pages == 1 else 'pages'} fired."
 
 
 def _objectives(
@@ -214,7 +216,7 @@ def _objectives(
         *("Objective", "Service", "Goal", "Attained", "Met", "Burn"),
         *("Budget left", "Worst day", "Events"),
     )
-    yield table(head, (_objective(one, zone) for one in objectives))
+    yield table(head, (_objective(objective, zone) for objective in objectives))
     yield (
         "Burn is the error ratio as a multiple of what the objective allows; 1 uses up "
         "the budget exactly. Budget left is that of the whole period now, where the "
@@ -223,23 +225,23 @@ def _objectives(
     )
 
 
-def _objective(one: Objective, zone: tzinfo) -> tuple[str, ...]:
+def _objective(objective: Objective, zone: tzinfo) -> tuple[str, ...]:
     worst = _UNKNOWN
-    if one.worst_day is not None:
-        day, ratio = one.worst_day
+    if objective.worst_day is not None:
+        day, ratio = objective.worst_day
         partial = ", partial" if day.is_partial else ""
         worst = f"{_date(day.start, zone)}{partial} ({_percent(1 - ratio)})"
         worst = worst if ratio else "none"
     return (
-        one.title,
-        one.service or "no events",
-        _percent(one.objective),
-        _percent(one.attainment),
-        _UNKNOWN if one.is_met is None else ("yes" if one.is_met else "no"),
-        _UNKNOWN if one.burn is None else f"{one.burn:.2f}",
-        _UNKNOWN if one.remaining is None else f"{one.remaining:.1%}",
+        objective.title,
+        objective.service or "no events",
+        _percent(objective.objective),
+        _percent(objective.attainment),
+        _UNKNOWN if objective.is_met is None else ("yes" if objective.is_met else "no"),
+        _UNKNOWN if objective.burn is None else f"{objective.burn:.2f}",
+        _UNKNOWN if objective.remaining is None else f"{objective.remaining:.1%}",
         worst,
-        f"{one.events:,.0f}",
+        f"{objective.events:,.0f}",
     )
 
 
@@ -250,18 +252,18 @@ def _alerts(
         yield "" if "Alerts" in missing else "None fired."
         return
     for title, of_budget in (("Budgets", True), ("Causes, longest first", False)):
-        some = [one for one in fired if one.is_of_budget is of_budget]
+        some = [alert for alert in fired if alert.is_of_budget is of_budget]
         if some:
             rows = (
                 (
-                    one.name,
-                    one.severity,
-                    one.service,
-                    str(one.count),
-                    _duration(one.seconds),
-                    _moment(one.times[0][0], zone) if one.times else _UNKNOWN,
+                    alert.name,
+                    alert.severity,
+                    alert.service,
+                    str(alert.count),
+                    _duration(alert.seconds),
+                    _moment(alert.times[0][0], zone) if alert.times else _UNKNOWN,
                 )
-                for one in some[:_MOST_ALERTS]
+                for alert in some[:_MOST_ALERTS]
             )
             yield f"### {title}"
             yield table(
@@ -285,14 +287,14 @@ def _causes(report: SloReport) -> Iterator[str]:
 
 
 def _ranking(ranked: Sequence[Ranked]) -> str:
-    names = sorted({name for one in ranked for name in one.labels})
+    names = sorted({name for cause in ranked for name in cause.labels})
     rows = (
         (
-            one.service,
-            *(one.labels.get(name, "") for name in names),
-            f"{one.value:,.1f}".removesuffix(".0"),
+            cause.service,
+            *(cause.labels.get(name, "") for name in names),
+            f"{cause.value:,.1f}".removesuffix(".0"),
         )
-        for one in ranked
+        for cause in ranked
     )
     head = ("Service", *(name.capitalize() for name in names), "Value")
     return table(head, rows)
@@ -310,17 +312,17 @@ def _costs(costs: Sequence[ServiceCost], missing: dict[str, str]) -> Iterator[st
     )
 
 
-def _cost(one: ServiceCost) -> tuple[str, ...]:
+def _cost(cost: ServiceCost) -> tuple[str, ...]:
     dollars = _UNKNOWN
-    if one.dollars is not None:
-        dollars = f"{one.dollars:,.2f}"
-        if one.busy is not None:
-            dollars += f" ({one.dollars * (1 - one.busy):,.2f} idle)"
-    energy, power = one.kilowatt_hours, one.mean_watts
+    if cost.dollars is not None:
+        dollars = f"{cost.dollars:,.2f}"
+        if cost.busy is not None:
+            dollars += f" ({cost.dollars * (1 - cost.busy):,.2f} idle)"
+    energy, power = cost.kilowatt_hours, cost.mean_watts
     return (
-        one.service,
-        f"{one.hours:,.1f}",
-        _UNKNOWN if one.busy is None else f"{one.busy:.0%}",
+        cost.service,
+        f"{cost.hours:,.1f}",
+        _UNKNOWN if cost.busy is None else f"{cost.busy:.0%}",
         _UNKNOWN if energy is None else f"{energy:,.1f} kWh",
         _UNKNOWN if power is None else f"{power:,.0f} W",
         dollars,

@@ -97,8 +97,8 @@ def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
     counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
     young = counting < durations.seconds(when.memory)
     # While scrapes fail, everything has ended.
-    known = some(counter.latest(when.memory, back=when.before))
-    before = before.or_(known.unless(young, *SCRAPED_LABELS))
+    last = some(counter.latest(when.memory, back=when.before))
+    before = before.or_(last.unless(young, *SCRAPED_LABELS))
     # If the series is not there, its last sample is of the process before.
     restarted, returned = (
         promql.recorded(name, promql.eq(_GROUP, when.group))
@@ -126,8 +126,8 @@ def _restarted(when: Evaluation) -> Expr:
     counting, counted_before = _evaluated(catalog.COUNTING_SECONDS, when)
     start, before = _evaluated(catalog.PROCESS_START_TIME_SECONDS, when)
     uptime, _ = _evaluated(catalog.UPTIME_SECONDS, when)
-    another = start.differing(before).unless(counting > uptime)
-    return (counting < counted_before).or_(another)
+    replaced = start.differing(before).unless(counting > uptime)
+    return (counting < counted_before).or_(replaced)
 
 
 def _returned(when: Evaluation, *, ours: bool) -> Expr:
@@ -138,10 +138,10 @@ def _returned(when: Evaluation, *, ours: bool) -> Expr:
         return old.unless(before, *SCRAPED_LABELS)
     # By the process's own clock: Prometheus's may be minutes ahead of it. What ended
     # processes counted has no uptime, and agents of earlier releases nothing else.
-    uptime, known = _evaluated(catalog.UPTIME_SECONDS, when)
+    uptime, uptime_before = _evaluated(catalog.UPTIME_SECONDS, when)
     counting, counted_before = _evaluated(catalog.COUNTING_SECONDS, when)
     old = counting.or_(uptime) > durations.seconds(when.memory)
-    return old.unless(known.or_(counted_before), *SCRAPED_LABELS)
+    return old.unless(uptime_before.or_(counted_before), *SCRAPED_LABELS)
 
 
 def _evaluated(metric: catalog.Metric, when: Evaluation) -> tuple[Expr, Expr]:

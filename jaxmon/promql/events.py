@@ -54,8 +54,8 @@ class Events:
         labels = self.by or (*SCRAPED_LABELS, *self.metric.labels)
         unit = self._counter.shape.unit or ""
         series = promql.recorded(self.name, *matchers, labels=labels, unit=unit)
-        own = window if "$" in window else durations.seconds(window)
-        return promql.recorded_over("sum", series, own)
+        length = window if "$" in window else durations.seconds(window)
+        return promql.recorded_over("sum", series, length)
 
     @property
     def _counter(self) -> Counter:
@@ -100,4 +100,4 @@ EVERY = (
 
 def rules(when: Evaluation) -> dict[str, Expr]:
     """Return what is recorded, by name, of evaluations *when*."""
-    return {**dict(conditions(when)), **dict(one.rule(when) for one in EVERY)}
+    return {**dict(conditions(when)), **dict(events.rule(when) for events in EVERY)}

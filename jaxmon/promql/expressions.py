@@ -140,8 +140,8 @@ class Expr:
 
     def bottomk(self, number: int, *by: str) -> Expr:
         """Keep the *number* smallest, of each combination of the labels *by*."""
-        each = f" by ({_listed(by)}) " if by else ""
-        return Expr(f"bottomk{each}({number}, {self.marked})", shape=self.shape)
+        kept = f" by ({_listed(by)}) " if by else ""
+        return Expr(f"bottomk{kept}({number}, {self.marked})", shape=self.shape)
 
     def worst(self, number: int) -> Expr:
         """
@@ -350,10 +350,13 @@ def call(function: str, *arguments: Expr | str | float) -> Expr:
     Return ``function(arguments…)`` for functions without a dedicated method, such as
     ``vector``, ``clamp_max``, ``sort_desc``.
     """
-    shapes = [one.shape for one in arguments if isinstance(one, Expr)]
-    vectors = [one for one in shapes if not one.scalar]
+    shapes = [argument.shape for argument in arguments if isinstance(argument, Expr)]
+    vectors = [candidate for candidate in shapes if not candidate.scalar]
     shape = next(iter(vectors or shapes), ExpressionType())
-    texts = (one.marked if isinstance(one, Expr) else str(one) for one in arguments)
+    texts = (
+        argument.marked if isinstance(argument, Expr) else str(argument)
+        for argument in arguments
+    )
     return Expr(f"{function}({', '.join(texts)})", shape=shape)
 
 

@@ -65,7 +65,7 @@ class Counter:
         text = f"increase({self.selector}[{checked(window)}])"
         return Expr(text, shape=self.shape)
 
-    def rise(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
+    def rise(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
         """
         Return the rise over *window*, including series whose first sample is nonzero,
         for which `increase` returns 0. For what a sidecar counts and for distributions:
@@ -74,26 +74,26 @@ class Counter:
 
         Args:
             window: how far back.
-            known: a series without a sample for this long is a new one.
+            memory: a series without a sample for this long is a new one.
         """
-        born = self.total().unless(self.latest(known, back=window))
-        return self._new(born, window, known).or_(self.increase(window))
+        born = self.total().unless(self.latest(memory, back=window))
+        return self._new(born, window, memory).or_(self.increase(window))
 
-    def mishaps(self, window: str = RATE_INTERVAL, *, known: str = "1h") -> Expr:
+    def mishaps(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
         """
         Return `rise` only for series that changed; three times cheaper when most are 0,
         as error counts of devices are.
         """
-        born = (self.total() > 0).unless(self.latest(known, back=window) > 0)
-        return self._new(born, window, known).or_(self.increase(window) > 0)
+        born = (self.total() > 0).unless(self.latest(memory, back=window) > 0)
+        return self._new(born, window, memory).or_(self.increase(window) > 0)
 
     @staticmethod
-    def _new(born: Expr, window: str, known: str) -> Expr:
+    def _new(born: Expr, window: str, memory: str) -> Expr:
         """Leave out processes that are old, and unknown because Prometheus was away."""
         if "$" in window:
             return born  # one of Grafana's; people see where a line begins
         uptime = gauge(catalog.UPTIME_SECONDS)
-        seen = gauge_over(catalog.UPTIME_SECONDS, "last", known, back=window)
+        seen = gauge_over(catalog.UPTIME_SECONDS, "last", memory, back=window)
         old = uptime > durations.seconds(window)
         return born.unless(old.unless(seen, *SCRAPED_LABELS), *SCRAPED_LABELS)
 
@@ -163,11 +163,13 @@ class HistogramQuery:
             raise ValueError(msg)
         return self._series("bucket", eq("le", str(float(bound))))
 
-    def buckets(self, *by: str, window: str = RATE_INTERVAL, known: str = "1h") -> Expr:
-        """Return the increase of each bucket; *known* as in `Counter.rise`."""
+    def buckets(
+        self, *by: str, window: str = RATE_INTERVAL, memory: str = "1h"
+    ) -> Expr:
+        """Return the increase of each bucket; *memory* as in `Counter.rise`."""
         series = self._series("bucket")
         rise = (
-            series.rise(window, known=known) if self.rare else series.increase(window)
+            series.rise(window, memory=memory) if self.rare else series.increase(window)
         )
         return rise.sum("le", *by)
 

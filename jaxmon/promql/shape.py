@@ -55,8 +55,8 @@ class ExpressionType:
         """
         kept = frozenset(labels)
         if self.labels is not None and not kept <= self.labels:
-            wrong, known = sorted(kept - self.labels), sorted(self.labels)
-            msg = f"{', '.join(self.metrics)} has no label {wrong}; it has {known}"
+            wrong, present = sorted(kept - self.labels), sorted(self.labels)
+            msg = f"{', '.join(self.metrics)} has no label {wrong}; it has {present}"
             raise ValueError(msg)
         return replace(self, labels=kept)
 

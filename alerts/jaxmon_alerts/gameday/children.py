@@ -89,13 +89,13 @@ class ChildProcess:
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if said := self.said(pattern):
-                return said
+            if found := self.printed(pattern):
+                return found
             time.sleep(0.1)
         msg = f"{self.name} was not ready after {seconds:g} seconds; last output:"
         raise CommandError(msg, details=self._stderr_tail())
 
-    def said(self, pattern: re.Pattern[str]) -> str | None:
+    def printed(self, pattern: re.Pattern[str]) -> str | None:
         """
         Return group 1 of *pattern* in the first MiB of output so far, `None` without.
 
@@ -105,8 +105,8 @@ class ChildProcess:
         exited = self.process.poll() is not None
         for path in (self._out, self._err):
             with path.open("rb") as file:
-                said = file.read(_MOST_READ).decode("utf-8", "replace")
-            if match := pattern.search(said):
+                printed = file.read(_MOST_READ).decode("utf-8", "replace")
+            if match := pattern.search(printed):
                 return match[1]
         if exited:
             self.check()
@@ -128,8 +128,8 @@ class ChildProcess:
     def _stderr_tail(self) -> list[str]:
         with self._err.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _MOST_READ, 0))
-            said = file.read(_MOST_READ).decode("utf-8", "replace")
-        return said.splitlines()[-_TAIL_LINES:] or ["(nothing)"]
+            printed = file.read(_MOST_READ).decode("utf-8", "replace")
+        return printed.splitlines()[-_TAIL_LINES:] or ["(nothing)"]
 
 
 class Children:

@@ -168,7 +168,7 @@ class Drill:
         if firing:
             self._note(firing)
             if spent > usual + self._patience.scaled(self._patience.settle):
-                names = ", ".join(sorted({one.name for one in firing}))
+                names = ", ".join(sorted({alert.name for alert in firing}))
                 self._end("failed", f"not healthy before the fault: {names}", now)
         elif spent > usual:
             # What the start of the programs brought is no effect of the fault.
@@ -179,9 +179,11 @@ class Drill:
     def _detect(self, now: float, spent: float, firing: frozenset[Firing]) -> None:
         scenario, result = self.scenario, self.result
         wanted = scenario.severity
-        for one in sorted(firing):
-            if one.name == scenario.alert and one.severity == (wanted or one.severity):
-                result.detected, result.severity = spent, one.severity
+        for alert in sorted(firing):
+            if alert.name == scenario.alert and alert.severity == (
+                wanted or alert.severity
+            ):
+                result.detected, result.severity = spent, alert.severity
                 self._workload.mend()
                 self._enter(DrillPhase.MENDED, now)
                 return
@@ -206,12 +208,12 @@ class Drill:
     def _note(self, firing: Iterable[Firing]) -> None:
         """Remember alerts other than the expected one."""
         seen = dict.fromkeys(
-            (*self.result.others, *sorted({one.name for one in firing}))
+            (*self.result.others, *sorted({alert.name for alert in firing}))
         )
         seen.pop(self.scenario.alert, None)
         self.result.others = tuple(seen)
         self.result.unexpected = tuple(
-            one for one in seen if not self.scenario.expects(one)
+            alert for alert in seen if not self.scenario.expects(alert)
         )
 
     def _end(self, outcome: Outcome, reason: str, now: float) -> None:

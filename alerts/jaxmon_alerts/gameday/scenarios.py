@@ -281,4 +281,6 @@ _HARDWARE = (
 SCENARIOS = (*_SERVING, *_TRAINING, *_HARDWARE)
 """All of them, in the order in which they are listed."""
 
-BY_NAME: Mapping[str, Scenario] = MappingProxyType({one.name: one for one in SCENARIOS})
+BY_NAME: Mapping[str, Scenario] = MappingProxyType(
+    {scenario.name: scenario for scenario in SCENARIOS}
+)

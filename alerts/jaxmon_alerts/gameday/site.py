@@ -136,12 +136,16 @@ class OwnSite:
         alerts = stack.fetch("Alertmanager", f"{url}/api/v2/alerts")
         try:
             # Of those that something inhibits, "suppressed".
-            states = {str(one["fingerprint"]): one["status"]["state"] for one in alerts}
+            states = {
+                str(alert["fingerprint"]): alert["status"]["state"] for alert in alerts
+            }
         except (LookupError, TypeError) as error:
             msg = f"{url} returned an invalid alert: {error!r}"
             raise CommandError(msg) from error
         self._muted.update(
-            one for one, state in states.items() if state == "suppressed"
+            fingerprint
+            for fingerprint, state in states.items()
+            if state == "suppressed"
         )
         return _relevant(
             labels
@@ -174,7 +178,9 @@ class TheirSite:
         """Return the alerts that fire, whether notified or inhibited."""
         found = stack.alerts_of(self._prometheus)
         try:
-            return _relevant(one["labels"] for one in found if one["state"] == "firing")
+            return _relevant(
+                alert["labels"] for alert in found if alert["state"] == "firing"
+            )
         except (AttributeError, LookupError, TypeError) as error:
             msg = f"{self._prometheus} returned an invalid alert: {error!r}"
             raise CommandError(msg) from error
@@ -182,10 +188,10 @@ class TheirSite:
 
 def _relevant(found: Iterable[Labels]) -> list[Firing]:
     alerts = [
-        Firing(one["alertname"], one.get("severity", ""), one.get("job", ""))
-        for one in found
+        Firing(labels["alertname"], labels.get("severity", ""), labels.get("job", ""))
+        for labels in found
     ]
-    return [one for one in alerts if one.severity != "info"]
+    return [alert for alert in alerts if alert.severity != "info"]
 
 
 def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:

@@ -143,7 +143,7 @@ def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
 
 def _alert(described: Mapping[str, Any]) -> ActiveAlert:
     labels = described["labels"]
-    subject = next((one for one in _SUBJECTS if labels.get(one)), None)
+    subject = next((label for label in _SUBJECTS if labels.get(label)), None)
     return ActiveAlert(
         name=str(labels["alertname"]),
         severity=str(labels.get("severity", "")),
@@ -325,5 +325,5 @@ def sanitised(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(key): sanitised(one) for key, one in value.items()}
-    return [sanitised(one) for one in value] if isinstance(value, list) else value
+        return {clean(key): sanitised(item) for key, item in value.items()}
+    return [sanitised(item) for item in value] if isinstance(value, list) else value

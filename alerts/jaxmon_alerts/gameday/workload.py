@@ -74,8 +74,8 @@ class Workload:
     @property
     def address(self) -> str | None:
         """``host:port`` to scrape, once the sidecar listens."""
-        said = self._sidecar and self._sidecar.said(programs.SIDECAR_READY)
-        return said.removeprefix("http://") if said else None
+        url = self._sidecar and self._sidecar.printed(programs.SIDECAR_READY)
+        return url.removeprefix("http://") if url else None
 
     def start(self) -> None:
         """Start the sidecar and all programs."""
@@ -195,10 +195,10 @@ class Workload:
             scenario.program,
             *options,
             name=f"{scenario.name}-{self._launches}",
-            environ={**self._environ, **self._own(index, broken=broken)},
+            environ={**self._environ, **self._variables(index, broken=broken)},
         )
 
-    def _own(self, index: int, *, broken: bool) -> Mapping[str, str]:
+    def _variables(self, index: int, *, broken: bool) -> Mapping[str, str]:
         """Return the variables of one process."""
         given = self.scenario.broken_environ if broken else self.scenario.environ
         named = {
@@ -217,19 +217,19 @@ class Workload:
 
     def _are_launched_up(self) -> bool:
         return all(
-            child.said(programs.PROGRAM_READY) for child in self._running.values()
+            child.printed(programs.PROGRAM_READY) for child in self._running.values()
         )
 
     def _signal(self, number: signal.Signals) -> None:
-        self._each(lambda child: child.process.send_signal(number))
+        self._for_all(lambda child: child.process.send_signal(number))
 
-    def _each(self, act: Callable[[ChildProcess], None]) -> None:
+    def _for_all(self, act: Callable[[ChildProcess], None]) -> None:
         for child in self._running.values():
             act(child)
 
     def _leave(self) -> None:
         """Have all programs exit."""
-        self._each(ChildProcess.terminate)
+        self._for_all(ChildProcess.terminate)
         self._leaving += self._running.values()
         self._running = {}
         self._leave_by = time.monotonic() + _LEAVE_SECONDS
@@ -274,13 +274,13 @@ class Driver:
         """Replace its orders."""
         # Replaced at once: it reads the file at every call.
         fresh = self._control.with_suffix(".new")
-        fresh.write_text("".join(f"{one}\n" for one in orders), encoding="utf-8")
+        fresh.write_text("".join(f"{order}\n" for order in orders), encoding="utf-8")
         fresh.replace(self._control)
 
     def report(self, xids: Iterable[str]) -> None:
         """Have it report Xid errors, each a device and a number."""
         with self._xids.open("a", encoding="utf-8") as file:
-            file.writelines(f"{one}\n" for one in xids)
+            file.writelines(f"{xid}\n" for xid in xids)
 
 
 def require_driver(library: Path) -> Path:

@@ -21,7 +21,7 @@ _GROUPS = (
     ("-hosts", "2m", (*processes.HOSTS, *accelerators.HOSTS)),
     ("-slow", "4m", (*services.SELDOM, *accelerators.SELDOM, *services.COLLECTIVES)),
 )
-OVERVIEWS = tuple(one for _, _, series in _GROUPS for one in series)
+OVERVIEWS = tuple(overview for _, _, series in _GROUPS for overview in series)
 
 
 def overview_groups(scale: float) -> list[RuleGroup]:
@@ -31,7 +31,7 @@ def overview_groups(scale: float) -> list[RuleGroup]:
         RuleGroup(
             f"jaxmon-overviews{suffix}",
             durations.scaled(interval, scale),
-            tuple(one.rule(windows) for one in series),
+            tuple(overview.rule(windows) for overview in series),
         )
         for suffix, interval, series in _GROUPS
     ]

@@ -66,7 +66,7 @@ XIDS = OverviewRule(
     "increase5m",
     lambda window: (
         counter(catalog.GPU_XID_ERRORS)
-        .mishaps(window.recent, known=window.known)
+        .mishaps(window.recent, memory=window.memory)
         .sum(*_GPU, "xid")
     ),
 )

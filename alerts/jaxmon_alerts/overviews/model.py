@@ -24,14 +24,14 @@ class Windows:
 
     Args:
         recent: over which things are counted.
-        known: a counter without a sample for this long is a new one.
+        memory: a counter without a sample for this long is a new one.
         restarts: long enough for a process that backs off before it starts again.
         silent: a target that is down has an alert in less than this.
         young: how long a process counts as one that starts; two scrapes a minute apart.
     """
 
     recent: str = "5m"
-    known: str = "10m"
+    memory: str = "10m"
     restarts: str = "10m"
     silent: str = "20m"
     young: str = "3m"
@@ -40,7 +40,7 @@ class Windows:
     def scaled(cls, scale: float) -> Windows:
         """Return all of them divided by *scale*; the names of series keep theirs."""
         every = (getattr(_NOMINAL, name) for name in cls.__slots__)
-        return cls(*(durations.scaled(one, scale) for one in every))
+        return cls(*(durations.scaled(window, scale) for window in every))
 
     def per_second(self, rise: Expr) -> Expr:
         """Return the rise over `recent` as a rate, also of series that are born."""
@@ -74,7 +74,9 @@ class OverviewRule:
         """
         metric = self.metric.name.removesuffix("_total")
         labels = self._labels
-        level = next((one for one in ("worker", "instance") if one in labels), "job")
+        level = next(
+            (label for label in ("worker", "instance") if label in labels), "job"
+        )
         buckets = "_bucket" if "le" in labels else ""
         return f"{level}:{metric}{buckets}:{self.operations}"
 

@@ -76,7 +76,7 @@ CRASHES = OverviewRule(
     "increase5m",
     lambda window: (
         counter(catalog.AGENT_CRASHES)
-        .mishaps(window.recent, known=window.known)
+        .mishaps(window.recent, memory=window.memory)
         .sum(*PROCESS)
     ),
 )

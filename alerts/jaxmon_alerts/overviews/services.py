@@ -31,7 +31,7 @@ REQUEST_SECONDS = OverviewRule(
         .or_(
             histogram(
                 catalog.REQUEST_SECONDS, _SUCCESS, ne("start", "warm"), rare=True
-            ).buckets(*_ROUTE, "start", window=window.recent, known=window.known)
+            ).buckets(*_ROUTE, "start", window=window.recent, memory=window.memory)
         )
     ),
 )

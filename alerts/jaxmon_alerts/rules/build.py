@@ -64,7 +64,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
         return durations.scaled(duration, scale)
 
     page, ticket, info = (
-        f'severity="{site.severity(one)}"' for one in (PAGE, TICKET, INFO)
+        f'severity="{site.severity(severity)}"' for severity in (PAGE, TICKET, INFO)
     )
     service = [*site.service_labels, "job"]
     noise = [f'{label}="{value}"' for label, value in DEPLOY_NOISE]
@@ -103,7 +103,11 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
         },
         "receivers": [
             *_receivers(site.webhook),
-            *(one for route in site.routes for one in _receivers(route.webhook, route)),
+            *(
+                receiver
+                for route in site.routes
+                for receiver in _receivers(route.webhook, route)
+            ),
             {"name": "nobody"},
         ],
         "inhibit_rules": [
@@ -134,10 +138,14 @@ def _name(receiver: str, route: AlertRoute | None = None) -> str:
 def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, Any]]:
     return [
         {
-            "name": _name(one, route),
-            **({"webhook_configs": [{"url": f"{webhook}/{one}"}]} if webhook else {}),
+            "name": _name(severity, route),
+            **(
+                {"webhook_configs": [{"url": f"{webhook}/{severity}"}]}
+                if webhook
+                else {}
+            ),
         }
-        for one in (PAGE, TICKET)
+        for severity in (PAGE, TICKET)
     ]
 
 
@@ -158,11 +166,11 @@ _BOARDS = {
 }
 _BOARD = {
     **{
-        one.alert: board
+        symptom.alert: board
         for board, modules in _BOARDS.items()
         for module in modules
-        for one in module.SYMPTOMS
-        if one.rule[1]
+        for symptom in module.SYMPTOMS
+        if symptom.rule[1]
     },
     "JaxmonNotReady": "jaxmon-debug",
     "JaxmonProgramsDiverge": "jaxmon-fleet",
@@ -230,12 +238,12 @@ def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
     """
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
-    own = {label: label for label in identity.service} if "job" in found else {}
+    of_site = {label: label for label in identity.service} if "job" in found else {}
     selectable = ("job",) if board == ONCALL else _VARIABLES
-    known = {label: _VARIABLES[label] for label in selectable if label in found}
+    of_alert = {label: _VARIABLES[label] for label in selectable if label in found}
     values = "&".join(
         f"var-{name}={{{{ $labels.{label} | urlquery }}}}"
-        for label, name in (own | known).items()
+        for label, name in (of_site | of_alert).items()
     )
     return f"/d/{board}?{values}"
 
@@ -312,36 +320,37 @@ def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:
 def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
     """Return the groups of alerting rules: two for causes, one for each objective."""
     soon, later, seldom = (
-        durations.scaled(one, options.scale) for one in (_SOON, _LATER, _SELDOM)
+        durations.scaled(interval, options.scale)
+        for interval in (_SOON, _LATER, _SELDOM)
     )
     alerts = all_alerts(slos, options)
     burning = {slo.alert for slo in slos}
-    others = [one for one in alerts if one.name not in burning]
+    others = [alert for alert in alerts if alert.name not in burning]
 
     def rules(found: Iterable[Alert]) -> tuple[Rule, ...]:
-        return tuple(document(one, slos.site) for one in found)
+        return tuple(document(alert, slos.site) for alert in found)
 
     found = [
         RuleGroup(
             "jaxmon-causes",
             soon,
-            rules(one for one in others if one.severity != TICKET),
+            rules(alert for alert in others if alert.severity != TICKET),
         ),
         RuleGroup(
             "jaxmon-causes-tickets",
             seldom,
-            rules(one for one in others if one.severity == TICKET),
+            rules(alert for alert in others if alert.severity == TICKET),
         ),
         *(
             RuleGroup(
                 f"jaxmon-slo-{slo.name}-alerts",
                 soon if slo.page else later,
-                rules(one for one in alerts if one.name == slo.alert),
+                rules(alert for alert in alerts if alert.name == slo.alert),
             )
             for slo in slos
         ),
     ]
-    return [one for one in found if one.rules]
+    return [group for group in found if group.rules]
 
 
 def render(

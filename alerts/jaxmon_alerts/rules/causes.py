@@ -47,8 +47,8 @@ def cause_alerts(limits: SiteLimits) -> list[Alert]:
     it before the alerts it inhibits.
     """
     # Several symptoms share some.
-    rows = {one.alert: one for one in SYMPTOMS.values()}.values()
-    return sorted((it for one in rows for it in one.alerts(limits)), key=_place)
+    rows = {symptom.alert: symptom for symptom in SYMPTOMS.values()}.values()
+    return sorted((it for symptom in rows for it in symptom.alerts(limits)), key=_place)
 
 
 def causes(slos: Slos, scale: float) -> Iterator[Alert]:
@@ -65,7 +65,8 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
 
     usual = build(slos.limits)
     others = [
-        (one, build(slos.limits.replaced(**dict(one.limits)))) for one in slos.local
+        (local, build(slos.limits.replaced(**dict(local.limits))))
+        for local in slos.local
     ]
     used: set[int] = set()
     for place, alert in enumerate(usual):
@@ -79,15 +80,15 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
         for number, local, other in differing:
             used.add(number)
             which, labels = _witness(local), tuple(dict(local.match))
-            own = other.expr.and_(which, *labels)
+            local_expr = other.expr.and_(which, *labels)
             expr = expr.unless(which, *labels)
             if replace(other, expr=expr) == replace(alert, expr=expr):
-                expr = expr.or_(own)
+                expr = expr.or_(local_expr)
             else:
                 # Rules of one name need different labels.
                 values = ", ".join(value for _, value in local.match)
                 marked = (*other.labels, ("local", values))
-                yield replace(other, expr=own, labels=marked)
+                yield replace(other, expr=local_expr, labels=marked)
         yield replace(alert, expr=expr)
     for number, local in enumerate(slos.local):
         if number not in used:
@@ -109,8 +110,8 @@ def overridden(
         SloError: an override names no alert.
     """
     alerts = list(alerts)
-    by_name = {one.alert: one for one in overrides}
-    names = sorted({one.name for one in alerts})
+    by_name = {override.alert: override for override in overrides}
+    names = sorted({alert.name for alert in alerts})
     for unknown in by_name.keys() - set(names):
         by_name[unknown].source.fail(
             f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
@@ -147,7 +148,7 @@ def _labels(alert: Alert) -> frozenset[str]:
 def _witness(local: LocalLimits) -> Expr:
     """Return series with the labels of *local*, while their subject is there."""
     labels = dict(local.match)
-    special = next((one for one in _WITNESSES if one in labels), None)
+    special = next((label for label in _WITNESSES if label in labels), None)
     metric = _WITNESSES[special] if special else catalog.BUILD_INFO
     matchers = tuple(eq(label, value) for label, value in labels.items())
     return _series(metric, tuple(labels), *matchers).max(*labels)

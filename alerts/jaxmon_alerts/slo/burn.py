@@ -88,12 +88,12 @@ shorter than five minutes.
 
 def pairs(period: str, policy: tuple[Condition, ...] = POLICY) -> tuple[Pair, ...]:
     """Return what *policy* means for objectives over *period*."""
-    return tuple(_pair(one, period) for one in policy)
+    return tuple(_pair(condition, period) for condition in policy)
 
 
 def windows(period: str, policy: tuple[Condition, ...] = POLICY) -> tuple[str, ...]:
     """Return every window that the rules record, the shortest first."""
-    used = {one for pair in policy for one in (pair.long, pair.short)}
+    used = {window for pair in policy for window in (pair.long, pair.short)}
     return tuple(sorted({WINDOW, *used, period}, key=durations.seconds))
 
 

@@ -87,7 +87,7 @@ class Ratio(Indicator):
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics that it reads."""
         selectors = (self.total, self.bad, self.good)
-        return tuple(one.metric for one in selectors if one is not None)
+        return tuple(selector.metric for selector in selectors if selector is not None)
 
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""

@@ -108,10 +108,12 @@ def _limits(source: Source, besides: tuple[str, ...] = ()) -> dict[str, Any]:
 def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
     """Return the limits of failed requests that follow from the objective on them."""
     found: dict[str, Any] = {}
-    for slo in [one for one in slos if one.page and one.alert == FAILED]:
-        for pair in sorted(slo.pairs, key=lambda one: one.least(slo.budget)):
-            name = "failed_share" if pair.severity == PAGE else "budget_share"
-            found.setdefault(name, pair.least(slo.budget))
+    for slo in slos:
+        if slo.page and slo.alert == FAILED:
+            for pair in slo.pairs:
+                name = "failed_share" if pair.severity == PAGE else "budget_share"
+                least = pair.least(slo.budget)
+                found[name] = min(least, found.get(name, least))
     return found
 
 
@@ -126,10 +128,10 @@ def _section() -> str:
         ("What only Prometheus knows.", FleetLimits),
     ):
         lines += [f"  # {heading}", ""]
-        for one in vars(home).values():
-            if isinstance(one, Limit):
-                lines += [f"  # {line}" for line in textwrap.wrap(one.meaning, 76)]
-                lines.append(f"  {one.name}: {_written(one.form, one.default)}")
+        for limit in vars(home).values():
+            if isinstance(limit, Limit):
+                lines += [f"  # {line}" for line in textwrap.wrap(limit.meaning, 76)]
+                lines.append(f"  {limit.name}: {_written(limit.form, limit.default)}")
     return "\n".join(lines) + "\n"
 
 

@@ -105,7 +105,7 @@ class Slo:
         if self.page and not self.indicator.timed:
             return found
         # What never pages needs no urgency, and what is time has no little traffic.
-        return tuple(one for one in found if one.factor is not None)
+        return tuple(pair for pair in found if pair.factor is not None)
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -132,9 +132,9 @@ class Slo:
         """
         Return the series that the recording rule *name* records for this objective.
         """
-        own = (promql.eq(label, value) for label, value in self.labels.items())
+        of_slo = (promql.eq(label, value) for label, value in self.labels.items())
         labels = (*self.by, *self.labels, "sloth_window")
-        return promql.recorded(name, *own, *matchers, labels=labels)
+        return promql.recorded(name, *of_slo, *matchers, labels=labels)
 
     def recording(self, window: str, *matchers: Matcher) -> Expr:
         """Return the recorded error ratio over *window*, one of the rules' windows."""

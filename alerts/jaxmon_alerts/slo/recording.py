@@ -58,7 +58,7 @@ class RuleGroup:
 
     def identified(self, identity: Identity) -> Self:
         """Return it with rules that keep the labels of *identity*."""
-        rules = ({**one, "expr": one["expr"].at(identity)} for one in self.rules)
+        rules = ({**rule, "expr": rule["expr"].at(identity)} for rule in self.rules)
         return replace(self, rules=tuple(rules))
 
     def document(self) -> dict[str, Any]:
@@ -84,15 +84,17 @@ def recording_groups(
     for slo in slos:
         # Scaled apart, delay and interval add up to whole seconds.
         fast = _FAST if slo.page else _SLOW
-        own = replace(
+        evaluation = replace(
             when or Evaluation(), interval=fast, group=slo.labels["sloth_id"]
         ).scaled(scale)
-        slow, period = (durations.scaled(one, scale) for one in (_SLOW, _PERIOD))
+        slow, period = (
+            durations.scaled(interval, scale) for interval in (_SLOW, _PERIOD)
+        )
         windows = slo.windows[:-1]
-        short = [one for one in windows if durations.seconds(one) <= _HOUR]
+        short = [window for window in windows if durations.seconds(window) <= _HOUR]
         name = f"jaxmon-slo-{slo.name}"
-        counts = (*_counts(slo.scaled(scale), own), *_windows(slo, short, scale))
-        yield RuleGroup(f"{name}-short", own.interval, (*counts, _current(slo)))
+        counts = (*_counts(slo.scaled(scale), evaluation), *_windows(slo, short, scale))
+        yield RuleGroup(f"{name}-short", evaluation.interval, (*counts, _current(slo)))
         long = windows[len(short) :]
         yield RuleGroup(f"{name}-long", slow, tuple(_windows(slo, long, scale)))
         yield RuleGroup(f"{name}-period", period, tuple(_period(slo, scale)))
@@ -100,7 +102,9 @@ def recording_groups(
 
 def _counts(slo: Slo, when: Evaluation) -> Iterator[Rule]:
     if not slo.indicator.timed:
-        ours = {one.name for one in slo.indicator.metrics} <= catalog.BY_NAME.keys()
+        ours = {
+            metric.name for metric in slo.indicator.metrics
+        } <= catalog.BY_NAME.keys()
         for name, expr in conditions(when, ours=ours):
             yield _rule(slo, name, expr)
     yield _rule(slo, EVENTS, slo.events(when))

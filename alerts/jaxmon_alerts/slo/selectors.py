@@ -32,24 +32,24 @@ class Metrics:
     Metrics that indicators may read: the catalogue's, and those that a file declares.
 
     Args:
-        own: metrics of others, by name.
+        declared: metrics of others, by name.
         series: labels that the site's Prometheus adds to every series.
     """
 
-    def __init__(self, own: Mapping[str, Metric], series: tuple[str, ...]) -> None:
-        self._own = own
+    def __init__(self, declared: Mapping[str, Metric], series: tuple[str, ...]) -> None:
+        self._declared = declared
         self._series = series
 
     @classmethod
     def declared(cls, source: Source | None, series: tuple[str, ...]) -> Metrics:
         """Return the catalogue's, and those of the section ``metrics``."""
-        own: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for item in source.items() if source else ():
             metric = _declared(item)
-            if metric.name in own or metric.name in BY_NAME:
+            if metric.name in metrics or metric.name in BY_NAME:
                 item.fail(f"{metric.name} is declared already; use another metric")
-            own[metric.name] = metric
-        return cls(own, series)
+            metrics[metric.name] = metric
+        return cls(metrics, series)
 
     def selector(self, source: Source, *kinds: str) -> Selector:
         """
@@ -74,9 +74,9 @@ class Metrics:
         return Selector(metric, matchers)
 
     def _metric(self, source: Source, name: str) -> Metric:
-        metric = self._own.get(name) or BY_NAME.get(name)
+        metric = self._declared.get(name) or BY_NAME.get(name)
         if metric is None:
-            close = difflib.get_close_matches(name, [*BY_NAME, *self._own], 3, 0.5)
+            close = difflib.get_close_matches(name, [*BY_NAME, *self._declared], 3, 0.5)
             hint = (
                 f"did you mean {', '.join(close)}?" if close else "see docs/metrics.md"
             )
@@ -99,12 +99,14 @@ def _declared(source: Source) -> Metric:
     if ("buckets" in found) != (kind == "histogram"):
         found["kind"].fail("histograms have the key 'buckets', others do not")
     buckets = (
-        [one.count() for one in found["buckets"].items()] if "buckets" in found else []
+        [bound.count() for bound in found["buckets"].items()]
+        if "buckets" in found
+        else []
     )
     if buckets != sorted(set(buckets)):
         found["buckets"].fail("expected increasing bounds, without +Inf")
     labels = (
-        [one.text() for one in found["labels"].items()] if "labels" in found else []
+        [label.text() for label in found["labels"].items()] if "labels" in found else []
     )
     return Metric(name, kind, "", labels=tuple(labels), buckets=tuple(buckets))
 
@@ -132,7 +134,7 @@ def _matchers(source: Source, text: str) -> list[Matcher]:
                 f"{text[position:]!r} is not a list of matchers such as "
                 'label="value", label!="value", label=~"a|b"'
             )
-        value = _ESCAPED.sub(lambda one: _unescaped(source, one[0]), match[3])
+        value = _ESCAPED.sub(lambda escape: _unescaped(source, escape[0]), match[3])
         matchers.append(Matcher(match[1], match[2], value))  # type: ignore[arg-type]
         position = match.end()
     return matchers

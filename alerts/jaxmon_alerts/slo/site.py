@@ -72,7 +72,7 @@ class Site:
     service_labels: tuple[str, ...] = SERVICE_LABELS
     process_labels: tuple[str, ...] = PROCESS_LABELS
     severities: tuple[tuple[Severity, str], ...] = tuple(
-        (one, one) for one in SEVERITIES
+        (severity, severity) for severity in SEVERITIES
     )
     labels: tuple[tuple[str, str], ...] = ()
     runbooks: str = ""

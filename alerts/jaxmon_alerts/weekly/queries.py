@@ -69,8 +69,8 @@ def fired(
         at_all: what fired within the window, perhaps between two steps.
         step: seconds between two samples.
     """
-    times = {_key(one): tuple(_intervals(one, step)) for one in sampled}
-    keys = {**dict.fromkeys(times), **{_key(one): None for one in at_all}}
+    times = {_key(series): tuple(_intervals(series, step)) for series in sampled}
+    keys = {**dict.fromkeys(times), **{_key(series): None for series in at_all}}
     found = [
         Fired(
             *key,
@@ -79,14 +79,14 @@ def fired(
         )
         for key in keys
     ]
-    return sorted(found, key=lambda one: (-one.seconds, one.name, one.service))
+    return sorted(found, key=lambda alert: (-alert.seconds, alert.name, alert.service))
 
 
 def service(labels: dict[str, str] | None = None, /, **named: str) -> str:
     """Return the service of a series as text, without absent labels."""
     given = {**(labels or {}), **named}
     names = ("job", "namespace", "cluster")
-    return " ".join(f"{one}={given[one]}" for one in names if given.get(one))
+    return " ".join(f"{name}={given[name]}" for name in names if given.get(name))
 
 
 def _key(series: PrometheusSeries) -> tuple[str, str, str]:

@@ -43,7 +43,7 @@ def calendar(start: float, end: float, zone: tzinfo) -> list[Day]:
     while cut < end:
         cuts.append(cut)
         cut += DAY
-    return [Day(*one) for one in zip(cuts, [*cuts[1:], end], strict=True)]
+    return [Day(*bounds) for bounds in zip(cuts, [*cuts[1:], end], strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +216,12 @@ class ReportCollector:
         for key, (title, query) in RANKINGS.items():
             unit = _UNITS.get(key, 1.0)
             found = [
-                Ranked(service(dict(one.labels)), _others(one), one.value / unit)
-                for one in self._instant(title, query(self._window))
+                Ranked(
+                    service(dict(series.labels)), _others(series), series.value / unit
+                )
+                for series in self._instant(title, query(self._window))
             ]
-            found.sort(key=lambda one: (-one.value, one.service))
+            found.sort(key=lambda ranked: (-ranked.value, ranked.service))
             self._report.rankings[key] = found
         self._add_costs()
         return self._report
@@ -230,13 +232,13 @@ class ReportCollector:
         errors = self._by_objective(what, queries.errors(self._window))
         remaining = self._by_objective(what, queries.budget_remaining())
         goals = {
-            one.labels.get("sloth_slo", ""): one.value
-            for one in self._instant(what, queries.objective())
+            series.labels.get("sloth_slo", ""): series.value
+            for series in self._instant(what, queries.objective())
         }
         days = self._days(what)
         names = list(self._titles) or sorted({name for name, _ in events})
         for name in names:
-            services = sorted(where for one, where in events if one == name)
+            services = sorted(where for objective, where in events if objective == name)
             for where in services or [""]:
                 key = (name, where)
                 report.objectives.append(
@@ -303,14 +305,17 @@ class ReportCollector:
             self._report.costs.append(
                 ServiceCost(where, hours, busy.get(where), energy, cost)
             )
-        self._report.costs.sort(key=lambda one: (-one.hours, one.service))
+        self._report.costs.sort(key=lambda cost: (-cost.hours, cost.service))
 
     def _by_objective(self, what: str, query: Expr) -> dict[tuple[str, str], float]:
-        return {_objective(one): one.value for one in self._instant(what, query)}
+        return {
+            _objective(series): series.value for series in self._instant(what, query)
+        }
 
     def _by_service(self, what: str, query: Expr) -> dict[str, float]:
         return {
-            service(dict(one.labels)): one.value for one in self._instant(what, query)
+            service(dict(series.labels)): series.value
+            for series in self._instant(what, query)
         }
 
     def _instant(self, what: str, query: Expr) -> list[PrometheusSeries]:
@@ -326,18 +331,20 @@ class ReportCollector:
         report = self._report
         days = calendar(report.start, report.end, report.zone)
         found: dict[tuple[str, str], dict[Day, float]] = {}
-        whole = {one.end: one for one in days if not one.is_partial}
+        whole = {day.end: day for day in days if not day.is_partial}
         try:
             if whole:
-                for one in self._prometheus.between(
+                for series in self._prometheus.between(
                     str(query("1d")), min(whole), max(whole), step=DAY
                 ):
-                    found[_objective(one)] = {whole[at]: n for at, n in one.points}
+                    found[_objective(series)] = {
+                        whole[at]: n for at, n in series.points
+                    }
             for day in days:
                 if day.is_partial:
                     text = str(query(durations.text(day.end - day.start)))
-                    for one in self._prometheus.instant(text, day.end):
-                        found.setdefault(_objective(one), {})[day] = one.value
+                    for series in self._prometheus.instant(text, day.end):
+                        found.setdefault(_objective(series), {})[day] = series.value
         except QueryError as error:
             report.missing[what] = str(error)
         return found

@@ -60,12 +60,15 @@ _PAGE = f'severity="{PAGE}"'
 
 def localized(dashboard: Dashboard, site: Site) -> Dashboard:
     """Return *dashboard* for *site*."""
-    own = _Localizer(site)
+    localizer = _Localizer(site)
     return replace(
         dashboard,
-        variables=(*own.new_variables(), *map(own.variable, dashboard.variables)),
-        annotations=tuple(map(own.annotation, dashboard.annotations)),
-        rows=tuple(map(own.row, dashboard.rows)),
+        variables=(
+            *localizer.new_variables(),
+            *map(localizer.variable, dashboard.variables),
+        ),
+        annotations=tuple(map(localizer.annotation, dashboard.annotations)),
+        rows=tuple(map(localizer.row, dashboard.rows)),
     )
 
 
@@ -83,8 +86,10 @@ class _Localizer:
     def new_variables(self) -> list[Variable]:
         found: list[Variable] = []
         for label in self._site.service_labels:
-            before = tuple(Matcher(one.label, "=~", f"${one.label}") for one in found)
-            one = Variable(
+            before = tuple(
+                Matcher(earlier.label, "=~", f"${earlier.label}") for earlier in found
+            )
+            variable = Variable(
                 label=label,
                 title=label.replace("_", " ").capitalize(),
                 metric=_extended(catalog.BUILD_INFO, self._site.service_labels),
@@ -93,7 +98,7 @@ class _Localizer:
                 all_value=".*",
                 text=f"Services with this {label}.",
             )
-            found.append(one)
+            found.append(variable)
         return found
 
     def variable(
@@ -130,7 +135,9 @@ class _Localizer:
     def _target(self, target: Target) -> Target:
         legend = target.legend
         for ours in ("job", "instance"):
-            shown = " ".join(f"{{{{{one}}}}}" for one in self._identity.labels([ours]))
+            shown = " ".join(
+                f"{{{{{label}}}}}" for label in self._identity.labels([ours])
+            )
             legend = legend.replace(f"{{{{{ours}}}}}", shown)
         return replace(target, expr=self._expr(target.expr), legend=legend)
 
@@ -138,7 +145,9 @@ class _Localizer:
         """Keep what is chosen of the site's labels on the way to another board."""
         if not link.url.startswith("/d/"):
             return link
-        kept = "".join(f"&${{{one}:queryparam}}" for one in self._site.service_labels)
+        kept = "".join(
+            f"&${{{label}:queryparam}}" for label in self._site.service_labels
+        )
         return replace(link, url=f"{link.url}{kept}")
 
     def _mapping(self, mapping: Mapping) -> Mapping:

@@ -117,8 +117,8 @@ def _extremes(
     every = total(recorded().over_range(function))
     if "uuid" in (recorded().shape.labels or ()):
         return every.and_(_owned(), "uuid")
-    own = total(recorded(JOB).over_range(function))
-    return own.or_(every.and_(_hosts(), *_BY_HOST))
+    of_services = total(recorded(JOB).over_range(function))
+    return of_services.or_(every.and_(_hosts(), *_BY_HOST))
 
 
 def down() -> Expr:
@@ -134,16 +134,16 @@ def were_down() -> Expr:
     return _down(up(JOB).over_range("min"), up().over_range("min"))
 
 
-def _down(own: Expr, every: Expr) -> Expr:
-    return own.equals(0).or_(every.equals(0).and_(_hosts(), *_BY_HOST))
+def _down(of_services: Expr, every: Expr) -> Expr:
+    return of_services.equals(0).or_(every.equals(0).and_(_hosts(), *_BY_HOST))
 
 
 def firing(*matchers: Matcher) -> Expr:
     """
     Return the firing alerts about the selected services and the hardware they run on.
     """
-    own, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
-    return own.or_(gpus).or_(hosts)
+    of_services, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
+    return of_services.or_(gpus).or_(hosts)
 
 
 def fired() -> tuple[Expr, Expr]:
@@ -151,8 +151,10 @@ def fired() -> tuple[Expr, Expr]:
     Return how often in Grafana's range alerts about the selected services were found to
     fire, and those about the hardware they run on.
     """
-    own, gpus, hosts = _alerts(lambda *about: alerts(*about).over_range("count"))
-    return own, gpus.or_(hosts)
+    of_services, gpus, hosts = _alerts(
+        lambda *about: alerts(*about).over_range("count")
+    )
+    return of_services, gpus.or_(hosts)
 
 
 def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:

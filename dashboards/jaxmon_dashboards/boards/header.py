@@ -92,8 +92,8 @@ def _new(name: str, *labels: str) -> Expr:
     now = recorded(name, q.JOB, labels=("job", *labels), unit="")
     before = now.offset(_RECENT)
     # All of a service that is new itself would be new.
-    known = before.max("job")
-    return now.unless(before, "job", *labels).and_(known, "job").max("job", *labels)
+    jobs = before.max("job")
+    return now.unless(before, "job", *labels).and_(jobs, "job").max("job", *labels)
 
 
 RECOMPILES = Annotation(

@@ -187,7 +187,7 @@ class Panel:
     def ranked(self) -> bool:
         """Whether its queries choose the worst of many series."""
         return any(
-            re.search(r"\b(top|bottom)k\(", str(one.expr)) for one in self.targets
+            re.search(r"\b(top|bottom)k\(", str(target.expr)) for target in self.targets
         )
 
     @property
@@ -203,7 +203,7 @@ class Panel:
         """
         if self.kind == "heatmap":
             return BUCKETS
-        recorded = all(":" in one or one in _PROMETHEUS_OWN for one in self.metrics)
+        recorded = all(":" in name or name in _PROMETHEUS_OWN for name in self.metrics)
         return RECORDED if recorded else EXPORTED
 
     @property
@@ -216,7 +216,7 @@ class Panel:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names that its queries read, sorted."""
-        read = {name for one in self.targets for name in one.expr.shape.metrics}
+        read = {name for target in self.targets for name in target.expr.shape.metrics}
         return tuple(sorted(read))
 
     @property
@@ -347,8 +347,8 @@ class Dashboard:
                 "to 40 characters"
             )
             raise ValueError(msg)
-        ids = [row.id for row in self.rows] + [one.id for one in self.panels]
-        titles = [one.title for one in self.panels]
+        ids = [row.id for row in self.rows] + [panel.id for panel in self.panels]
+        titles = [panel.title for panel in self.panels]
         for what, values in (("id", ids), ("title", titles)):
             if twice := [value for value, n in Counter(values).items() if n > 1]:
                 msg = f"{self.uid}: duplicate {what} {twice}; choose another"
@@ -468,13 +468,13 @@ def _problems(panel: Panel) -> Iterator[str]:
         yield "needs a title, a text ending with a full stop, and a query"
     if not 0 <= panel.width <= WIDTH:
         yield f"is {panel.width} wide; give 1 to {WIDTH}"
-    kinds = [BY_NAME[one].kind for one in panel.metrics if one in BY_NAME]
+    kinds = [BY_NAME[name].kind for name in panel.metrics if name in BY_NAME]
     if panel.kind == "heatmap" and kinds != ["histogram"]:
         yield f"must be a heatmap of one histogram, not of {list(panel.metrics)}"
     if panel.kind == "table":
         yield from _table_problems(panel)
     elif len({target.expr.shape.unit for target in panel.targets}) > 1:
-        units = [one.expr.shape.unit for one in panel.targets]
+        units = [target.expr.shape.unit for target in panel.targets]
         yield f"has several units: {units}; make a panel of each"
     for target in panel.targets:
         yield from _target_problems(target)

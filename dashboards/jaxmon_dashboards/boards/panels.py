@@ -48,7 +48,7 @@ def trace_links(panel: Panel) -> list[Link]:
     labels = _labels(panel)
     if not labels or panel.kind == "table":
         return []
-    wanted = " || ".join(f"span.jaxmon.{one} != nil" for one in labels)
+    wanted = " || ".join(f"span.jaxmon.{label} != nil" for label in labels)
     return [Link("Traces", explore(wanted))]
 
 
@@ -57,9 +57,9 @@ def series_links(panel: Panel) -> list[Link]:
     if panel.kind != "timeseries":
         return []
     return [
-        Link(f"Traces of this {one}", explore(_of(one, f"__field.labels.{one}")))
-        for one in _labels(panel)
-        if all(one in (target.expr.shape.labels or ()) for target in panel.targets)
+        Link(f"Traces of this {label}", explore(_of(label, f"__field.labels.{label}")))
+        for label in _labels(panel)
+        if all(label in (target.expr.shape.labels or ()) for target in panel.targets)
     ]
 
 
@@ -68,9 +68,9 @@ def cell_links(panel: Panel) -> dict[str, Link]:
     if panel.kind != "table":
         return {}
     return {
-        one: Link(f"Traces of this {one}", explore(_of(one, "__value.text")))
-        for one in _labels(panel)
-        if one in panel.labels
+        label: Link(f"Traces of this {label}", explore(_of(label, "__value.text")))
+        for label in _labels(panel)
+        if label in panel.labels
     }
 
 
@@ -114,7 +114,7 @@ def _names(target: Target) -> set[str]:
 
 def _labels(panel: Panel) -> list[str]:
     # What rules have recorded of a histogram has its name in theirs.
-    names = " ".join(name for one in panel.targets for name in _names(one))
+    names = " ".join(name for target in panel.targets for name in _names(target))
     return [label for name, label in _TRACED.items() if name in names]
 
 

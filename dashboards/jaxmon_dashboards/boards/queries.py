@@ -58,7 +58,7 @@ def share(part: Expr, whole: Expr) -> Expr:
     return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
-def known(expr: Expr) -> Expr:
+def defined(expr: Expr) -> Expr:
     """Drop NaN values, such as a quantile of no observations."""
     return expr >= 0
 
@@ -87,7 +87,7 @@ def below(good: float) -> Thresholds:
 
 def opening(label: str, title: str, board: str, *kept: str) -> tuple[str, Link]:
     """Return the link from cells of *label* to a board that selects their value."""
-    others = "".join(f"&${{{one}:queryparam}}" for one in (*kept, "datasource"))
+    others = "".join(f"&${{{name}:queryparam}}" for name in (*kept, "datasource"))
     chosen = f"var-{label}=${{__value.text}}{others}&${{__url_time_range}}"
     return label, Link(title, f"/d/jaxmon-{board}?{chosen}")
 
@@ -133,7 +133,7 @@ def cold(*by: str) -> Expr:
 def latency_of(start: str, quantile: float, *by: str) -> Expr:
     """Return a quantile of the latency of successful requests with this *start*."""
     buckets = services.REQUEST_SECONDS(JOB, eq("start", start))
-    return known(buckets.quantile(quantile, *by).of_unit("seconds"))
+    return defined(buckets.quantile(quantile, *by).of_unit("seconds"))
 
 
 def request_seconds(start: str) -> HistogramQuery:

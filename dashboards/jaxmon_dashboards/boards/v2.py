@@ -66,8 +66,8 @@ def resource(left: Json) -> Json:
         "preload": False,
         "timeSettings": settings,
         "links": left.pop("links", []),
-        "variables": [_variable(one) for one in variables],
-        "annotations": [_annotation(one) for one in annotations],
+        "variables": [_variable(variable) for variable in variables],
+        "annotations": [_annotation(annotation) for annotation in annotations],
         "elements": elements,
         "layout": _kind("RowsLayout", {"rows": [row for row, _ in rows]}),
     }
@@ -118,10 +118,10 @@ def _element(left: Json) -> Json:
     # Each query names its data source; the panel's is not used.
     left.pop("datasource", None)
     data = {
-        "queries": [_panel_query(one) for one in left.pop("targets", ())],
+        "queries": [_panel_query(target) for target in left.pop("targets", ())],
         "transformations": [
-            {"group": one.pop("id"), **_kind("Transformation", one)}
-            for one in left.pop("transformations", ())
+            {"group": step.pop("id"), **_kind("Transformation", step)}
+            for step in left.pop("transformations", ())
         ],
         "queryOptions": _carried(left, "maxDataPoints"),
     }
@@ -133,7 +133,7 @@ def _element(left: Json) -> Json:
     spec = {
         "id": left["id"],
         **_carried(left, "title", "description"),
-        "links": [_panel_link(one) for one in left.pop("links", ())],
+        "links": [_panel_link(link) for link in left.pop("links", ())],
         "data": _kind("QueryGroup", data),
         "vizConfig": config,
     }

@@ -87,9 +87,14 @@ def current(
     what = "looking for annotations"
     if response.status != _OK or not isinstance(response.data, list):
         raise _refused(session, response, what)
-    mine = [one for one in response.data if _tags(one) == set(tags)]
+    mine = [
+        annotation for annotation in response.data if _tags(annotation) == set(tags)
+    ]
     try:
-        return [Noted(int(one["id"]), _moment(one["timeEnd"])) for one in mine]
+        return [
+            Noted(int(annotation["id"]), _moment(annotation["timeEnd"]))
+            for annotation in mine
+        ]
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         raise _refused(session, response, what) from None
 

@@ -88,10 +88,10 @@ class Grafana:
             response = self._session.request("GET", "/api/search", query=query)
             if response.status != _OK or not isinstance(response.data, list):
                 self._refused(f"listing folder {folder}", response)
-            for one in response.data:
-                if isinstance(one, dict):
-                    uid = self._session.redacted(str(one.get("uid")))
-                    found[str(one.get("title"))] = uid
+            for dashboard in response.data:
+                if isinstance(dashboard, dict):
+                    uid = self._session.redacted(str(dashboard.get("uid")))
+                    found[str(dashboard.get("title"))] = uid
             if len(response.data) < _PAGE:
                 return found
         msg = f"folder {folder} has more than {_PAGE * _MAX_PAGES} dashboards"
@@ -207,9 +207,9 @@ class Grafana:
         find no version by number, but have the message in the list.
         """
         path = f"/api/dashboards/uid/{_quoted(uid)}/versions"
-        one = self._session.request("GET", f"{path}/{number}")
-        if one.status == _OK:
-            return one.text("message")
+        listed = self._session.request("GET", f"{path}/{number}")
+        if listed.status == _OK:
+            return listed.text("message")
         several = self._session.request("GET", path, query={"limit": 1})
         data = several.data if several.status == _OK else None
         rows = data.get("versions") if isinstance(data, dict) else data

@@ -171,13 +171,13 @@ def parse_all(texts: Mapping[str, str]) -> list[Board]:
     found: list[Board] = []
     seen: dict[str, str] = {}
     for source, text in texts.items():
-        one = parse(text, source)
-        for key in (f"uid={one.uid!r}", f"title={one.title!r}"):
+        board = parse(text, source)
+        for key in (f"uid={board.uid!r}", f"title={board.title!r}"):
             if key in seen:
                 msg = f"{seen[key]} and {source} both have {key}; it must be unique"
                 raise ContentError(msg)
             seen[key] = source
-        found.append(one)
+        found.append(board)
     return found
 
 

@@ -55,20 +55,20 @@ def content(body: Body) -> dict[str, Any]:
     """
     if model_of(body) == "v2":
         variables = shown(body).get("variables")
-        spec = {**shown(body), "variables": _each(variables, _stateless_v2)}
+        spec = {**shown(body), "variables": _changed(variables, _stateless_v2)}
         return {"kind": KIND, "spec": _without_added(_compact(spec))}
     kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
     if isinstance(templating := kept.get("templating"), dict):
-        stateless = _each(templating.get("list"), _stateless)
+        stateless = _changed(templating.get("list"), _stateless)
         kept["templating"] = {**templating, "list": stateless}
     compact: dict[str, Any] = _compact(kept)
     return compact
 
 
-def _each(variables: Any, change: Any) -> Any:
-    return (
-        [change(one) for one in variables] if isinstance(variables, list) else variables
-    )
+def _changed(variables: Any, change: Any) -> Any:
+    if not isinstance(variables, list):
+        return variables
+    return [change(variable) for variable in variables]
 
 
 def _stateless(variable: Any) -> Any:
@@ -91,13 +91,13 @@ def _without_added(value: Any) -> Any:
             if not (key in _ADDED and _same(item, _ADDED[key]))
         }
     if isinstance(value, list):
-        return [_without_added(one) for one in value]
+        return [_without_added(item) for item in value]
     return value
 
 
-def _same(one: object, other: object) -> bool:
+def _same(value: object, other: object) -> bool:
     # In Python, false equals 0.
-    return type(one) is type(other) and one == other
+    return type(value) is type(other) and value == other
 
 
 def _compact(value: Any) -> Any:

@@ -303,7 +303,7 @@ class Push:
         """
         if plan.makes_folder(force=self.force):
             self._make_folder(plan.folder)
-        return [self._one(step, plan) for step in plan.steps]
+        return [self._applied(step, plan) for step in plan.steps]
 
     def preview(self, plan: PushPlan) -> list[PushResult]:
         """Return what `apply` would find for each dashboard; writes nothing."""
@@ -327,7 +327,7 @@ class Push:
             )
             raise GrafanaError(msg, status=error.status) from error
 
-    def _one(self, step: PlannedStep, plan: PushPlan) -> PushResult:
+    def _applied(self, step: PlannedStep, plan: PushPlan) -> PushResult:
         if not step.writes(force=self.force):
             return unwritten(step)
         copy: Path | None = None
@@ -368,7 +368,7 @@ class Push:
 
     def _look_again(self, step: PlannedStep, plan: PushPlan) -> PlannedStep:
         # As it was given: somebody may have changed the model meanwhile.
-        [desired] = [one for one in plan.wanted if one.uid == step.desired.uid]
+        [desired] = [board for board in plan.wanted if board.uid == step.desired.uid]
         observed = _observed(self.grafana, desired)
         return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)
 

@@ -211,7 +211,7 @@ class Apis:
 def _versions(group: Any) -> list[str]:
     versions = group.get("versions") if isinstance(group, dict) else None
     return [
-        one["version"]
-        for one in (versions if isinstance(versions, list) else ())
-        if isinstance(one, dict) and isinstance(one.get("version"), str)
+        version["version"]
+        for version in (versions if isinstance(versions, list) else ())
+        if isinstance(version, dict) and isinstance(version.get("version"), str)
     ]

@@ -121,10 +121,10 @@ class Generation:
 
         if form != "auto":
             return content.parse_all(self.rendered(form))
-        twins = {one.uid: one for one in content.parse_all(self.rendered("v2"))}
+        twins = {board.uid: board for board in content.parse_all(self.rendered("v2"))}
         return [
-            replace(one, twin=twins[one.uid])
-            for one in content.parse_all(self.rendered("classic"))
+            replace(board, twin=twins[board.uid])
+            for board in content.parse_all(self.rendered("classic"))
         ]
 
 

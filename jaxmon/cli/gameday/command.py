@@ -151,18 +151,18 @@ def command(
         patience = Patience(site.scale)
         drills = [
             Drill(
-                one,
+                scenario,
                 Workload(
-                    one,
+                    scenario,
                     children,
-                    directory / one.name,
+                    directory / scenario.name,
                     scale=site.scale,
                     host=host if against else programs.HOST,
                     library=library,
                 ),
                 patience,
             )
-            for one in scenarios
+            for scenario in scenarios
         ]
         _run(drills, site, parallel)
     _conclude(drills, path)
@@ -176,7 +176,7 @@ def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None
     with view(draw, partial(results.ProgressLog, began)) as shown:
         _advance_all(
             # The longest first: the others fit in beside it.
-            sorted(drills, key=lambda one: -one.scenario.usual_for),
+            sorted(drills, key=lambda drill: -drill.scenario.usual_for),
             site,
             shown,
             at_once=parallel or _PER_PROCESSOR * processors,
@@ -209,7 +209,7 @@ def _advance_all(
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
     heard = time.monotonic()
-    while any(one.phase is not DrillPhase.DONE for one in drills):
+    while any(drill.phase is not DrillPhase.DONE for drill in drills):
         now = time.monotonic()
         _start_next(drills, now, at_once=at_once, starting=starting)
         try:
@@ -218,8 +218,8 @@ def _advance_all(
             if now - heard > _SILENCE_SECONDS:
                 raise
         for drill in drills:
-            drill.advance(now, [one for one in firing if one.job == drill.job])
-        wanted = {one.job: one.address for one in drills}
+            drill.advance(now, [alert for alert in firing if alert.job == drill.job])
+        wanted = {drill.job: drill.address for drill in drills}
         targets = {job: address for job, address in wanted.items() if address}
         if targets != scraped:
             site.scrape(targets)
@@ -231,10 +231,10 @@ def _advance_all(
 def _start_next(
     drills: Sequence[Drill], now: float, *, at_once: int, starting: int
 ) -> None:
-    waiting = [one for one in drills if one.phase is DrillPhase.WAITING]
+    waiting = [drill for drill in drills if drill.phase is DrillPhase.WAITING]
     busy = len(drills) - len(waiting)
-    busy -= sum(one.phase is DrillPhase.DONE for one in drills)
-    begun = sum(one.phase is DrillPhase.STARTING for one in drills)
+    busy -= sum(drill.phase is DrillPhase.DONE for drill in drills)
+    begun = sum(drill.phase is DrillPhase.STARTING for drill in drills)
     for drill in waiting[: max(min(at_once - busy, starting - begun), 0)]:
         drill.start(now)
 
@@ -246,7 +246,7 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     Raises:
         CommandError: a drill failed.
     """
-    places = results.places_of(one.scenario.alert for one in drills)
+    places = results.places_of(drill.scenario.alert for drill in drills)
     if path is not None:
         document = results.document(drills, places)
         whole.write(path, f"{json.dumps(document, indent=2)}\n".encode())
@@ -256,9 +256,9 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     output.lines(results.guidance(drills, places))
     output.line()
     output.line(results.verdict(drills))
-    if failed := [one for one in drills if one.result.outcome != "passed"]:
+    if failed := [drill for drill in drills if drill.result.outcome != "passed"]:
         msg = "the game day found faults in the alerts"
-        details = [f"{one.scenario.name}: {one.result.reason}" for one in failed]
+        details = [f"{drill.scenario.name}: {drill.result.reason}" for drill in failed]
         raise CommandError(msg, details=details, exit_code=_FAILED)
 
 
@@ -273,17 +273,21 @@ def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scen
         if names:
             msg = "--all drills every scenario; give names or --all, not both"
             raise click.UsageError(msg)
-        left_out = [one.name for one in SCENARIOS if one.needs_driver and not driven]
+        left_out = [
+            scenario.name
+            for scenario in SCENARIOS
+            if scenario.needs_driver and not driven
+        ]
         if left_out:
             output.line(f"Without --driver, not drilled: {', '.join(left_out)}")
-        return [one for one in SCENARIOS if one.name not in left_out]
-    known = ", ".join(BY_NAME)
+        return [scenario for scenario in SCENARIOS if scenario.name not in left_out]
+    names_of_all = ", ".join(BY_NAME)
     if not names:
-        msg = f"which scenario? Give --all or some of {known}"
+        msg = f"which scenario? Give --all or some of {names_of_all}"
         raise click.UsageError(msg)
     for name in names:
         if name not in BY_NAME:
-            msg = f"{name!r} is no scenario; give some of {known}"
+            msg = f"{name!r} is no scenario; give some of {names_of_all}"
             raise click.UsageError(msg)
         if BY_NAME[name].needs_driver and not driven:
             msg = f"{name} is about GPUs; give a stand-in for their driver: --driver"

@@ -59,7 +59,11 @@ _START_SECONDS = 90.0
 _REDRAW_SECONDS = 1.0
 _PROGRAMS = {"serve": "serving", "train": "training"}
 
-PLACES = {one.name: _PROGRAMS[one.program] for one in SCENARIOS if one.in_demo}
+PLACES = {
+    scenario.name: _PROGRAMS[scenario.program]
+    for scenario in SCENARIOS
+    if scenario.in_demo
+}
 """In which of the demo's programs each fault is."""
 
 
@@ -366,7 +370,9 @@ def _conclude(summary: Summary) -> None:
     output.line("Totals")
     output.lines(totals_table(summary))
     output.lines("\nAre users all right?")
-    output.lines(map(clean, (answer.text, *(one.text for one in answer.reasons[1:]))))
+    output.lines(
+        map(clean, (answer.text, *(reason.text for reason in answer.reasons[1:])))
+    )
     if not (totals.calls and totals.compiles and steps(summary)):
         msg = (
             "nothing was measured: calls, compiles and steps must be above 0; use "

@@ -64,11 +64,11 @@ def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
     ]
     places = []
     for alert in alerts:
-        found = [one for one in panels if alert in one[1].alerts]
+        found = [candidate for candidate in panels if alert in candidate[1].alerts]
         if not found:
             msg = f"no panel lists {alert}"
             raise LookupError(msg)
-        uid, panel = min(found, key=lambda one: len(one[1].alerts))
+        uid, panel = min(found, key=lambda candidate: len(candidate[1].alerts))
         places.append(AlertPlace(uid, panel.title, f"jaxmon runbook show {alert}"))
     return places
 
@@ -153,11 +153,11 @@ def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
     indent = " " * (len(INDENT) + _NAME + _GUIDE)
     return [
         line
-        for one in scenarios
+        for scenario in scenarios
         for line in wrapped(
-            f"{one.summary}: {one.alert}",
+            f"{scenario.summary}: {scenario.alert}",
             width,
-            first=f"{INDENT}{one.name:{_NAME}}{one.guide:{_GUIDE}}",
+            first=f"{INDENT}{scenario.name:{_NAME}}{scenario.guide:{_GUIDE}}",
             rest=indent,
         )
     ]
@@ -167,14 +167,14 @@ def table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
     """Return a table of what was detected and resolved, and when."""
     rows = [
         (
-            one.scenario.name,
-            one.scenario.guide,
-            one.scenario.alert,
-            one.result.severity or UNKNOWN,
-            _seconds(one.result.detected),
-            _seconds(one.result.resolved),
+            drill.scenario.name,
+            drill.scenario.guide,
+            drill.scenario.alert,
+            drill.result.severity or UNKNOWN,
+            _seconds(drill.result.detected),
+            _seconds(drill.result.resolved),
         )
-        for one in drills
+        for drill in drills
     ]
     return table(_RESULTS, rows, width=width)
 
@@ -196,7 +196,9 @@ def guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]
 
 def verdict(drills: Sequence[Drill]) -> str:
     """Return how many passed, and which did not."""
-    failed = [one.scenario.name for one in drills if one.result.outcome != "passed"]
+    failed = [
+        drill.scenario.name for drill in drills if drill.result.outcome != "passed"
+    ]
     passed = len(drills) - len(failed)
     text = f"{passed} of {len(drills)} passed"
     return f"{text}; not {', '.join(failed)}" if failed else text

@@ -120,12 +120,12 @@ class SceneLog:
         if scene.fault and (due or scene.broken != self._broken):
             output.line(f"  {time}  {scene.fault}")
         self._broken = scene.broken
-        described = [str(one) for one in scene.alerts or ()]
-        for one in described:
-            if one not in self._active:
-                output.line(f"  {time}  {one}")
-        for one in sorted(self._active.difference(described)):
-            state, _, rest = one.partition("  ")
+        described = [str(alert) for alert in scene.alerts or ()]
+        for alert in described:
+            if alert not in self._active:
+                output.line(f"  {time}  {alert}")
+        for alert in sorted(self._active.difference(described)):
+            state, _, rest = alert.partition("  ")
             if state == "firing":
                 output.line(f"  {time}  resolved  {rest}")
         self._active = set(described)
@@ -224,16 +224,16 @@ def alerts(
     rows = [
         SceneRow(
             {
-                "ALERT": one.name,
-                "STATE": one.state,
-                "SEVERITY": one.severity,
-                "SUBJECT": one.subject.partition("=")[2],
-                "SINCE": clock(one.age()),
+                "ALERT": alert.name,
+                "STATE": alert.state,
+                "SEVERITY": alert.severity,
+                "SUBJECT": alert.subject.partition("=")[2],
+                "SINCE": clock(alert.age()),
             },
-            warning="STATE" if one.firing else "",
-            quiet=not one.firing,
+            warning="STATE" if alert.firing else "",
+            quiet=not alert.firing,
         )
-        for one in active[:most]
+        for alert in active[:most]
     ]
     if (rest := len(active) - most) > 0:
         rows.append(SceneRow({"ALERT": f"{rest} more"}, quiet=True))
@@ -281,9 +281,9 @@ def _fitting(
 ) -> Sequence[Column]:
     """Return those of *columns* that have *room*, without the first *dispensable*."""
     for heading in dispensable:
-        if len(INDENT) + sum(one.size for one in columns) <= room:
+        if len(INDENT) + sum(column.size for column in columns) <= room:
             break
-        columns = [one for one in columns if one.heading != heading]
+        columns = [column for column in columns if column.heading != heading]
     return columns
 
 
@@ -322,28 +322,29 @@ def _totals(summary: Summary) -> list[tuple[str, str]]:
 
 def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[SceneRow]:
     used = sorted(
-        (one for one in functions if one.calls or one.compile_seconds),
-        key=lambda one: (-one.calls, -one.compile_seconds),
+        (called for called in functions if called.calls or called.compile_seconds),
+        key=lambda function: (-function.calls, -function.compile_seconds),
     )
     fitting = len(used) if len(used) <= most else most - 1
-    rows = [_row(one.name, [one]) for one in used[:fitting]]
+    rows = [_row(function.name, [function]) for function in used[:fitting]]
     if rest := used[fitting:]:
         rows.append(_row(f"{len(rest)} more", rest)._replace(warning="", quiet=True))
     return rows
 
 
 def _row(name: str, functions: Sequence[FunctionSummary]) -> SceneRow:
-    calls = sum(one.calls for one in functions)
-    known = [one.hits for one in functions if one.hits is not None]
-    rate = sum(known) / calls if known and calls else None
+    calls = sum(function.calls for function in functions)
+    hits = [function.hits for function in functions if function.hits is not None]
+    rate = sum(hits) / calls if hits and calls else None
     low = rate is not None and rate < _LOW_HIT_RATE
+    seconds = sum(function.compile_seconds for function in functions)
     cells = {
         "FUNCTION": name,
         "CALLS": f"{calls:,.0f}",
         "HIT RATE": _percent(rate),
-        "COMPILES": f"{sum(one.compiles for one in functions):,.0f}",
-        "RECOMPILES": f"{sum(one.recompiles for one in functions):,.0f}",
-        "COMPILE TIME": f"{sum(one.compile_seconds for one in functions):,.2f} s",
+        "COMPILES": f"{sum(function.compiles for function in functions):,.0f}",
+        "RECOMPILES": f"{sum(function.recompiles for function in functions):,.0f}",
+        "COMPILE TIME": f"{seconds:,.2f} s",
     }
     return SceneRow(cells, warning="HIT RATE" if low else "")
 

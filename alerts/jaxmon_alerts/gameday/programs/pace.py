@@ -30,7 +30,9 @@ class ProgramPace:
     def __init__(
         self, program: Program, description: str | None, *, pause: float
     ) -> None:
-        faults = [each.name for each in SCENARIOS if each.program == program]
+        faults = [
+            scenario.name for scenario in SCENARIOS if scenario.program == program
+        ]
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument(
             "--seconds", type=float, help="seconds to run; default: forever"

@@ -53,8 +53,8 @@ def initial_parameters(key: jax.Array) -> Parameters:
     }
     keys = jax.random.split(key, len(shapes))
     return {
-        name: jax.random.normal(one, shape) / shape[0] ** 0.5
-        for one, (name, shape) in zip(keys, shapes.items(), strict=True)
+        name: jax.random.normal(part, shape) / shape[0] ** 0.5
+        for part, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
 
 
@@ -75,7 +75,7 @@ def best(logits: jax.Array, *, count: int) -> jax.Array:
 
 def bucket(size: int, sizes: tuple[int, ...]) -> int:
     """Return the smallest of *sizes* that holds *size*, or *size* where none does."""
-    return next((one for one in sizes if size <= one), size)
+    return next((smallest for smallest in sizes if size <= smallest), size)
 
 
 def serve(

@@ -125,7 +125,7 @@ class OrbaxSaver:
         )
         self._directory = TemporaryDirectory(prefix="jaxmon-demo-")
         self._home = Path(self._directory.name) / "checkpoints"
-        self._gone = self._home.with_name("gone")
+        self._absent = self._home.with_name("gone")
         self._home.mkdir()
 
     def save(self, leaves: list[Any], *, writable: bool) -> None:
@@ -139,11 +139,11 @@ class OrbaxSaver:
         Raises:
             OSError: it is not.
         """
-        if writable and self._gone.exists():
+        if writable and self._absent.exists():
             self._home.unlink()
-            self._gone.rename(self._home)
-        elif not writable and not self._gone.exists():
-            self._home.rename(self._gone)
+            self._absent.rename(self._home)
+        elif not writable and not self._absent.exists():
+            self._home.rename(self._absent)
             self._home.touch()
         arguments = self._orbax.args.StandardSave({"parameters": leaves})
         self._saver.save(self._home / "latest", args=arguments, force=True)

@@ -23,14 +23,14 @@ def oncall() -> Iterator[Panel]:
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = hardware.worst_of_services, hardware.least_of_services
-    idle = least(overviews.UTILIZATION, lambda one: one.min(*by))
-    full = worst(overviews.MEMORY, lambda one: one.max(*by))
-    power = worst(overviews.POWER, lambda one: one.sum(*by))
-    temperature = worst(overviews.TEMPERATURE, lambda one: one.max(*by))
-    up = least(overviews.UP, lambda one: one.min(*by), _ROWS)
-    xid = worst(overviews.XIDS, lambda one: one.sum(*by_gpu, "xid"))
-    held = worst(overviews.THROTTLED, lambda one: one.max(*by_gpu, "reason"))
-    uncorrected = worst(overviews.UNCORRECTED, lambda one: one.sum(*by_gpu))
+    idle = least(overviews.UTILIZATION, lambda series: series.min(*by))
+    full = worst(overviews.MEMORY, lambda series: series.max(*by))
+    power = worst(overviews.POWER, lambda series: series.sum(*by))
+    temperature = worst(overviews.TEMPERATURE, lambda series: series.max(*by))
+    up = least(overviews.UP, lambda series: series.min(*by), _ROWS)
+    xid = worst(overviews.XIDS, lambda series: series.sum(*by_gpu, "xid"))
+    held = worst(overviews.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
+    uncorrected = worst(overviews.UNCORRECTED, lambda series: series.sum(*by_gpu))
     yield timeseries(701, "Accelerator utilization")(
         Target(idle, named),
         text="Fraction of time a kernel was running: the mean of each host's "
@@ -167,12 +167,14 @@ def _cost_of_steps(number: int) -> Expr:
     """
     Return dollars for *number* steps of each job; ranks of one step count it once.
     """
-    own = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
+    read_by_job = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
     # Where a sidecar of another job reads them: those that the job uses.
-    each = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max("uuid")
+    by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max(
+        "uuid"
+    )
     uses = gauge(catalog.DEVICE_INFO, *q.HOST, hardware.GPU).max("job", "uuid")
-    used = uses.joined(each, on=("uuid",), take=()).sum("job").of_unit("dollars")
-    price = own.or_(used)
+    used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
+    price = read_by_job.or_(used)
     ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
     cost = price / 3600 * number
     return (cost / (ranks > 0)).of_unit("dollars")

@@ -68,7 +68,7 @@ def _times(metric: Metric) -> tuple[Target, ...]:
     """Return the mean, which buckets cannot blur, and how long it may take."""
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
-        Target(q.known(of).worst(10), f"{{{{function}}}} {name}")
+        Target(q.defined(of).worst(10), f"{{{{function}}}} {name}")
         for of, name in (
             (seconds.mean("function"), "mean"),
             (seconds.quantile(0.95, "function"), "95 %"),

@@ -101,9 +101,9 @@ def debug(slos: Slos) -> Iterator[Panel]:
     outcomes = events.COMPILES.within(RATE_INTERVAL, *q.FUNCTION).sum("outcome")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
-    slowest = q.known(backend.mean("function")).worst(10)
+    slowest = q.defined(backend.mean("function")).worst(10)
     yield timeseries(1303, "Compile phases")(
-        Target(q.known(seconds.mean("phase")), "{{phase}}"),
+        Target(q.defined(seconds.mean("phase")), "{{phase}}"),
         text="Mean time per phase. trace and lower are Python time on the host; "
         "cache_retrieval grows with a slow shared file system.",
     )

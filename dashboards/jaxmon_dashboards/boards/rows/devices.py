@@ -171,8 +171,8 @@ def debug() -> Iterator[Panel]:
         metric: Metric, title: str, thresholds: Thresholds | None = None
     ) -> Target:
         """Return a column of the cores with most programs queued."""
-        own = gauge(metric, *q.HOST).max(*by_core)
-        return Target(own.and_(waiting), title, thresholds)
+        values = gauge(metric, *q.HOST).max(*by_core)
+        return Target(values.and_(waiting), title, thresholds)
 
     yield timeseries(2501, "TPU duty cycle")(
         Target(duty.least(q.FEW), named),
@@ -199,13 +199,13 @@ def debug() -> Iterator[Panel]:
     )
     yield timeseries(2504, "TPU execution time")(
         Target(
-            q.known(executions.quantile(0.95, *by_core)).worst(10),
+            q.defined(executions.quantile(0.95, *by_core)).worst(10),
             f"{named} {{{{core}}}} 95 %",
         ),
         text="Execution time on the slowest cores, as measured by the runtime.",
     )
     yield timeseries(2505, "Transfers between TPU slices")(
-        Target(q.known(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
+        Target(q.defined(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
         text="Time of inter-slice (DCN) transfers, including their host transfers.",
         no_value="Single slice",
     )
@@ -229,7 +229,7 @@ def debug() -> Iterator[Panel]:
     )
     yield timeseries(2508, "Collectives between TPU slices")(
         Target(
-            q.known(
+            q.defined(
                 histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
                     0.95, "job", "instance"
                 )

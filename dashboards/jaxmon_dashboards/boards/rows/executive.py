@@ -183,7 +183,7 @@ def _quantile(part: float, *by: str) -> Expr:
 
 
 def _of_buckets(part: float, buckets: Expr, *by: str) -> Expr:
-    return q.known(buckets.quantile(part, *by).of_unit("seconds"))
+    return q.defined(buckets.quantile(part, *by).of_unit("seconds"))
 
 
 def _time(*matchers: Matcher) -> Expr:

@@ -66,7 +66,7 @@ def _table(slos: Slos) -> Panel:
         column(_hit_rate(calls), "Cache hits", objective),
         column(recompiles.sum("function"), "Recompiles", storm),
         column(seconds.sum("function"), "Compile time"),
-        column(q.known(backend), "Mean backend compile"),
+        column(q.defined(backend), "Mean backend compile"),
         column(errors.sum("function"), "Errors", q.above(1)),
         text="Jitted functions, the 50 with most calls: current rates, and totals over "
         "the selected time range. Sorted by compile time.",

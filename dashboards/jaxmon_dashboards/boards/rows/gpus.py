@@ -196,10 +196,10 @@ def _link_errors() -> tuple[Target, ...]:
     )
     return tuple(
         Target(
-            hardware.of_gpus(one(*hardware.GPUS)).sum(*_BY, *by).worst(q.FEW),
+            hardware.of_gpus(overview(*hardware.GPUS)).sum(*_BY, *by).worst(q.FEW),
             f"{_NAMED} {name}",
         )
-        for one, by, name in found
+        for overview, by, name in found
     )
 
 

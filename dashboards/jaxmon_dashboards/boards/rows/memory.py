@@ -18,15 +18,17 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     """Return how close memory is to its limits, and whether it grows."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     full, held, arrays, resident = (
-        one(q.JOB).max(*by).worst(q.FEW)
-        for one in (
+        overview(q.JOB).max(*by).worst(q.FEW)
+        for overview in (
             processes.DEVICE_MEMORY,
             processes.LIVE_BYTES,
             processes.LIVE_ARRAYS,
             processes.RESIDENT,
         )
     )
-    host = hardware.least_of_services(processes.HOST_MEMORY, lambda one: one.min(*by))
+    host = hardware.least_of_services(
+        processes.HOST_MEMORY, lambda series: series.min(*by)
+    )
     yield timeseries(601, "Device memory in use")(
         Target(full, named),
         text="Fraction of JAX's memory limit in use on the fullest device of each "

@@ -37,8 +37,8 @@ def oncall() -> Iterator[Panel]:
     age = processes.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
     silent = processes.AGENT_UP(q.JOB).min("job", "instance").equals(0)
     died, crashed = (
-        one(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
-        for one in (processes.DIED, processes.CRASHES)
+        overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
+        for overview in (processes.DIED, processes.CRASHES)
     )
     yield states(801, "Targets that were down")(
         Target(
@@ -117,7 +117,7 @@ def debug() -> Iterator[Panel]:
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(2002, "Scrape duration")(
-        Target(q.known(scrape).worst(q.FEW), q.NAMED_PROCESS),
+        Target(q.defined(scrape).worst(q.FEW), q.NAMED_PROCESS),
         text="p95 scrape rendering time within five minutes, of the 20 slowest agents "
         "and sidecars.",
     )
@@ -261,7 +261,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Items that jaxmon dropped per minute to stay within its limits.",
     )
     yield stat(4406, "Scrape p99")(
-        q.known(scrape),
+        q.defined(scrape),
         text="Time to collect and encode a response, of the slowest scrapes.",
     )
     yield stat(4407, "Sidecar CPU")(
@@ -302,8 +302,8 @@ def cost() -> Iterator[Panel]:
 
 def _cpu() -> Expr:
     # What sidecars relay has a worker.
-    own = counter(catalog.PROCESS_CPU_SECONDS, *q.HOST, eq("worker", ""))
-    return own.rate().max(*_HOST)
+    seconds = counter(catalog.PROCESS_CPU_SECONDS, *q.HOST, eq("worker", ""))
+    return seconds.rate().max(*_HOST)
 
 
 def _of_sidecars(expr: Expr) -> Expr:

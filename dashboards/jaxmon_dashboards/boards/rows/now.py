@@ -101,8 +101,10 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
     # No flood of tickets hides a page; the stat above counts all.
     shown = every.bottomk(_ALERTS, "severity")
-    own, of_hardware = (one.max(*named).topk(_ROWS) for one in hardware.fired())
-    longest = own.or_(of_hardware)
+    of_services, of_hardware = (
+        series.max(*named).topk(_ROWS) for series in hardware.fired()
+    )
+    longest = of_services.or_(of_hardware)
     yield table(111, "Firing alerts")(
         Target(shown, "For"),
         text=f"Firing alerts, their subject and duration: the latest {_ALERTS} of each "

@@ -182,7 +182,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     warm = q.request_seconds("warm")
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max(*_BY)
     fill = histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
-    p50, p95, p99 = (q.known(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
+    p50, p95, p99 = (q.defined(warm.quantile(part, *_BY)) for part in (0.5, 0.95, 0.99))
     yield table(3307, "Routes")(
         Target(_counted().sum(*_BY), "Requests"),
         Target(
@@ -202,7 +202,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
             gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
         ),
         Target(oldest, "Oldest", q.above(hang)),
-        Target(q.known(fill.mean(*_BY)), "Batch fill"),
+        Target(q.defined(fill.mean(*_BY)), "Batch fill"),
         text="One line per route, coloured by its objectives. Quantiles are of warm "
         "requests. The name selects the service.",
         height=7,
@@ -247,14 +247,14 @@ def throughput(slos: Slos) -> Iterator[Panel]:
 @row(36, "Replicas", lines=(2, 2))
 def replicas() -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
-    each = _counted().sum(*q.BY_PROCESS)
-    load = each.relative_to(each.median("job"), "job").of_unit("times")
+    served = _counted().sum(*q.BY_PROCESS)
+    load = served.relative_to(served.median("job"), "job").of_unit("times")
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     failed = q.share(
         _counted(eq("outcome", "error")).sum(*q.BY_PROCESS),
         _counted(ne("outcome", "client_error")).sum(*q.BY_PROCESS),
     )
-    slow = q.known(q.request_seconds("warm").mean(*q.BY_PROCESS))
+    slow = q.defined(q.request_seconds("warm").mean(*q.BY_PROCESS))
     yield timeseries(3601, "Load of the busiest replicas")(
         Target(load.worst(10), q.NAMED_PROCESS),
         text="Requests of a replica as a multiple of its service's median. Far above "

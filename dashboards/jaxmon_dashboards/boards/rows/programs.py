@@ -17,8 +17,8 @@ def debug() -> Iterator[Panel]:
     """Return the latest program of each function, and the persistent cache."""
     obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
     written, failed, saved = (
-        one.within(RATE_INTERVAL, *q.PROCESS)
-        for one in (events.CACHE_WRITES, events.CACHE_ERRORS, events.CACHE_SAVED)
+        counted.within(RATE_INTERVAL, *q.PROCESS)
+        for counted in (events.CACHE_WRITES, events.CACHE_ERRORS, events.CACHE_SAVED)
     )
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)

@@ -34,7 +34,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
     waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
     lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
-    gone = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
+    missing = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
     yield timeseries(3205, "Stuck ranks")(
         Target(stuck.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{state}}}}"),
         text="Time since the last call of processes of a job that do not get on; empty "
@@ -54,7 +54,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
     yield timeseries(3207, "Ranks behind or missing, by NCCL")(
         Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
-        Target(gone.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
+        Target(missing.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
         text="Ranks that are behind in a communicator in which nothing moves, and "
         "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
         "well. The runbook asks for their hosts.",
@@ -101,7 +101,7 @@ def step_age() -> Expr:
 
 def spread() -> Expr:
     """Return the step time of each rank as a multiple of its loop's median."""
-    mean = q.known(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
+    mean = q.defined(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
     return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
 
 

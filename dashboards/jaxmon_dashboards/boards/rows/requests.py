@@ -83,7 +83,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No queues",
     )
     yield timeseries(208, "Batch fill")(
-        Target(q.known(overviews.BATCH_FILL(q.JOB).avg(*by)).least(q.FEW), named),
+        Target(q.defined(overviews.BATCH_FILL(q.JOB).avg(*by)).least(q.FEW), named),
         text="Requested fraction of each batch, of the 20 routes with the least; the "
         "rest is padding. Low under load: batches close too early.",
         no_value="No batches",
@@ -108,10 +108,10 @@ def serverless() -> Iterator[Panel]:
     yield timeseries(211, "Instance start, p50 and p95")(
         *(
             Target(
-                q.known(started.quantile(one, "job")).worst(10),
-                f"{{{{job}}}} p{100 * one:.0f}",
+                q.defined(started.quantile(quantile, "job")).worst(10),
+                f"{{{{job}}}} p{100 * quantile:.0f}",
             )
-            for one in (0.5, 0.95)
+            for quantile in (0.5, 0.95)
         ),
         text="Time from the start of a process to its first invocation: imports and "
         "loading, before any compile; of the 10 slowest services. A smaller image or "
@@ -135,7 +135,7 @@ def debug() -> Iterator[Panel]:
         text="Latency distribution of cold requests.",
     )
     yield timeseries(1403, "p95 by route, outcome and start")(
-        Target(q.known(p95).worst(q.FEW), "{{job}} {{route}} {{outcome}} {{start}}"),
+        Target(q.defined(p95).worst(q.FEW), "{{job}} {{route}} {{outcome}} {{start}}"),
         text="p95 latency, the 20 largest. Errors at the length of a timeout: "
         "something that the route calls is unresponsive.",
     )
@@ -162,5 +162,6 @@ def _fill() -> HistogramQuery:
 
 def _quantiles(start: str, *quantiles: float, lead: str = "") -> tuple[Target, ...]:
     return tuple(
-        Target(q.latency_of(start, one), f"{lead}p{one * 100:g}") for one in quantiles
+        Target(q.latency_of(start, quantile), f"{lead}p{quantile * 100:g}")
+        for quantile in quantiles
     )

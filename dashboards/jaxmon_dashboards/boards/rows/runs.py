@@ -72,8 +72,8 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield table(3007, "Loops")(
         Target(ranks.step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
-        Target(q.known(steps.mean(*_BY)), "Step time"),
-        Target(q.known(steps.quantile(0.95, *_BY)), "p95"),
+        Target(q.defined(steps.mean(*_BY)), "Step time"),
+        Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
         Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
         Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
         Target(items, "Items"),
@@ -138,7 +138,7 @@ def time() -> Iterator[Panel]:
     moved = counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by)
     named = "{{job}} {{operation}}"
     yield timeseries(3104, "Time of a checkpoint")(
-        Target(q.known(seconds).worst(10), named),
+        Target(q.defined(seconds).worst(10), named),
         text="Mean time of Orbax checkpoints: a save until it is committed, how long "
         "it blocks the program, how much of that it waits for the save before. Much "
         "wait: saves are more frequent than storage allows.",
@@ -159,10 +159,10 @@ def time() -> Iterator[Panel]:
 
 def goodput(*by: str) -> Expr:
     """Return the fraction of wall time that programs with a loop spend in steps."""
-    each = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
+    by_process = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     step = counter(catalog.TIME_SECONDS, eq("activity", "step"), *q.PROCESS)
     loops = ranks.step_age().max(*q.BY_PROCESS)
-    whole = each.and_(loops, *q.BY_PROCESS).sum(*by)
+    whole = by_process.and_(loops, *q.BY_PROCESS).sum(*by)
     return q.share(step.rate().sum(*by), whole)
 
 

@@ -30,7 +30,9 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     """Return the signals of a training job."""
     by = ("job", "loop")
     named = "{{job}} {{loop}}"
-    p95 = q.known(overviews.STEP_SECONDS(q.JOB).quantile(0.95, *by).of_unit("seconds"))
+    p95 = q.defined(
+        overviews.STEP_SECONDS(q.JOB).quantile(0.95, *by).of_unit("seconds")
+    )
     spent = overviews.ACTIVITY(q.JOB)
     # The legend has values, which of many processes are many seconds per second.
     activity = (spent.sum("activity") / call("scalar", spent.sum())).of_unit("ratio")
@@ -125,7 +127,7 @@ def debug() -> Iterator[Panel]:
         "that recompile or wait for a checkpoint.",
     )
     yield timeseries(1502, "Mean step time by process")(
-        Target(q.known(steps.mean(*by)).worst(q.FEW), named),
+        Target(q.defined(steps.mean(*by)).worst(q.FEW), named),
         text="Of the 20 slowest processes. With collectives, all processes wait for "
         "the slowest; if times differ without collectives, check the slow host.",
         alerts=("JaxmonStraggler",),
@@ -139,7 +141,7 @@ def debug() -> Iterator[Panel]:
 _BY = ("job", "run")
 _NAMED = "{{job}} {{run}}"
 _NONE = "No run with a record"
-_IN_LOOP = [one for one in catalog.RUN_ACTIVITIES if one not in OUTSIDE]
+_IN_LOOP = [activity for activity in catalog.RUN_ACTIVITIES if activity not in OUTSIDE]
 
 
 @row(39, "Goodput across restarts", lines=(3, 3, 2))
