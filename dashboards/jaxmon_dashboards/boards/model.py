@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from itertools import islice
 from typing import Literal, ParamSpec
 
 from jaxmon.catalog import BY_NAME
@@ -178,16 +179,14 @@ class Panel:
 
     @property
     def instant(self) -> bool:
-        """
-        Whether it shows only the latest values; a series that ended shows nothing.
-        """
+        """Whether it shows only the latest values: nothing of a series that ended."""
         return self.kind in _INSTANT
 
     @property
     def ranked(self) -> bool:
         """Whether its queries choose the worst of many series."""
         return any(
-            re.search(r"\b(top|bottom)k\(", str(target.expr)) for target in self.targets
+            re.search(r"(top|bottom)k\(", str(query.expr)) for query in self.targets
         )
 
     @property
@@ -197,10 +196,7 @@ class Panel:
 
     @property
     def points(self) -> int:
-        """
-        At how many moments of the time range its queries are evaluated, at most, on a
-        screen of any width: what it costs is in proportion.
-        """
+        """At how many moments its queries are evaluated, at most: what it costs."""
         if self.kind == "heatmap":
             return BUCKETS
         recorded = all(":" in name or name in _PROMETHEUS_OWN for name in self.metrics)
@@ -208,9 +204,7 @@ class Panel:
 
     @property
     def unit(self) -> str:
-        """
-        The unit of its queries (`ExpressionType.unit`); a table has one per column.
-        """
+        """The unit of its queries; a table has one per column."""
         return self.targets[0].expr.shape.unit or ""
 
     @property
@@ -221,9 +215,7 @@ class Panel:
 
     @property
     def description(self) -> str:
-        """
-        The text, and the names of the metrics for those who want to query further.
-        """
+        """The text, and the metrics for those who want to query further."""
         names = ", ".join(f"`{name}`" for name in self.metrics)
         recorded = any(":" in name for name in self.metrics)
         needs = " Requires jaxmon's recording rules." if recorded else ""
@@ -360,9 +352,6 @@ class Dashboard:
         return tuple(panel for row in self.rows for panel in row.panels)
 
 
-# --- what rows consist of ------------------------------------------------------------
-
-
 def row(
     number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
@@ -378,17 +367,16 @@ def row(
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:
         @wraps(panels)
-        def placed(*args: _P.args, **kwargs: _P.kwargs) -> Row:
-            left = list(panels(*args, **kwargs))
-            if len(left) != sum(lines):
-                msg = f"row {title} has {len(left)} panels, and room for {lines}"
+        def made(*args: _P.args, **kwargs: _P.kwargs) -> Row:
+            found = list(panels(*args, **kwargs))
+            if len(found) != sum(lines):
+                msg = f"row {title} has {len(found)} panels, and room for {lines}"
                 raise ValueError(msg)
-            found = tuple(
-                PanelLine(tuple(left.pop(0) for _ in range(count))) for count in lines
-            )
-            return Row(number, title, found, collapsed)
+            left = iter(found)
+            placed = (PanelLine(tuple(islice(left, count))) for count in lines)
+            return Row(number, title, tuple(placed), collapsed)
 
-        return placed
+        return made
 
     return decorate
 
