@@ -14,7 +14,8 @@ from rich.console import Console
 
 from jaxmon import catalog
 from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
-from jaxmon.cli.gameday.screen import Screen, view
+from jaxmon.cli.gameday.screen import screen as drawn_on
+from jaxmon.cli.gameday.screen import view
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.screens.status.summary import summarise
@@ -55,15 +56,15 @@ def screen(places=PLACES, width=80, height=24, environ=None):
         _environ=environ or {},
     )
     draw = partial(drawn, places=places, duration=60)
-    with Screen(draw, alternate=True, console=console) as shown:
-        yield shown, stream
+    with drawn_on(draw, alternate=True, console=console) as show:
+        yield show, stream
 
 
 def frame(scene, **options):
     """Return the lines of a screen on which *scene* is drawn, without their colours."""
-    with screen(**options) as (shown, stream):
+    with screen(**options) as (show, stream):
         stream.truncate(stream.seek(0))
-        shown.show(scene)
+        show(scene)
         output = stream.getvalue()
     return re.sub(r"\x1b\[[\d;]*[mH]", "", output).split("\n")
 
@@ -149,8 +150,8 @@ def test_colours_can_be_turned_off():
     scene = DisplayState(1.0, summary, [alert("A")], "a fault")
 
     def on_screen(environ):
-        with screen(environ=environ) as (shown, stream):
-            shown.show(scene)
+        with screen(environ=environ) as (show, stream):
+            show(scene)
             return stream.getvalue()
 
     colourful, plain = on_screen({}), on_screen({"NO_COLOR": "1"})
@@ -172,8 +173,8 @@ def test_the_terminal_is_left_as_it_was_found():
 
 def test_the_last_figures_stay(capsys):
     """They are printed once the screen is left, and remain above the prompt."""
-    with screen() as (shown, stream):
-        shown.show(DisplayState(1.0, SUMMARY))
+    with screen() as (show, stream):
+        show(DisplayState(1.0, SUMMARY))
     assert stream.getvalue().count("\x1b[?1049l") == 1
     finish(DisplayState(2.0, SUMMARY, [alert("Left")]))
 
@@ -185,7 +186,7 @@ def test_the_last_figures_stay(capsys):
 @pytest.mark.parametrize(
     ("stream", "term", "rich", "kind"),
     [
-        (Terminal, "xterm", True, Screen),
+        (Terminal, "xterm", True, type(None)),
         (Terminal, "xterm", False, SceneLog),
         (Terminal, "dumb", True, SceneLog),
         (io.StringIO, "xterm", True, SceneLog),
@@ -199,5 +200,5 @@ def test_what_suits_the_output(stream, term, rich, kind, monkeypatch):
         monkeypatch.setitem(sys.modules, "rich", None)
 
     draw = partial(drawn, places=PLACES, duration=None)
-    with view(draw, partial(SceneLog, PLACES)) as shown:
-        assert type(shown) is kind
+    with view(draw, lambda: SceneLog(PLACES).show) as show:
+        assert type(getattr(show, "__self__", None)) is kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import click
 from jaxmon.cli import output
 from jaxmon.cli.extras import require
 from jaxmon.cli.gameday import results
-from jaxmon.cli.gameday.screen import StateView, view
+from jaxmon.cli.gameday.screen import view
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole
@@ -173,12 +173,12 @@ def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None
     processors = os.cpu_count() or 1
     began = time.monotonic()
     draw = partial(results.drawn, began=began)
-    with view(draw, partial(results.ProgressLog, began)) as shown:
+    with view(draw, lambda: results.ProgressLog(began).show) as show:
         _advance_all(
             # The longest first: the others fit in beside it.
             sorted(drills, key=lambda drill: -drill.scenario.usual_for),
             site,
-            shown,
+            show,
             at_once=parallel or _PER_PROCESSOR * processors,
             starting=processors,
         )
@@ -187,7 +187,7 @@ def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None
 def _advance_all(
     drills: Sequence[Drill],
     site: AlertSite,
-    shown: StateView[Sequence[Drill]],
+    show: Callable[[Sequence[Drill]], None],
     *,
     at_once: int,
     starting: int,
@@ -198,7 +198,7 @@ def _advance_all(
     Args:
         drills: in the order in which they start.
         site: where their alerts are seen.
-        shown: shows them.
+        show: shows them.
         at_once: how many run at the same time.
         starting: how many of these may be starting, which is what takes processor
             time.
@@ -224,7 +224,7 @@ def _advance_all(
         if targets != scraped:
             site.scrape(targets)
             scraped = targets
-        shown.show(drills)
+        show(drills)
         time.sleep(_TICK_SECONDS)
 
 

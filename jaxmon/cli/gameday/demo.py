@@ -326,14 +326,13 @@ class _Demo:
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         draw = partial(drawn, places=self.places, duration=duration)
-        log = partial(SceneLog, self.places)
-        with view(draw, log, alternate=True) as shown:
+        with view(draw, lambda: SceneLog(self.places).show, alternate=True) as show:
             scene = self._scene(0.0)
             try:
                 while (now := time.monotonic()) < end:
                     self.children.check()
                     scene = self._scene(now - started)
-                    shown.show(scene)
+                    show(scene)
                     time.sleep(max(0.0, min(_REDRAW_SECONDS, end - time.monotonic())))
             except KeyboardInterrupt:
                 with suppress(CommandError):  # what was shown may be a second old

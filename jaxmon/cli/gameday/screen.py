@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jaxmon.cli import output
 
@@ -21,23 +20,18 @@ BOLD, QUIET, WARNING = "bold", "dim", "yellow"
 Line = Sequence[tuple[str, str]]
 """The parts of a line, each with its style."""
 
-Shown = TypeVar("Shown")
-Viewed_contra = TypeVar("Viewed_contra", contravariant=True)
+State = TypeVar("State")
 
-Draw = Callable[[Shown, tuple[int, int]], Iterable[Line]]
+Draw = Callable[[State, tuple[int, int]], Iterable[Line]]
 """Returns the lines of a state, for a width and a height."""
 
 
-class StateView(Protocol[Viewed_contra]):
-    """Shows states, one after the other."""
-
-    def show(self, state: Viewed_contra, /) -> None:
-        """Show what is now."""
-
-
-class Screen(Generic[Shown]):
+@contextmanager
+def screen(
+    draw: Draw[State], *, alternate: bool = False, console: Console | None = None
+) -> Iterator[Callable[[State], None]]:
     """
-    Draws in place.
+    Yield what shows a state in place.
 
     Args:
         draw: what to draw.
@@ -45,55 +39,36 @@ class Screen(Generic[Shown]):
             terminal's previous content; otherwise below it, where the last state stays.
         console: to draw on.
     """
+    from rich.console import Console, Group
+    from rich.live import Live
 
-    def __init__(
-        self,
-        draw: Draw[Shown],
-        *,
-        alternate: bool = False,
-        console: Console | None = None,
-    ) -> None:
-        from rich.console import Console
-        from rich.live import Live
+    console = console or Console()
+    # Only `show` draws, and the output of other code is not redirected.
+    with Live(
+        console=console,
+        screen=alternate,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        vertical_overflow="visible",
+    ) as live:
 
-        self._draw = draw
-        self._console = console or Console()
-        # Only `show` draws, and the output of other code is not redirected.
-        self._live = Live(
-            console=self._console,
-            screen=alternate,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="visible",
-        )
+        def show(state: State) -> None:
+            lines = draw(state, console.size)
+            live.update(Group(*map(_drawn, lines)), refresh=True)
 
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.stop()
-
-    def show(self, state: Shown, /) -> None:
-        """Draw the current state."""
-        from rich.console import Group
-
-        lines = self._draw(state, self._console.size)
-        self._live.update(Group(*map(_drawn, lines)), refresh=True)
+        yield show
 
 
 def view(
-    draw: Draw[Shown], log: Callable[[], StateView[Shown]], *, alternate: bool = False
-) -> AbstractContextManager[StateView[Shown]]:
-    """Return what suits stdout: a screen, or a *log* if that is impossible."""
+    draw: Draw[State],
+    log: Callable[[], Callable[[State], None]],
+    *,
+    alternate: bool = False,
+) -> AbstractContextManager[Callable[[State], None]]:
+    """Return what shows states on stdout: a screen, or a *log* if there can be none."""
     if output.is_terminal(sys.stdout) and find_spec("rich") is not None:
-        return Screen(draw, alternate=alternate)
+        return screen(draw, alternate=alternate)
     return nullcontext(log())
 
 
