@@ -132,23 +132,19 @@ def debug() -> Iterator[Panel]:
         Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
         text="Chip and memory temperatures, the 20 highest.",
     )
+    of_processes = recorded(
+        PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
+    ).max(*q.BY_PROCESS)
     yield timeseries(1815, "Power by process")(
-        Target(
-            recorded(PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts")
-            .max(*q.BY_PROCESS)
-            .worst(q.FEW),
-            q.NAMED_PROCESS,
-        ),
+        Target(of_processes.worst(q.FEW), q.NAMED_PROCESS),
         text="Power of the GPUs used by a process, the 20 largest; a shared GPU counts "
         "in full for each process.",
     )
+    of_functions = recorded(
+        FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
+    ).sum("function")
     yield timeseries(1816, "Power by function")(
-        Target(
-            recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
-            .sum("function")
-            .worst(10),
-            "{{function}}",
-        ),
+        Target(of_functions.worst(10), "{{function}}"),
         text="Power of the GPUs of each process, apportioned to its functions by "
         "device time (mean of sampled calls times number of calls).",
         stacked="normal",

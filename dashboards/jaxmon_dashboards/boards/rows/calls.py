@@ -30,13 +30,9 @@ def debug() -> Iterator[Panel]:
         "functions. Not the execution time; long if the device queue is full or there "
         "are many arguments.",
     )
+    slowdown = gauge(catalog.SLOWDOWN, *q.PROCESS).max("name", "kind", "against")
     yield timeseries(2305, "Slower than before")(
-        Target(
-            gauge(catalog.SLOWDOWN, *q.PROCESS)
-            .max("name", "kind", "against")
-            .worst(10),
-            "{{kind}} {{name}}, {{against}}",
-        ),
+        Target(slowdown.worst(10), "{{kind}} {{name}}, {{against}}"),
         text="How many times as long functions and steps take as earlier in the run, "
         "or as in a past run of the same command; 1 if the difference may be noise. "
         "`jaxmon explain` says what changed.",

@@ -179,29 +179,23 @@ def debug() -> Iterator[Panel]:
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
     )
+    queued = gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST)
     yield timeseries(2502, "TPU queued programs")(
-        Target(
-            gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
-            f"{named} {{{{core}}}}",
-        ),
+        Target(queued.worst(q.FEW), f"{named} {{{{core}}}}"),
         text="Programs dispatched but not finished, by core. Always 0: the host is the "
         "bottleneck. Growing: the chip is.",
     )
+    up = gauge(catalog.TPU_RUNTIME_UP, *q.HOST)
     yield states(2503, "TPU runtimes up")(
-        Target(
-            gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
-            "{{instance}} {{runtime}}",
-        ),
+        Target(up.least(q.FEW), "{{instance}} {{runtime}}"),
         text="Whether each process's runtime responds; none does while no program uses "
         "the chips.",
         mappings=q.UP,
         alerts=("JaxmonTpuRuntimeDown",),
     )
+    slowest = q.defined(executions.quantile(0.95, *by_core))
     yield timeseries(2504, "TPU execution time")(
-        Target(
-            q.defined(executions.quantile(0.95, *by_core)).worst(10),
-            f"{named} {{{{core}}}} 95 %",
-        ),
+        Target(slowest.worst(10), f"{named} {{{{core}}}} 95 %"),
         text="Execution time on the slowest cores, as measured by the runtime.",
     )
     yield timeseries(2505, "Transfers between TPU slices")(
@@ -227,68 +221,52 @@ def debug() -> Iterator[Panel]:
         "memory-bound.",
         no_value="No TPUs",
     )
+    collectives = q.defined(
+        histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
+            0.95, "job", "instance"
+        )
+    )
     yield timeseries(2508, "Collectives between TPU slices")(
-        Target(
-            q.defined(
-                histogram(catalog.TPU_COLLECTIVE_SECONDS, *q.HOST).quantile(
-                    0.95, "job", "instance"
-                )
-            ).worst(q.FEW),
-            "{{instance}} 95 %",
-        ),
+        Target(collectives.worst(q.FEW), "{{instance}} 95 %"),
         text="End-to-end collective time. One host above the others delays all of "
         "them.",
         no_value="Single slice",
     )
+    sent = (
+        counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST).rate().sum("job", "instance")
+    )
+    resent = (
+        counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST).rate().sum("job", "instance")
+    )
     yield timeseries(2509, "Traffic between TPU slices")(
-        Target(
-            counter(catalog.TPU_DCN_TRANSMIT_BYTES, *q.HOST)
-            .rate()
-            .sum("job", "instance")
-            .worst(q.FEW),
-            "{{instance}} sent",
-        ),
-        Target(
-            counter(catalog.TPU_DCN_RETRANSMIT_BYTES, *q.HOST)
-            .rate()
-            .sum("job", "instance")
-            .worst(q.FEW),
-            "{{instance}} retransmitted",
-        ),
+        Target(sent.worst(q.FEW), "{{instance}} sent"),
+        Target(resent.worst(q.FEW), "{{instance}} retransmitted"),
         text="Bytes sent over the DCN, and retransmitted. Retransmits mean a lossy "
         "network.",
         no_value="Single slice",
     )
+    links = gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST)
     yield timeseries(2510, "TPU link health")(
-        Target(
-            gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
-            "{{instance}} {{runtime}}",
-        ),
+        Target(links.worst(q.FEW), "{{instance}} {{runtime}}"),
         text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 persistent "
         "faults, 10 unusable.",
         maximum=10,
         thresholds=q.above(1, 6),
         no_value="Not reported by this libtpu",
     )
+    throttled = gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST)
     yield timeseries(2511, "TPU throttling")(
-        Target(
-            gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
-            "{{instance}} {{runtime}}",
-        ),
+        Target(throttled.worst(q.FEW), "{{instance}} {{runtime}}"),
         text="Worst throttling of any chip: 0 none, 10 constant.",
         maximum=10,
         thresholds=q.above(1, 5),
         no_value="Not reported by this libtpu",
     )
+    errors = q.per_minute(
+        counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST).rate().sum("job", "instance")
+    )
     yield timeseries(2512, "Errors between TPU slices")(
-        Target(
-            q.per_minute(
-                counter(catalog.TPU_MEGASCALE_ERRORS, *q.HOST)
-                .rate()
-                .sum("job", "instance")
-            ).worst(q.FEW),
-            "{{instance}}",
-        ),
+        Target(errors.worst(q.FEW), "{{instance}}"),
         text="Inter-slice communication errors per minute.",
         no_value="Single slice",
     )

@@ -197,14 +197,12 @@ def starts(slos: Slos) -> Iterator[Panel]:
         stacked="normal",
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
+    hits = q.share(
+        services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+        services.LOOKUPS(q.JOB).sum("job"),
+    )
     yield timeseries(4304, "Lowest persistent cache hit rates")(
-        Target(
-            q.share(
-                services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-                services.LOOKUPS(q.JOB).sum("job"),
-            ).least(q.FEW),
-            "{{job}}",
-        ),
+        Target(hits.least(q.FEW), "{{job}}"),
         text="Hit rate within five minutes, of the 20 services with the lowest. If low "
         "after a deployment that did not change the model, the cache key differs, "
         "often because of a version or directory.",

@@ -40,11 +40,9 @@ def debug() -> Iterator[Panel]:
         """Return a column of the GPUs that need most."""
         return Target(expr.and_(chosen), title, thresholds)
 
+    by_reason = hardware.of_gpus(throttled.max(*_BY, "reason") > 0)
     yield timeseries(1808, "Throttling by reason")(
-        Target(
-            hardware.of_gpus(throttled.max(*_BY, "reason") > 0).worst(q.FEW),
-            f"{_NAMED} {{{{reason}}}}",
-        ),
+        Target(by_reason.worst(q.FEW), f"{_NAMED} {{{{reason}}}}"),
         text="Fraction of time throttled, by reason, the 20 largest; reasons overlap. "
         "Power is normal under load, temperature is not.",
         no_value="Not available",
@@ -148,14 +146,12 @@ def debug() -> Iterator[Panel]:
         "Throttling by reason.",
         no_value="Not available",
     )
+    filled = promql.ratio(
+        _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
+        _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
+    )
     yield timeseries(1820, "MIG memory in use")(
-        Target(
-            promql.ratio(
-                _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
-                _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
-            ).worst(q.FEW),
-            _NAMED,
-        ),
+        Target(filled.worst(q.FEW), _NAMED),
         text="Memory in use of the 20 fullest MIG devices, by the uuid that programs "
         "see.",
         no_value="No MIG devices",

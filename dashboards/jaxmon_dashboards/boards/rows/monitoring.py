@@ -40,11 +40,9 @@ def oncall() -> Iterator[Panel]:
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
         for overview in (processes.DIED, processes.CRASHES)
     )
+    down = up().equals(0).and_(hardware.were_down().bottomk(q.FEW))
     yield states(801, "Targets that were down")(
-        Target(
-            up().equals(0).and_(hardware.were_down().bottomk(q.FEW)),
-            "{{job}} {{instance}}",
-        ),
+        Target(down, "{{job}} {{instance}}"),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
         thresholds=q.below(1),
@@ -104,11 +102,9 @@ def debug() -> Iterator[Panel]:
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
+    unhooked = inactive.min(*q.BY_PROCESS, "hook")
     yield states(2001, "Inactive hooks by process")(
-        Target(
-            inactive.min(*q.BY_PROCESS, "hook").least(q.FEW),
-            f"{q.NAMED_PROCESS} {{{{hook}}}}",
-        ),
+        Target(unhooked.least(q.FEW), f"{q.NAMED_PROCESS} {{{{hook}}}}"),
         text="A hook that could not attach to this JAX, or disabled itself after "
         "failures. What it measures is missing.",
         no_value="None",
@@ -130,11 +126,9 @@ def debug() -> Iterator[Panel]:
         Target(q.per_minute(dropped), "{{what}}"),
         text="Items jaxmon dropped to stay within its limits.",
     )
+    by_site = failed.sum(*q.BY_PROCESS, "site")
     yield timeseries(2005, "Internal errors by process")(
-        Target(
-            failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
-            f"{q.NAMED_PROCESS} {{{{site}}}}",
-        ),
+        Target(by_site.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{site}}}}"),
         text="Contained failures of jaxmon's own code, by process and site.",
         no_value="None",
     )
@@ -142,30 +136,24 @@ def debug() -> Iterator[Panel]:
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
     spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
+    sent = q.per_minute(exports.rate().sum("signal", "outcome"))
     yield timeseries(2012, "Exports by OTLP")(
-        Target(
-            q.per_minute(exports.rate().sum("signal", "outcome")),
-            "{{signal}} {{outcome}}",
-        ),
+        Target(sent, "{{signal}} {{outcome}}"),
         text="Exports by OTLP per minute, of all processes that push.",
         no_value="Nothing is pushed",
         alerts=("JaxmonExportFailing",),
     )
+    failing = q.per_minute(unsent.rate().sum(*by)) > 0
     yield timeseries(2013, "Failed exports by process")(
-        Target(
-            (q.per_minute(unsent.rate().sum(*by)) > 0).worst(q.FEW),
-            f"{q.NAMED_PROCESS} {{{{signal}}}}",
-        ),
+        Target((failing).worst(q.FEW), f"{q.NAMED_PROCESS} {{{{signal}}}}"),
         text="Failed exports per minute. The next one has what a failed one of metrics "
         "had; spans are lost.",
         no_value="None",
         alerts=("JaxmonExportFailing",),
     )
+    lost = q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0
     yield timeseries(2014, "Dropped spans by process")(
-        Target(
-            (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
-            q.NAMED_PROCESS,
-        ),
+        Target((lost).worst(q.FEW), q.NAMED_PROCESS),
         text="Spans per minute that a receiver did not take, or that had no room while "
         "it was slow.",
         no_value="None",

@@ -44,10 +44,9 @@ def debug() -> Iterator[Panel]:
         "can open no more files or connections.",
         thresholds=q.above(0.8),
     )
+    runs = q.per_minute(collections.sum("generation"))
     yield timeseries(1904, "Garbage collections")(
-        Target(
-            q.per_minute(collections.sum("generation")), "generation {{generation}}"
-        ),
+        Target(runs, "generation {{generation}}"),
         text="Python's collections per minute, by generation. Many of generation 2 in "
         "a hot loop cost milliseconds each.",
     )
@@ -60,13 +59,9 @@ def debug() -> Iterator[Panel]:
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
     killed = counter(catalog.CONTAINER_OOM_KILLS, *q.PROCESS).increase()
+    filled = promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS))
     yield timeseries(1909, "Container memory vs limit")(
-        Target(
-            promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(
-                q.FEW
-            ),
-            q.NAMED_PROCESS,
-        ),
+        Target(filled.worst(q.FEW), q.NAMED_PROCESS),
         text="Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
         "killer strikes, which JAX cannot report.",
         thresholds=q.above(0.9),

@@ -127,10 +127,9 @@ def inspected() -> Iterator[Panel]:
         "arrive at different times.",
         no_value=_NO_INSPECTOR,
     )
+    late = overviews.LATE(q.JOB)
     yield timeseries(2702, "Ranks that arrive late at collectives")(
-        Target(
-            overviews.LATE(q.JOB).least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"
-        ),
+        Target(late.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
         text="Mean time of a collective's kernels as a multiple of the median "
         "process's, of the 20 with the least. A kernel waits for the last rank to "
         "arrive, so the last one has the shortest kernels. `jaxmon job why` compares "

@@ -73,11 +73,9 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         thresholds=q.budget(slos, "cold-start"),
         alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
     )
+    depth = overviews.QUEUE_DEPTH(q.JOB).sum("job", "queue")
     yield timeseries(207, "Queue depth")(
-        Target(
-            overviews.QUEUE_DEPTH(q.JOB).sum("job", "queue").worst(q.FEW),
-            "{{job}} {{queue}}",
-        ),
+        Target(depth.worst(q.FEW), "{{job}} {{queue}}"),
         text="Items waiting in the 20 longest queues. Growing while batches are full: "
         "add replicas. Growing while they are not: something is blocking.",
         no_value="No queues",
@@ -94,11 +92,9 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 def serverless() -> Iterator[Panel]:
     """Return how instances of serverless functions start."""
     started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
+    invoked = counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start")
     yield timeseries(210, "Invocations by instance start")(
-        Target(
-            counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start"),
-            "{{instance_start}}",
-        ),
+        Target(invoked, "{{instance_start}}"),
         text="Invocations of serverless functions per second; cold: the first of their "
         "process. Many cold ones: instances end too early, or the load varies. A cold "
         "request, in Requests, waited for a compile.",
@@ -139,13 +135,9 @@ def debug() -> Iterator[Panel]:
         text="p95 latency, the 20 largest. Errors at the length of a timeout: "
         "something that the route calls is unresponsive.",
     )
+    queued = gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(*q.BY_PROCESS, "queue")
     yield timeseries(1404, "Queue depth by process")(
-        Target(
-            gauge(catalog.QUEUE_DEPTH, *q.PROCESS)
-            .sum(*q.BY_PROCESS, "queue")
-            .worst(q.FEW),
-            f"{q.NAMED_PROCESS} {{{{queue}}}}",
-        ),
+        Target(queued.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{queue}}}}"),
         text="Queue depth of the 20 processes with the longest. One longer than its "
         "peers': a slow process, or uneven load balancing.",
     )
