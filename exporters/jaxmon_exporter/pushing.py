@@ -33,16 +33,9 @@ def pusher(
     Raises:
         CommandError: the extra is missing, or a variable is invalid.
     """
-    wanted = plan(os.environ)
-    if wanted.exponential:
-        problem = (
-            "exponential histograms are pushed by agents alone: from what they serve "
-            "to a sidecar, their buckets cannot be had exactly"
-        )
-        wanted = wanted._replace(problems=(*wanted.problems, problem))
     made = Pusher(
         lambda: own(collect()),
-        wanted,
+        plan(os.environ),
         failed=failed,
         own=False,
         name=NAME,

@@ -22,8 +22,6 @@ from typing import NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
-from jaxmon.exposition import exponential
-from jaxmon.exposition.exponential import Exponential
 from jaxmon.threads import RLock
 
 
@@ -104,13 +102,11 @@ class Family(NamedTuple):
         metric: the metric.
         samples: its series and their values.
         exemplars: the exemplars of some series, as OpenMetrics writes them.
-        exponentials: exponential buckets, if asked for, by the series of the count.
     """
 
     metric: Metric
     samples: list[Sample]
     exemplars: Mapping[str, str] = MappingProxyType({})
-    exponentials: Mapping[str, Exponential] = MappingProxyType({})
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
@@ -162,12 +158,10 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
     """Return the family *metric* of the histograms *found*, with their exemplars."""
     samples: list[Sample] = []
     kept: dict[str, str] = {}
-    exponentials: dict[str, Exponential] = {}
     for one in found:
         samples += one.samples()
         kept.update(one.exemplars())
-        exponentials.update(one.exponentials())
-    return Family(metric, samples, kept, exponentials)
+    return Family(metric, samples, kept)
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
@@ -214,7 +208,6 @@ class Histogram:
     __slots__ = (
         "_counts",
         "_exemplars",
-        "_exponential",
         "_labels",
         "_lock",
         "_metric",
@@ -229,7 +222,6 @@ class Histogram:
         self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
         self._exemplars: dict[int, str] | None = None
-        self._exponential = exponential.counts()
         # Reentrant: while we hold it, the garbage collector may end something that
         # is measured, on this thread.
         self._lock = RLock()
@@ -250,8 +242,6 @@ class Histogram:
         with self._lock:
             self._counts[index] += 1
             self._sum += value
-            if self._exponential is not None:
-                self._exponential.add(value)
         if ids is not None:
             if self._exemplars is None:
                 self._exemplars = {}
@@ -298,15 +288,6 @@ class Histogram:
             return {}
         names = self._series = self._series or self._names()
         return {names[index]: text for index, text in self._exemplars.copy().items()}
-
-    def exponentials(self) -> dict[str, Exponential]:
-        """Return its exponential buckets, if asked for, by the series of the count."""
-        if self._exponential is None:
-            return {}
-        with self._lock:
-            found = self._exponential.snapshot(self._sum)
-        names = self._series = self._series or self._names()
-        return {names[-1]: found}
 
     def _names(self) -> tuple[str, ...]:
         name, text = self._metric.name, labels_text(self._metric.labels, self._labels)

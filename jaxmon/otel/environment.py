@@ -22,7 +22,6 @@ _EXPORTER = "OTEL_METRICS_EXPORTER"
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _HISTOGRAMS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 _EXPLICIT = "explicit_bucket_histogram"
-_EXPONENTIAL = "base2_exponential_bucket_histogram"
 
 # The names of the SDK's exporters.
 _NAMED = {"otlp_proto_grpc": GRPC, "otlp_proto_http": HTTP, "console": CONSOLE}
@@ -45,7 +44,6 @@ class Plan(NamedTuple):
         interval: seconds between two exports.
         deadline: seconds that the last export may delay the end of the program.
         temporality: ``cumulative``, ``delta`` or ``lowmemory``.
-        exponential: whether histograms are to have exponential buckets.
         problems: variables that are ignored, each in a sentence.
     """
 
@@ -53,7 +51,6 @@ class Plan(NamedTuple):
     interval: float = _INTERVAL
     deadline: float = _DEADLINE
     temporality: str = "cumulative"
-    exponential: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -99,9 +96,8 @@ def plan(environ: Mapping[str, str]) -> Plan:
     named = _exporters(environ) or ["otlp"]
     routes = [_NAMED.get(one, usual) for one in named]
     histograms = _word(environ, _HISTOGRAMS) or _EXPLICIT
-    if histograms not in (_EXPLICIT, _EXPONENTIAL):
-        allowed = f"{_EXPLICIT} or {_EXPONENTIAL}"
-        problems.append(f"{_HISTOGRAMS}={histograms} is ignored; give {allowed}")
+    if histograms != _EXPLICIT:
+        problems.append(f"{_HISTOGRAMS}={histograms} is ignored; give {_EXPLICIT}")
     temporality = _word(environ, _TEMPORALITY) or _TEMPORALITIES[0]
     if temporality not in _TEMPORALITIES:
         allowed = ", ".join(_TEMPORALITIES)
@@ -112,7 +108,6 @@ def plan(environ: Mapping[str, str]) -> Plan:
         _seconds(environ, "OTEL_METRIC_EXPORT_INTERVAL", _INTERVAL, problems),
         _seconds(environ, "OTEL_METRIC_EXPORT_TIMEOUT", _DEADLINE, problems),
         temporality,
-        histograms == _EXPONENTIAL,
         tuple(problems),
     )
 

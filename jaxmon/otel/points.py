@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from opentelemetry.sdk.metrics import Exemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    Buckets,
-    ExponentialHistogram,
-    ExponentialHistogramDataPoint,
     Gauge,
     Histogram,
     HistogramDataPoint,
@@ -36,7 +33,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from jaxmon.catalog import RUNS_GROUP, Metric
 from jaxmon.catalog.conventions import Convention
 from jaxmon.exposition import families as exemplars
-from jaxmon.exposition.exponential import Exponential
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
 
@@ -118,7 +114,7 @@ class _Parsed(NamedTuple):
 class _Parts(NamedTuple):
     """
     A histogram: its first series, buckets by bound, sum and count by suffix, and the
-    exemplars of its buckets. At most one set of exponential buckets.
+    exemplars of its buckets.
     """
 
     labels: dict[str, str]
@@ -126,7 +122,6 @@ class _Parts(NamedTuple):
     buckets: dict[float, _Number]
     rest: dict[str, _Number]
     exemplars: list[str]
-    exponentials: list[Exponential]
 
 
 class _Count(NamedTuple):
@@ -184,8 +179,6 @@ class Converter:
         self._now: dict[str, _Count] = {}
         self._time = started
         self._arrived = 0
-        self._exponentials: dict[str, Exponential] = {}
-        self._exponentials_before: dict[str, Exponential] = {}
         self._later = False
 
     def convert(self, families: Iterable[Family], time: int) -> MetricsData:
@@ -197,7 +190,7 @@ class Converter:
         """
         # A clock that was set back would make intervals of negative length.
         self._time = time = max(time, self._started)
-        self._now, self._exponentials = {}, {}
+        self._now = {}
         parsed: dict[str, _Parsed] = {}
         merged: dict[str, Family] = {}
         for family in families:
@@ -205,11 +198,9 @@ class Converter:
             first = merged.setdefault(metric.name, Family(metric, [], {}))
             if first.metric.kind == metric.kind:
                 first.samples.extend(family.samples)
-                if family.exemplars or family.exponentials:
-                    merged[metric.name] = first._replace(
-                        exemplars={**first.exemplars, **family.exemplars},
-                        exponentials={**first.exponentials, **family.exponentials},
-                    )
+                if family.exemplars:
+                    both = {**first.exemplars, **family.exemplars}
+                    merged[metric.name] = first._replace(exemplars=both)
         metrics: dict[str, tuple[Metric, Convention | None, list[Any]]] = {}
         for family in merged.values():
             metric, convention = family.metric, self._conventions.get(family.metric)
@@ -238,12 +229,11 @@ class Converter:
             for series, count in self._now.items()
         }
         self._arrived = self._time
-        self._exponentials_before = self._exponentials
         self._later = True
 
     def _points(
         self, family: Family, time: int, parsed: dict[str, _Parsed]
-    ) -> Iterator[NumberDataPoint | HistogramDataPoint | ExponentialHistogramDataPoint]:
+    ) -> Iterator[NumberDataPoint | HistogramDataPoint]:
         metric = family.metric
         if metric.kind == "histogram":
             yield from self._histograms(family, time, parsed)
@@ -262,7 +252,7 @@ class Converter:
 
     def _histograms(
         self, family: Family, time: int, parsed: dict[str, _Parsed]
-    ) -> Iterator[HistogramDataPoint | ExponentialHistogramDataPoint]:
+    ) -> Iterator[HistogramDataPoint]:
         """Yield a point for each set of labels, from its buckets, sum and count."""
         metric = family.metric
         found: dict[_Key, _Parts] = {}
@@ -270,11 +260,9 @@ class Converter:
             one = self._labels(metric, series, parsed)
             parts = found.get(one.key)
             if parts is None:
-                parts = found[one.key] = _Parts(one.labels, series, {}, {}, [], [])
+                parts = found[one.key] = _Parts(one.labels, series, {}, {}, [])
             if text := family.exemplars.get(series):
                 parts.exemplars.append(text)
-            if (exponential := family.exponentials.get(series)) is not None:
-                parts.exponentials.append(exponential)
             if one.bound is None:
                 parts.rest[one.suffix] = _plain(value)
             else:
@@ -286,9 +274,6 @@ class Converter:
             counts, since = self._counted(
                 metric, parts.series, everything, parts.labels
             )
-            if parts.exponentials:
-                yield self._exponential(metric, parts, since)
-                continue
             yield HistogramDataPoint(
                 attributes=parts.labels,
                 exemplars=list(self._exemplars(parts.exemplars)),
@@ -301,32 +286,6 @@ class Converter:
                 min=None,  # type: ignore[arg-type]  # the wire has it optional
                 max=None,  # type: ignore[arg-type]  # likewise
             )
-
-    def _exponential(
-        self, metric: Metric, parts: _Parts, since: int
-    ) -> ExponentialHistogramDataPoint:
-        """Return the point of a histogram that counts exponentially."""
-        (found,) = parts.exponentials
-        self._exponentials[parts.series] = found
-        before = self._exponentials_before.get(parts.series)
-        if metric.kind in self._deltas and before is not None:
-            found = found.since(before)
-        offset, counts = found.dense()
-        return ExponentialHistogramDataPoint(
-            attributes=parts.labels,
-            exemplars=list(self._exemplars(parts.exemplars)),
-            start_time_unix_nano=since,
-            time_unix_nano=self._time,
-            count=found.total,
-            sum=found.sum,
-            scale=found.scale,
-            zero_count=found.zero,
-            positive=Buckets(offset, counts),
-            negative=Buckets(0, []),
-            flags=0,
-            min=None,  # type: ignore[arg-type]  # the wire has it optional
-            max=None,  # type: ignore[arg-type]  # likewise
-        )
 
     def _exemplars(self, texts: Iterable[str]) -> Iterator[Exemplar]:
         """Yield those since the latest export that arrived."""
@@ -394,13 +353,8 @@ class Converter:
             if metric.kind in self._deltas
             else AggregationTemporality.CUMULATIVE
         )
-        data: Sum | Gauge | Histogram | ExponentialHistogram
-        exponential = [
-            one for one in points if isinstance(one, ExponentialHistogramDataPoint)
-        ]
-        if exponential:
-            data = ExponentialHistogram(exponential, temporality)
-        elif metric.kind == "histogram":
+        data: Sum | Gauge | Histogram
+        if metric.kind == "histogram":
             data = Histogram(points, temporality)
         elif metric.kind == "counter":
             data = Sum(points, temporality, is_monotonic=True)
