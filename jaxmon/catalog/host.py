@@ -21,9 +21,7 @@ COLLECTOR_DURATION_SECONDS = _collectors.gauge(
     "collector",
 )
 COLLECTOR_AGE_SECONDS = _collectors.gauge(
-    "jaxmon_collector_age_seconds",
-    "Age of the values a collector serves.",
-    "collector",
+    "jaxmon_collector_age_seconds", "Age of the values a collector serves.", "collector"
 )
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
@@ -133,9 +131,7 @@ CONTAINER_OOM_KILLS = _container.counter(
     "Processes in the cgroup killed by the kernel's OOM killer.",
 )
 CONTAINER_CPU_SECONDS = _container.counter(
-    "jaxmon_container_cpu_seconds_total",
-    "CPU time of the cgroup, by mode.",
-    "mode",
+    "jaxmon_container_cpu_seconds_total", "CPU time of the cgroup, by mode.", "mode"
 )
 CONTAINER_CPU_THROTTLED_SECONDS = _container.counter(
     "jaxmon_container_cpu_throttled_seconds_total",

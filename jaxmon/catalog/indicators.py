@@ -108,9 +108,7 @@ STEP_AGE_SECONDS = _training.gauge(
     "loop",
 )
 TIME_SECONDS = _training.counter(
-    "jaxmon_time_seconds_total",
-    "Wall time of the program, by activity.",
-    "activity",
+    "jaxmon_time_seconds_total", "Wall time of the program, by activity.", "activity"
 )
 ACTIVITY_RUNNING_SECONDS = _training.gauge(
     "jaxmon_activity_running_seconds",

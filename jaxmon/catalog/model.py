@@ -94,13 +94,17 @@ class Sheet:
     Args:
         group: see `Metric`.
         sources: see `Metric`.
+        of: the first label of all of them, ``""`` for none.
     """
 
-    __slots__ = ("_group", "_sources")
+    __slots__ = ("_first", "_group", "_sources")
 
-    def __init__(self, group: str, sources: tuple[Source, ...] = AGENT) -> None:
+    def __init__(
+        self, group: str, sources: tuple[Source, ...] = AGENT, *, of: str = ""
+    ) -> None:
         self._group = group
         self._sources = sources
+        self._first = (of,) if of else ()
 
     def counter(
         self,
@@ -153,7 +157,10 @@ class Sheet:
             kind,
             text,
             unit=suffix if suffix in _UNITS else "",
-            labels=tuple([one if isinstance(one, str) else one[0] for one in labels]),
+            labels=(
+                *self._first,
+                *[one if isinstance(one, str) else one[0] for one in labels],
+            ),
             buckets=buckets,
             sources=self._sources,
             group=self._group,
