@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jaxmon.catalog import COLLECTOR_ERRORS
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 
 
 # Reasons for having nothing to read that other modules refer to.
@@ -76,10 +76,5 @@ def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
     Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
     and ``error``, which the poller counts.
     """
-    return Family(
-        COLLECTOR_ERRORS,
-        [
-            (series(COLLECTOR_ERRORS, collector, reason), count)
-            for reason, count in counts.items()
-        ],
-    )
+    found = {(collector, reason): count for reason, count in counts.items()}
+    return by_label(COLLECTOR_ERRORS, found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, Sample, labels_text
+from jaxmon.exposition.families import Family, Sample, labels_text, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon_exporter.dcgm_fields import FIELDS, DcgmField
 
@@ -50,7 +50,7 @@ _WANTED = {(ours.name, row.labels): row for row in _ROWS for ours in row.metrics
 _METRICS = {name for name, _ in _WANTED}
 # Far more than a host has; invalid devices must not fill memory.
 _MOST_PLACES = 1 << 14
-_IDENTITIES = {catalog.ACCELERATOR_INFO.name, catalog.GPU_MIG_INFO.name}
+_IDENTITIES = catalog.ACCELERATOR_INFO, catalog.GPU_MIG_INFO
 
 
 class DcgmNames:
@@ -73,12 +73,7 @@ class DcgmNames:
         its labels, and their own. Thread-safe.
         """
         plan = self._plan
-        identities = tuple(
-            name
-            for family in found
-            if family.metric.name in _IDENTITIES
-            for name, _ in family.samples
-        )
+        identities = tuple(name for name, _ in samples_of(found, *_IDENTITIES))
         if identities != plan.identities:
             plan = _MappingCache(identities, _devices(found, self._hostname))
             self._plan = plan
@@ -153,17 +148,13 @@ class _MappingCache:
 def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
     """Return the text of dcgm-exporter's labels for each device, by our UUID."""
     gpus: dict[str, dict[str, str]] = {}
-    parts: list[dict[str, str]] = []
-    for family in found:
-        if family.metric.name == catalog.ACCELERATOR_INFO.name:
-            for name, _ in family.samples:
-                known = labels(name)
-                if known.get("vendor") == "nvidia":
-                    gpus.setdefault(known["uuid"], known)
-        elif family.metric.name == catalog.GPU_MIG_INFO.name:
-            parts += [labels(name) for name, _ in family.samples]
+    for name, _ in samples_of(found, catalog.ACCELERATOR_INFO):
+        known = labels(name)
+        if known.get("vendor") == "nvidia":
+            gpus.setdefault(known["uuid"], known)
     texts = {uuid: _text(known, hostname) for uuid, known in gpus.items()}
-    for part in parts:
+    for name, _ in samples_of(found, catalog.GPU_MIG_INFO):
+        part = labels(name)
         if part["parent"] in gpus:
             texts[part["uuid"]] = _text(gpus[part["parent"]], hostname, part)
     return texts
@@ -189,15 +180,12 @@ def _text(
 def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
     """Return the last Xid error of each GPU that can report one."""
     last: dict[str, tuple[float, int]] = {}
-    for family in found:
-        if family.metric.name == catalog.GPU_XID_ERRORS.name:
-            for name, _ in family.samples:
-                last.setdefault(_VALUES.findall(name)[0], (0.0, 0))
-        elif family.metric.name == catalog.GPU_XID_LAST_TIMESTAMP_SECONDS.name:
-            for name, time in family.samples:
-                uuid, xid = _VALUES.findall(name)
-                if xid.isdecimal():
-                    last[uuid] = max(last.get(uuid, (0.0, 0)), (time, int(xid)))
+    for name, _ in samples_of(found, catalog.GPU_XID_ERRORS):
+        last.setdefault(_VALUES.findall(name)[0], (0.0, 0))
+    for name, time in samples_of(found, catalog.GPU_XID_LAST_TIMESTAMP_SECONDS):
+        uuid, xid = _VALUES.findall(name)
+        if xid.isdecimal():
+            last[uuid] = max(last.get(uuid, (0.0, 0)), (time, int(xid)))
     samples = []
     for uuid, (_, xid) in last.items():
         if uuid in devices:
@@ -209,14 +197,10 @@ def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
 
 def _licenses(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
     """Return which responding GPUs hold a licence; 0 also for those that need none."""
-    held: dict[str, float] = {}
-    for family in found:
-        if family.metric.name == catalog.ACCELERATOR_UP.name:
-            for name, up in family.samples:
-                if up:
-                    held.setdefault(_VALUES.findall(name)[0], 0.0)
-        elif family.metric.name == catalog.GPU_VGPU_LICENSED.name:
-            held |= {_VALUES.findall(name)[0]: value for name, value in family.samples}
+    up = samples_of(found, catalog.ACCELERATOR_UP)
+    held = {_VALUES.findall(name)[0]: 0.0 for name, value in up if value}
+    for name, value in samples_of(found, catalog.GPU_VGPU_LICENSED):
+        held[_VALUES.findall(name)[0]] = value
     return [
         (f"{LICENSE.name}{{{devices[uuid]}}}", value)
         for uuid, value in held.items()

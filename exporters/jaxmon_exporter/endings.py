@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import age_of
@@ -286,11 +286,8 @@ class Closings:
 def xids(families: Iterable[Family], now: float) -> list[XidError]:
     """Return the latest Xid error of each kind and GPU, of the hour before *now*."""
     found = []
-    for family in families:
-        if family.metric.name == GPU_XID_LAST_TIMESTAMP_SECONDS.name:
-            for name, at in family.samples:
-                if at > 0 and 0 <= now - at <= KEPT_SECONDS:
-                    of = labels(name)
-                    uuid, xid = of.get("uuid", ""), of.get("xid", "")
-                    found.append(XidError(uuid, xid, now - at))
+    for name, at in samples_of(families, GPU_XID_LAST_TIMESTAMP_SECONDS):
+        if at > 0 and 0 <= now - at <= KEPT_SECONDS:
+            of = labels(name)
+            found.append(XidError(of.get("uuid", ""), of.get("xid", ""), now - at))
     return found[:_MOST_XIDS]

@@ -21,10 +21,9 @@ from typing import NamedTuple
 from jaxmon.catalog import (
     COLLECTOR_AGE_SECONDS,
     COLLECTOR_DURATION_SECONDS,
-    COLLECTOR_ERRORS,
     COLLECTOR_SUCCESS,
 )
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.exposition.plausible import PlausibilityFilter
 from jaxmon.host import disclosure
 from jaxmon_exporter.collecting import (
@@ -320,20 +319,12 @@ class PollerGroup:
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    success = Family(COLLECTOR_SUCCESS, [])
-    duration = Family(COLLECTOR_DURATION_SECONDS, [])
-    age = Family(COLLECTOR_AGE_SECONDS, [])
-    errors = Family(COLLECTOR_ERRORS, [])
-    for status in statuses:
-        name = status.name
-        if status.polled:
-            worked = 1.0 if status.success else 0.0
-            success.samples.append((series(COLLECTOR_SUCCESS, name), worked))
-        if status.duration is not None:
-            duration.samples.append(
-                (series(COLLECTOR_DURATION_SECONDS, name), status.duration)
-            )
-        if status.age is not None:
-            age.samples.append((series(COLLECTOR_AGE_SECONDS, name), status.age))
-        errors.samples.extend(partial_failures(name, status.errors).samples)
-    return [success, duration, age, errors]
+    worked = {one.name: float(one.success) for one in statuses if one.polled}
+    spent = {one.name: one.duration for one in statuses if one.duration is not None}
+    ages = {one.name: one.age for one in statuses if one.age is not None}
+    return [
+        by_label(COLLECTOR_SUCCESS, worked),
+        by_label(COLLECTOR_DURATION_SECONDS, spent),
+        by_label(COLLECTOR_AGE_SECONDS, ages),
+        *(partial_failures(one.name, one.errors) for one in statuses),
+    ]

@@ -25,7 +25,7 @@ from jaxmon.catalog import (
     GPU_PCIE_TRANSMIT_BYTES,
     GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
 )
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, Sample, samples_of, series
 
 
 _UUID = re.compile(r'\{uuid="([^"\\]*)"')
@@ -96,8 +96,7 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     agents, or an agent and a driver, know a device, the first provides all of its
     metrics. Only the metrics in the catalogue's `BORROWED` can overlap.
     """
-    shared = [family for family in families if family.metric.name in _BORROWED]
-    described = {device_of(name) for family in shared for name, _ in family.samples}
+    described = {device_of(name) for name, _ in samples_of(families, *BORROWED)}
     described |= _identities(families)
     found = list(families)
     if not described.isdisjoint(owned):
@@ -139,22 +138,16 @@ def _named(
 
 
 def _identities(families: Iterable[Family]) -> set[str]:
-    return {
-        device_of(name)
-        for family in families
-        if family.metric.name in (ACCELERATOR_INFO.name, GPU_MIG_INFO.name)
-        for name, _ in family.samples
-    }
+    found = samples_of(families, ACCELERATOR_INFO, GPU_MIG_INFO)
+    return {device_of(name) for name, _ in found}
 
 
 def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
     from jaxmon.exposition.parse import labels  # noqa: PLC0415 - few have instances
 
     found: dict[str, list[str]] = {}
-    for family in families:
-        if family.metric.name == GPU_MIG_INFO.name:
-            for name, _ in family.samples:
-                known = labels(name)
-                key = instance(known["parent"], known["gpu_instance"])
-                found.setdefault(key, []).append(known["uuid"])
+    for name, _ in samples_of(families, GPU_MIG_INFO):
+        known = labels(name)
+        key = instance(known["parent"], known["gpu_instance"])
+        found.setdefault(key, []).append(known["uuid"])
     return found

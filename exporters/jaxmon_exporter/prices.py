@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
 from jaxmon.errors import CommandError, ConfigFileError
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, Sample, samples_of, series
 from jaxmon.exposition.parse import labels
 from jaxmon.host.files.bounded import read_text
 from jaxmon.host.formats.yaml_file import compose
@@ -56,12 +56,8 @@ class Prices:
 
     def family(self, families: Iterable[Family]) -> Family:
         """Return the price of each accelerator in *families*."""
-        known = (
-            self._sample(name)
-            for family in families
-            if family.metric is ACCELERATOR_INFO
-            for name, _ in family.samples
-        )
+        infos = samples_of(families, ACCELERATOR_INFO)
+        known = (self._sample(name) for name, _ in infos)
         return Family(
             ACCELERATOR_COST_DOLLARS_PER_HOUR, [one for one in known if one is not None]
         )

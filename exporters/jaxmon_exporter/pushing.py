@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from jaxmon.catalog import OTLP_EXPORTS, SIDECAR
 from jaxmon.errors import CommandError, OtlpError
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.otel.environment import plan
 from jaxmon.otel.pusher import Pusher
@@ -56,9 +56,7 @@ def own(families: Iterable[Family]) -> list[Family]:
     page = list(families)
     workers = {
         known.get("worker", "")
-        for family in page
-        if family.metric.name == OTLP_EXPORTS.name
-        for known in [labels(series) for series, _ in family.samples]
+        for known in [labels(series) for series, _ in samples_of(page, OTLP_EXPORTS)]
         if known.get("signal") == "metrics"
     } - {""}
     if not workers:

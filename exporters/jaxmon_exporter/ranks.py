@@ -22,7 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts import SCHEMA, endings, responses
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
@@ -390,12 +390,10 @@ class Setups:
 def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:
     """Return the GPUs that are throttled now, and why."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for family in families:
-        if family.metric.name == GPU_CLOCK_EVENT_ACTIVE.name:
-            for name, active in family.samples:
-                of = labels(name)
-                if active > 0 and of.get("reason") in _REASONS:
-                    found[of.get("uuid", "")].append(of["reason"])
+    for name, active in samples_of(families, GPU_CLOCK_EVENT_ACTIVE):
+        of = labels(name)
+        if active > 0 and of.get("reason") in _REASONS:
+            found[of.get("uuid", "")].append(of["reason"])
     return [
         ThrottledGpu(uuid, tuple(sorted(reasons)))
         for uuid, reasons in list(found.items())[:_MOST_GPUS]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
 from jaxmon.errors import CommandError, JaxmonError
-from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.exposition.families import Family, Histogram, by_label, gauge
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
@@ -218,13 +218,7 @@ class Service:
         if (pusher := self._pusher) is not None:
             yield from pusher.families()
         if self._errors:
-            yield Family(
-                INTERNAL_ERRORS,
-                [
-                    (series(INTERNAL_ERRORS, site), count)
-                    for site, count in self._errors.copy().items()
-                ],
-            )
+            yield by_label(INTERNAL_ERRORS, self._errors.copy())
 
     def summary(
         self,

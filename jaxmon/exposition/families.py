@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
@@ -167,6 +167,28 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
     """Return a family of one sample; counters and infos work the same way."""
     return Family(metric, [(series(metric, *labels), value)])
+
+
+def by_label(metric: Metric, values: Mapping[Any, float]) -> Family:
+    """Return *metric* with the values of a label, or by tuples of its labels."""
+    return Family(
+        metric,
+        [
+            (series(metric, *(key if isinstance(key, tuple) else (key,))), value)
+            for key, value in values.items()
+        ],
+    )
+
+
+def samples_of(families: Iterable[Family], *metrics: Metric) -> list[Sample]:
+    """Return the samples of *metrics* in *families*."""
+    names = {metric.name for metric in metrics}
+    return [
+        sample
+        for family in families
+        if family.metric.name in names
+        for sample in family.samples
+    ]
 
 
 def quantile(

@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import disclosure
 from jaxmon.host.deadline import Deadline
 from jaxmon.otel.environment import Plan
@@ -161,14 +161,9 @@ class Pusher:
 
     def families(self) -> list[Family]:
         """Return the pusher's own metric; thread-safe."""
-        metric = catalog.OTLP_EXPORTS
         counts = self._outcomes.copy().items()
-        return [
-            Family(
-                metric,
-                [(series(metric, _SIGNAL, name), count) for name, count in counts],
-            )
-        ]
+        found = {(_SIGNAL, outcome): count for outcome, count in counts}
+        return [by_label(catalog.OTLP_EXPORTS, found)]
 
     def explain(self) -> dict[str, Any]:
         """Return how many exports failed in a row, and for how long they have."""

@@ -27,7 +27,7 @@ from jaxmon.catalog import (
     HOST_PRESSURE_SECONDS,
     PRESSURE_RESOURCES,
 )
-from jaxmon.exposition.families import Family, Sample, gauge, series
+from jaxmon.exposition.families import Family, Sample, by_label, gauge, series
 from jaxmon.host.resources.container import stalled
 from jaxmon_exporter.collecting import partial_failures
 
@@ -163,26 +163,18 @@ class Host:
         ]
 
     def _disks(self) -> Iterator[Family]:
-        sizes: list[Sample] = []
-        left: list[Sample] = []
+        sizes: dict[Path, float] = {}
+        left: dict[Path, float] = {}
         for directory in self._directories:
             try:
                 disk = os.statvfs(directory)
             except OSError:
                 self._failures["directory_unreadable"] += 1
                 continue
-            size, available = disk.f_blocks, disk.f_bavail
-            sizes.append(
-                (series(HOST_DISK_SIZE_BYTES, directory), size * disk.f_frsize)
-            )
-            left.append(
-                (
-                    series(HOST_DISK_AVAILABLE_BYTES, directory),
-                    available * disk.f_frsize,
-                )
-            )
-        yield Family(HOST_DISK_SIZE_BYTES, sizes)
-        yield Family(HOST_DISK_AVAILABLE_BYTES, left)
+            sizes[directory] = disk.f_blocks * disk.f_frsize
+            left[directory] = disk.f_bavail * disk.f_frsize
+        yield by_label(HOST_DISK_SIZE_BYTES, sizes)
+        yield by_label(HOST_DISK_AVAILABLE_BYTES, left)
         yield partial_failures(self.name, self._failures)
 
 

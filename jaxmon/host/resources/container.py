@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge, series
 
 
 _MICROSECONDS = 1e6
@@ -41,15 +41,13 @@ class ContainerFamilies:
         if group is None or not (group / "cgroup.events").exists():
             return []
         found = [*_memory(self._root, group), *_cpu(self._root, group)]
-        pressure = catalog.CONTAINER_PRESSURE_SECONDS
-        samples = [
-            (series(pressure, resource, kind), seconds)
+        pressure = {
+            (resource, kind): seconds
             for resource in ("cpu", "memory", "io")
             for kind, seconds in stalled(group / f"{resource}.pressure")
-        ]
-        return [
-            family for family in (*found, Family(pressure, samples)) if family.samples
-        ]
+        }
+        found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
+        return [family for family in found if family.samples]
 
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, Sample, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 
 
 # Fields of /proc/PID/stat behind the name in brackets, which may hold anything.
@@ -123,14 +123,8 @@ def _pages(proc: Path) -> tuple[int, int] | None:
 def _garbage() -> list[Family]:
     generations = gc.get_stats()
     return [
-        Family(metric, _samples(metric, [one[figure] for one in generations]))
+        by_label(metric, dict(enumerate([one[figure] for one in generations])))
         for metric, figure in _GENERATIONS.items()
-    ]
-
-
-def _samples(metric: catalog.Metric, counts: list[int]) -> list[Sample]:
-    return [
-        (series(metric, generation), count) for generation, count in enumerate(counts)
     ]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jaxmon.catalog import AGENT_UP
 from jaxmon.errors import PageError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.facts import endings
 from jaxmon.facts.endings import SlotEnds
 from jaxmon.host import rundir
@@ -116,19 +116,16 @@ class Agents:
         self._refused = refused
         self._exits.follow(slots, sockets)
         pages, gone = self._pages(answers)
-        up = Family(AGENT_UP, [])
-        responded = set()
-        for worker, page in pages.items():
-            up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
-            if page is not None:
-                responded.add(worker)
+        up = {worker: float(page is not None) for worker, page in pages.items()}
+        responded = {worker for worker, is_up in up.items() if is_up}
         # Where another process started meanwhile, it is unknown whose page it is.
         known = {
             worker: page
             for worker, page in pages.items()
             if page and not changed(before, slots, worker)
         }
-        found, owned, taken = [up], set[str](), dict[str, str]()
+        found, owned = [by_label(AGENT_UP, up)], set[str]()
+        taken: dict[str, str] = {}
         for worker, page in self._ended.merged(known, slots):
             found += unowned(self._compatible(worker, page, taken), owned)
         ends = self._series.families(slots, up=responded, gone=gone)

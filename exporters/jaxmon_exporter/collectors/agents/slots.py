@@ -22,7 +22,7 @@ from jaxmon.catalog import (
 from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label, gauge, series
 from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import SlotEnds
@@ -56,24 +56,24 @@ class SlotSeries:
             up: workers that have just responded.
             gone: workers on whose socket nothing listens.
         """
-        starts, crashes = Family(AGENT_STARTS, []), Family(AGENT_CRASHES, [])
-        died = Family(AGENT_DIED, [])
+        died: dict[tuple[str, str], float] = {}
         counted = {}
         for worker, slot in slots.items():
             dead = slot.died
             if dead is None:  # the system does not say
                 dead = worker in gone
             record = slot.latest
-            counted[worker] = number = self._number(worker, record, dead=dead)
-            starts.samples.append((series(AGENT_STARTS, worker), number[0]))
-            crashes.samples.append((series(AGENT_CRASHES, worker), number[1]))
+            counted[worker] = self._number(worker, record, dead=dead)
             # An agent of a release without records may have the slot now.
-            now = dead and worker not in up
-            died.samples.append(
-                (series(AGENT_DIED, worker, record.running), float(now))
-            )
+            died[worker, record.running] = float(dead and worker not in up)
         self._counted = counted
-        return [starts, crashes, died]
+        return [
+            by_label(
+                AGENT_STARTS, {one: starts for one, (starts, _) in counted.items()}
+            ),
+            by_label(AGENT_CRASHES, {one: died for one, (_, died) in counted.items()}),
+            by_label(AGENT_DIED, died),
+        ]
 
     def _number(
         self, worker: str, record: ProcessEnd, *, dead: bool
@@ -248,7 +248,7 @@ def _identity(of: ProcessEnd) -> tuple[object, ...]:
 def _left(worker: str, counts: LeftCounts) -> list[Family]:
     if (age := endings.counted_age(counts.of)) is None:
         return []
-    mark = Family(AGENT_ENDED_SECONDS, [(series(AGENT_ENDED_SECONDS, worker), age)])
+    mark = gauge(AGENT_ENDED_SECONDS, age, worker)
     return [*counts.families, mark, _counting(worker, counts.of)]
 
 

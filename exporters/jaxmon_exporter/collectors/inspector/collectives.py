@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import NCCL_COLLECTIVES, NCCL_MESSAGE_SIZES
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.facts.host import (
     CollectiveTimes,
     CommunicatorRank,
@@ -198,14 +198,9 @@ class Tallies:
         for worker in [one for one, heard in self._heard.items() if heard < since]:
             self._forget(worker)
         for place, metric in enumerate(_METRICS):
-            samples = [
-                (series(metric, *labels), of[place])
-                for labels, of in self._sums.items()
-            ]
-            yield Family(metric, samples)
-        metric = catalog.NCCL_UNRECORDED_COLLECTIVES
-        found = self._unrecorded.items()
-        yield Family(metric, [(series(metric, *one), count) for one, count in found])
+            sums = {labels: of[place] for labels, of in self._sums.items()}
+            yield by_label(metric, sums)
+        yield by_label(catalog.NCCL_UNRECORDED_COLLECTIVES, self._unrecorded)
 
     def _forget(self, worker: str) -> None:
         del self._heard[worker]

@@ -18,7 +18,7 @@ from jaxmon.catalog.values import (
     NCCL_FAULTS,
     NCCL_PROCESS_STATES,
 )
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
 from jaxmon.host.http.fetch import TOO_LARGE, FetchError
 from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
@@ -246,7 +246,7 @@ def _chance(least: int, most: int) -> int:
 
 
 def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:
-    return Family(metric, [(series(metric, one), float(counts[one])) for one in values])
+    return by_label(metric, {one: float(counts[one]) for one in values})
 
 
 def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
@@ -257,11 +257,7 @@ def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
         lags[rank] = max(one.lag, lags.get(rank, 0))
     worst = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:_NAMED]
     if worst:
-        metric = catalog.NCCL_RANK_LAG
-        yield Family(metric, [(series(metric, *rank), lag) for rank, lag in worst])
+        yield by_label(catalog.NCCL_RANK_LAG, dict(worst))
     hosts = sorted(report.missing.items(), key=lambda host: (-host[1], host[0]))
     if hosts:
-        metric = catalog.NCCL_MISSING_PROCESSES
-        yield Family(
-            metric, [(series(metric, host), count) for host, count in hosts[:_NAMED]]
-        )
+        yield by_label(catalog.NCCL_MISSING_PROCESSES, dict(hosts[:_NAMED]))

@@ -23,7 +23,7 @@ from jaxmon.catalog import (
     GPU_XID_ERRORS,
     GPU_XID_LAST_TIMESTAMP_SECONDS,
 )
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
@@ -168,18 +168,14 @@ class XidCounter:
         self._refused.clear()
 
     def _made(self) -> list[Family]:
-        counted = [
-            (series(GPU_XID_ERRORS, uuid, xid), float(count))
+        counted = {
+            (uuid, xid): float(count)
             for uuid, counts in self._counts.items()
             for xid, count in counts.items()
-        ]
-        last = [
-            (series(GPU_XID_LAST_TIMESTAMP_SECONDS, uuid, xid), moment)
-            for (uuid, xid), moment in self._last.items()
-        ]
+        }
         return [
-            Family(GPU_XID_ERRORS, counted),
-            Family(GPU_XID_LAST_TIMESTAMP_SECONDS, last),
+            by_label(GPU_XID_ERRORS, counted),
+            by_label(GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
         ]
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:

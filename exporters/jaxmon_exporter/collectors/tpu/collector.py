@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
 from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
@@ -100,11 +100,8 @@ class HangDetector:
 
 
 def _moved(before: CoreState, now: CoreState) -> bool:
-    return (before.program, before.run, before.counter) != (
-        now.program,
-        now.run,
-        now.counter,
-    )
+    at = now.program, now.run, now.counter
+    return (before.program, before.run, before.counter) != at
 
 
 def _plain(text: str) -> str:
@@ -146,6 +143,7 @@ class Tpus:
         self._chips: dict[str, Chip] = {}
         self._owners: dict[str, int] = {}
         self._owners_at: float | None = None
+        self._hangs = HangDetector(clock)
 
     def collect(self) -> Iterable[Family]:
         """
@@ -186,11 +184,6 @@ class Tpus:
             self._addresses, configured=self._configured, failures=self._failures
         )
 
-    @cached_property
-    def _hangs(self) -> HangDetector:
-
-        return HangDetector(self._clock)
-
     def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
             return self._runtimes.read()
@@ -221,35 +214,13 @@ class Tpus:
         return list(self._chips), per_chip
 
     def _identity(self, present: set[str]) -> list[Family]:
-        info, up = ACCELERATOR_INFO, ACCELERATOR_UP
         known = self._chips.values()
-        return [
-            Family(
-                info,
-                [
-                    (
-                        series(
-                            info,
-                            chip.uuid,
-                            chip.index,
-                            "google",
-                            chip.model.name,
-                            "",
-                            chip.pci_bus_id,
-                        ),
-                        1.0,
-                    )
-                    for chip in known
-                ],
-            ),
-            Family(
-                up,
-                [
-                    (series(up, chip.uuid), float(chip.uuid in present))
-                    for chip in known
-                ],
-            ),
-        ]
+        infos = {
+            (one.uuid, one.index, "google", one.model.name, "", one.pci_bus_id): 1.0
+            for one in known
+        }
+        up = {one.uuid: float(one.uuid in present) for one in known}
+        return [by_label(ACCELERATOR_INFO, infos), by_label(ACCELERATOR_UP, up)]
 
     def _owned(self, chips: Sequence[Chip]) -> list[Family]:
         """

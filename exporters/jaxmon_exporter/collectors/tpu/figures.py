@@ -33,7 +33,7 @@ from jaxmon.catalog import (
     TPU_TRANSFER_SECONDS,
     Metric,
 )
-from jaxmon.exposition.families import Family, Sample, labels_text, series
+from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
 from jaxmon_exporter.collectors.tpu import reading as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
 from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
@@ -216,13 +216,11 @@ class Figures:
             (TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
             (TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
         ):
-            yield Family(
-                metric,
-                [
-                    (series(metric, self._uuids[place.chip], place.core), value)
-                    for place, value in sorted(self._by_core(name))
-                ],
-            )
+            found = {
+                (self._uuids[place.chip], place.core): value
+                for place, value in sorted(self._by_core(name))
+            }
+            yield by_label(metric, found)
 
     def _executions(self) -> Family:
         found: dict[Key, list[BucketCounts]] = defaultdict(list)
@@ -272,7 +270,7 @@ class Figures:
                 (TPU_CORE_ERROR, int(bool(state.error))),
             ):
                 if value is not None:
-                    yield Family(metric, [(series(metric, uuid, core), value & _EXACT)])
+                    yield gauge(metric, value & _EXACT, uuid, core)
 
     def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
         """Return a metric that numbers cores."""
@@ -314,13 +312,8 @@ class Figures:
         return placed
 
     def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
-        return Family(
-            metric,
-            [
-                (series(metric, self._uuids[chip]), values[chip])
-                for chip in sorted(values)
-            ],
-        )
+        found = {self._uuids[chip]: values[chip] for chip in sorted(values)}
+        return by_label(metric, found)
 
 
 def _of_runtime(
@@ -329,9 +322,7 @@ def _of_runtime(
     values: Sequence[float],
     together: Callable[[Sequence[float]], float],
 ) -> Family:
-    if not values:
-        return Family(metric, [])
-    return Family(metric, [(series(metric, runtime), together(values))])
+    return by_label(metric, {runtime: together(values)} if values else {})
 
 
 def _histogram(

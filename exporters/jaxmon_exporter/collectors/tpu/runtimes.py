@@ -7,26 +7,20 @@ is probed again by every poll.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-
-if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.tpu.messages import Target
 import contextlib
 import logging
 import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from errno import EAGAIN, EINPROGRESS
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.catalog import TPU_RUNTIME_UP
 from jaxmon.errors import WireError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import (
     GONE,
@@ -263,13 +257,8 @@ class Runtimes:
     def up(self) -> Family:
         """Return which runtimes are up: those that ever responded, or the usual one."""
         listed = [one for one in self._runtimes if one.met or self._configured]
-        return Family(
-            TPU_RUNTIME_UP,
-            [
-                (series(TPU_RUNTIME_UP, one.name), float(one.up))
-                for one in listed or self._runtimes[:1]
-            ],
-        )
+        shown = listed or self._runtimes[:1]
+        return by_label(TPU_RUNTIME_UP, {one.name: float(one.up) for one in shown})
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
