@@ -28,7 +28,7 @@ from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import encoded
 from jaxmon.host.resources import container
 from jaxmon.threads import DaemonThread
-from jaxmon_exporter.collecting import Clock
+from jaxmon_exporter.polling import Clock
 
 
 KEPT_SECONDS = 3600.0

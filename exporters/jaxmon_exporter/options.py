@@ -52,9 +52,7 @@ def _page(url: str) -> str:
 
 def _place(address: str) -> str:
     """Return *address*, of a host and a port."""
-    from jaxmon_exporter.collectors.nccl.client import (  # noqa: PLC0415 - see above
-        place_of,
-    )
+    from jaxmon_exporter.collectors.nccl.collector import place_of  # noqa: PLC0415 - see above
 
     place_of(address)
     return address

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import IPv6Address
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -42,9 +44,9 @@ from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.resources import container, hung
-from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, ObservedRank, left
-from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.pages import Refreshed, after
+from jaxmon_exporter.polling import Clock
 
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST, _DIGITS = 200, 16
 _MOST_GPUS = 100
+_MOST_ADDRESSES, _MOST_OF_A_TABLE = 64, 1 << 20
+# In the kernel's table of routes.
+_LOCAL = r"\|-- ([\d.]{7,15})\n\s+/32 host LOCAL"
 # Of NVML's, those that lower the clocks of a GPU that works.
 _REASONS = frozenset(
     ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
@@ -138,8 +143,6 @@ class Ranks:
 
     def page(self, request: Request) -> Response | Future[Response]:
         """Respond to ``/job``, with the stacks of all threads if ``?stacks=1``."""
-        from jaxmon_exporter.pages import after  # noqa: PLC0415 - few hosts have peers
-
         stacks = request.query.get("stacks") == "1"
         source = self._with_stacks if stacks else self._latest
         making = source.refresh()
@@ -187,8 +190,6 @@ class Ranks:
         if (ras := sources.nccl()) is None:
             return found
         # Its processes have a host by its address.
-        from jaxmon.host.resources.addresses import addresses  # noqa: PLC0415 - few have it
-
         return found.replace(nccl=ras, addresses=tuple(addresses()))
 
     def _read(self) -> None:
@@ -385,6 +386,25 @@ class Setups:
             self.known[digest] = setup
             self.size += len(text)
         return {**rank, "setup": digest}
+
+
+def addresses(root: Path = Path("/")) -> list[str]:
+    """Return those of all interfaces, loopback included; without a resolver."""
+    net = root / "proc/net"
+    found = dict.fromkeys(re.findall(_LOCAL, _text(net / "fib_trie")))
+    for line in _text(net / "if_inet6").splitlines():
+        digits = line.split(" ", 1)[0]
+        if re.fullmatch(r"[0-9a-f]{32}", digits):
+            found[str(IPv6Address(int(digits, 16)))] = None
+    return list(found)[:_MOST_ADDRESSES]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_OF_A_TABLE)
+    except OSError:
+        return ""
 
 
 def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,14 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
+from jaxmon.catalog import (
+    AGENT_ENDED_SECONDS,
+    AGENT_STARTS,
+    BUILD_INFO,
+    DROPPED,
+    INTERNAL_ERRORS,
+    SCRAPE_SECONDS,
+)
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, by_label, gauge
 from jaxmon.facts.status import HostVerdict
@@ -25,12 +33,10 @@ from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
-from jaxmon_exporter.live import Live
 from jaxmon_exporter.options import SidecarOptions
-from jaxmon_exporter.polling import PollerGroup
+from jaxmon_exporter.pages import Live, Refreshed
+from jaxmon_exporter.polling import Clock, PollerGroup
 from jaxmon_exporter.precedence import unserved
-from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.unseen import Unseen
 
 
 if TYPE_CHECKING:
@@ -38,11 +44,63 @@ if TYPE_CHECKING:
 
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon_exporter.collecting import Collector
     from jaxmon_exporter.compat import DcgmNames
+    from jaxmon_exporter.polling import Collector
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
     from jaxmon_exporter.web.gate import AccessGate
+
+
+_EVERY = 0.1
+
+
+class Unseen:
+    """
+    Which ended processes were in a response, or a push.
+
+    Args:
+        families: returns the latest values.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, families: Callable[[], Iterable[Family]], *, clock: Clock
+    ) -> None:
+        self._families = families
+        self._clock = clock
+        self._seen: set[tuple[str, float]] = set()
+
+    def seen(self, families: Iterable[Family]) -> None:
+        """Note that *families* are about to be sent."""
+        self._seen = _ended(families)
+
+    def wait(self, seconds: float, *, least: float) -> None:
+        """
+        Wait until all have been seen, at most *seconds*, and at least *least* of them,
+        so that what has just ended is known.
+        """
+        begun = self._clock()
+        pause = threading.Event()
+        while (waited := self._clock() - begun) < seconds:
+            if waited >= least and _ended(self._families()) <= self._seen:
+                return
+            pause.wait(_EVERY)
+
+
+def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
+    """Return the workers that have ended, with how many started in their slot."""
+    ended: set[str] = set()
+    starts: dict[str, float] = {}
+    for family in families:
+        if family.metric.name == AGENT_ENDED_SECONDS.name:
+            ended |= {_labels(name) for name, _ in family.samples}
+        elif family.metric.name == AGENT_STARTS.name:
+            starts.update((_labels(name), number) for name, number in family.samples)
+    return {(worker, starts.get(worker, 0)) for worker in ended}
+
+
+def _labels(name: str) -> str:
+    return name.partition("{")[2]
 
 
 log = logging.getLogger("jaxmon.exporter")

@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
-from jaxmon.otel.points import UNITS, Converter
+from jaxmon.otel.pipes import UNITS, Converter
 from tests.helpers.otlp import Request, page_samples, translated
 from tests.helpers.processes import each
 

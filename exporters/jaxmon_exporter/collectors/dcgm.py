@@ -25,8 +25,8 @@ from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.dcgm_fields import READ
+from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import instance
 
 

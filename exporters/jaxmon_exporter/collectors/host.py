@@ -29,7 +29,7 @@ from jaxmon.catalog import (
 )
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, series
 from jaxmon.host.resources.container import stalled
-from jaxmon_exporter.collecting import partial_failures
+from jaxmon_exporter.polling import partial_failures
 
 
 # Two more are for guests, which the kernel counts into user and nice as well.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from jaxmon_exporter.collecting import Collector
+from jaxmon_exporter.polling import Collector
 
 
 if TYPE_CHECKING:

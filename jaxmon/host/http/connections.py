@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon.host.http.messages import (
     MAX_HEAD,
     Request,
     RequestError,
     Response,
+    error_response,
     now,
     parse_request,
     render_head,
 )
-
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from jaxmon.host.http.listeners import Listener
-    from jaxmon.host.http.routes import PendingResponse
-    from jaxmon.host.http.sockets import Transport
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from jaxmon.host.http.messages import error_response
 from jaxmon.threads import unlist
 
 
@@ -38,8 +28,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.host.http.listeners import Listener
-    from jaxmon.host.http.loop import EventLoop
     from jaxmon.host.http.routes import PendingResponse, Router
+    from jaxmon.host.http.sockets import EventLoop, Transport
 
 
 # A client that does not read a shared response holds a copy of this much of it.

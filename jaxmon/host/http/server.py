@@ -17,11 +17,10 @@ from jaxmon.host.files.descriptor import DescriptorLostError
 from jaxmon.host.http import listeners
 from jaxmon.host.http.connections import ConnectionPool, Timeouts
 from jaxmon.host.http.listeners import Gate, Listener
-from jaxmon.host.http.loop import EventLoop
 from jaxmon.host.http.messages import Request, Response, now
 from jaxmon.host.http.page import metrics_handler
 from jaxmon.host.http.routes import Handler, HostPolicy, Router
-from jaxmon.host.http.sockets import READ
+from jaxmon.host.http.sockets import READ, EventLoop
 from jaxmon.threads import DaemonThread, current
 
 

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
-from opentelemetry.trace import SpanContext, StatusCode
-
-from jaxmon.otel.traces import spans as conventions
-from jaxmon.threads import RLock
-
-
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.host.deadline import Deadline
-from jaxmon.otel.exporters import exported
-from jaxmon.threads import DaemonThread, Event
-
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExporter
-import logging
-from collections.abc import Mapping
-
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBased
+from opentelemetry.trace import SpanContext, StatusCode
 
+from jaxmon.host.deadline import Deadline
 from jaxmon.otel import exporters
 from jaxmon.otel.environment import protocol
+from jaxmon.otel.exporters import exported
 from jaxmon.otel.resource import of_variables, resource
+from jaxmon.otel.traces import spans as conventions
+from jaxmon.threads import DaemonThread, Event, RLock
 from jaxmon.version import version
 
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
+
+log = logging.getLogger("jaxmon")
 
 _NAMES = 200
 # Of so many durations the slowest hundredth is slow, once there are enough. Of a few,
@@ -338,9 +324,6 @@ class SpanBatches:
             if not exported(self._send, batch):
                 with self._lock:
                     self._dropped += len(batch)
-
-
-log = logging.getLogger("jaxmon")
 
 
 def application_provider() -> TracerProvider | None:

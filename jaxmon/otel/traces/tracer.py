@@ -16,7 +16,6 @@ from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces import compiles
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
@@ -29,6 +28,60 @@ from jaxmon.otel.traces.requests import (
 )
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
+
+
+def payer_of(spans: Sequence[RequestSpan]) -> Payer:
+    """Return who a compile on this thread is for: the requests of *spans*, if any."""
+    if not spans:
+        return Payer(contexts.get_current(), (), Clock())
+    first = spans[0]
+    links = [trace.Link(one.span.get_span_context()) for one in spans[1:]]
+    return Payer(first.inside, links, first.clock)
+
+
+def emit_compile(
+    tracer: trace.Tracer, compiled: Compiled, payer: Payer
+) -> SpanIds | None:
+    """
+    Make the spans of *compiled*, at the times at which its phases took place; return
+    the ids of the outermost.
+    """
+    unix_ns = payer.clock.unix_ns
+    attributes: dict[str, str | bool] = {
+        conventions.FUNCTION: compiled.function,
+        conventions.OUTCOME: compiled.outcome,
+        conventions.FIRST_CALL: compiled.first,
+        conventions.CACHE: _cache(compiled),
+    }
+    if compiled.cause is not None:
+        attributes[conventions.CAUSE] = compiled.cause
+    whole = tracer.start_span(
+        f"{conventions.COMPILE} {compiled.function}",
+        payer.context,
+        trace.SpanKind.INTERNAL,
+        attributes,
+        payer.links,
+        unix_ns(compiled.began),
+    )
+    if compiled.outcome == "failed":
+        whole.set_status(trace.StatusCode.ERROR)
+    inside = trace.set_span_in_context(whole, payer.context)
+    for phase in compiled.phases:
+        tracer.start_span(
+            conventions.PHASES[phase.name],
+            inside,
+            trace.SpanKind.INTERNAL,
+            {conventions.FUNCTION: compiled.function},
+            start_time=unix_ns(phase.began),
+        ).end(unix_ns(phase.ended))
+    whole.end(unix_ns(compiled.ended))
+    return span_ids(whole)
+
+
+def _cache(compiled: Compiled) -> str:
+    if compiled.outcome == "cache_hit":
+        return "hit"
+    return "miss" if compiled.looked_up else "off"
 
 
 class SpanPlace(NamedTuple):
@@ -108,7 +161,7 @@ class Tracer:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
             spans = [s for one in requests if isinstance(s := one.trace, RequestSpan)]
-            return compiles.payer_of(spans)
+            return payer_of(spans)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return None
@@ -167,7 +220,7 @@ class Tracer:
     def compiled(self, compiled: Compiled, payer: Payer) -> SpanIds | None:
         """Make the spans of a compile; return the ids of the outermost."""
         try:
-            return compiles.emit(self._spans, compiled, payer)
+            return emit_compile(self._spans, compiled, payer)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return None

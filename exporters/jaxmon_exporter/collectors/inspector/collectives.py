@@ -24,8 +24,7 @@ from jaxmon.facts.host import (
     CommunicatorRank,
     InspectedCollectives,
 )
-from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.collectors.inspector.files import InspectedProcess
+from jaxmon_exporter.polling import Clock
 
 
 # Times from the processor are those of launches, or of polls; Inspector itself drops
@@ -40,6 +39,13 @@ _MOST_BANDWIDTH = 1e15
 _MOST_NUMBER = 1 << 63
 _LONGEST = 32
 _BOUNDS = (1 << 20, 1 << 24, 1 << 28)
+
+
+class InspectedProcess(NamedTuple):
+    """A process, by what Inspector names its file after."""
+
+    host: str
+    pid: int
 
 
 class BrokenRecordError(ValueError):

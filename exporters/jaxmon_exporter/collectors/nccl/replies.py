@@ -18,7 +18,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.host import LaggingRank, MissingProcess
 from jaxmon.host.formats import json_text
-from jaxmon_exporter.collectors.nccl.client import BrokenReplyError
+
+
+class BrokenReplyError(ValueError):
+    """A reply is not one of RAS, or not complete."""
 
 
 class UnevenCommunicator(NamedTuple):

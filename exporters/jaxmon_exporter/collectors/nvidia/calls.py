@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon_exporter.collecting import CollectorUnavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     Figure,
@@ -25,6 +24,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     NvmlDevice,
     Reading,
 )
+from jaxmon_exporter.polling import CollectorUnavailable
 
 
 DRIVER_MISMATCH = "driver_mismatch"

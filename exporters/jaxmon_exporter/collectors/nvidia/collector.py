@@ -24,7 +24,6 @@ from jaxmon.catalog import (
     GPU_XID_LAST_TIMESTAMP_SECONDS,
 )
 from jaxmon.exposition.families import Family, by_label, series
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
 from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
@@ -50,6 +49,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     identify,
     text,
 )
+from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")

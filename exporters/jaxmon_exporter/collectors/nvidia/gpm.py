@@ -34,7 +34,6 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
@@ -47,6 +46,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     text,
 )
 from jaxmon_exporter.collectors.nvidia.fields import FIELDS
+from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import COUNTERS
 
 

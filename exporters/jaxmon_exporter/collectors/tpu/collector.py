@@ -21,15 +21,14 @@ from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
 from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
-from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
 from jaxmon_exporter.collectors.tpu.messages import CoreState
+from jaxmon_exporter.polling import Clock, CollectorUnavailable, partial_failures
 
 
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
-    from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
+    from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
 
 
 log = logging.getLogger("jaxmon.exporter")

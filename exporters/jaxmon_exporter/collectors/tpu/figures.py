@@ -34,9 +34,9 @@ from jaxmon.catalog import (
     Metric,
 )
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
-from jaxmon_exporter.collectors.tpu import reading as tpu_reading
+from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
-from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
+from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading
 
 
 T = TypeVar("T")
