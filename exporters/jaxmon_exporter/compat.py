@@ -33,9 +33,7 @@ XID_TEXTS = {
 _ROWS = [row for row in FIELDS if row.text]
 XID = Metric("DCGM_FI_DEV_XID_ERRORS", "gauge", "Last Xid error, 0 for none.")
 LICENSE = Metric(
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
-    "gauge",
-    "1 for a licensed virtual GPU, else 0.",
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge", "1 for a licensed virtual GPU, else 0."
 )
 
 # All metrics that may be exported.

@@ -153,13 +153,10 @@ class SidecarOptions:
         check=_page,
     )
     dcgm_interval: float = setting(
-        "Seconds between scrapes of the dcgm-exporter.",
-        default=10.0,
-        within=_SECONDS,
+        "Seconds between scrapes of the dcgm-exporter.", default=10.0, within=_SECONDS
     )
     dcgm_all_gpus: bool = setting(
-        "Include its GPUs that NVML does not show to this process.",
-        default=False,
+        "Include its GPUs that NVML does not show to this process.", default=False
     )
     compat: str | None = setting(
         "Export GPU metrics under dcgm-exporter's names as well, for dashboards "

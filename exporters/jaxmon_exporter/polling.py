@@ -18,12 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from jaxmon.catalog import (
-    COLLECTOR_AGE_SECONDS,
-    COLLECTOR_DURATION_SECONDS,
-    COLLECTOR_ERRORS,
-    COLLECTOR_SUCCESS,
-)
+from jaxmon import catalog
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.exposition.plausible import PlausibilityFilter
@@ -98,7 +93,7 @@ def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
     and ``error``, which the poller counts.
     """
     found = {(collector, reason): count for reason, count in counts.items()}
-    return by_label(COLLECTOR_ERRORS, found)
+    return by_label(catalog.COLLECTOR_ERRORS, found)
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -387,8 +382,8 @@ def _status_families(statuses: Sequence[Status]) -> list[Family]:
     spent = {one.name: one.duration for one in statuses if one.duration is not None}
     ages = {one.name: one.age for one in statuses if one.age is not None}
     return [
-        by_label(COLLECTOR_SUCCESS, worked),
-        by_label(COLLECTOR_DURATION_SECONDS, spent),
-        by_label(COLLECTOR_AGE_SECONDS, ages),
+        by_label(catalog.COLLECTOR_SUCCESS, worked),
+        by_label(catalog.COLLECTOR_DURATION_SECONDS, spent),
+        by_label(catalog.COLLECTOR_AGE_SECONDS, ages),
         *(partial_failures(one.name, one.errors) for one in statuses),
     ]

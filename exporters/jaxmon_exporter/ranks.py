@@ -29,13 +29,7 @@ from jaxmon.exposition.parse import labels
 from jaxmon.facts import SCHEMA, endings, responses
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
 from jaxmon.facts.endings import SlotEnds
-from jaxmon.facts.host import (
-    InspectedCollectives,
-    JobHost,
-    Ras,
-    ThrottledGpu,
-    XidError,
-)
+from jaxmon.facts.host import InspectedCollectives, JobHost, Ras, ThrottledGpu, XidError
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.record import encoded

@@ -15,14 +15,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from jaxmon.catalog import (
-    AGENT_ENDED_SECONDS,
-    AGENT_STARTS,
-    BUILD_INFO,
-    DROPPED,
-    INTERNAL_ERRORS,
-    SCRAPE_SECONDS,
-)
+from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.exposition.families import Family, Histogram, by_label, gauge
 from jaxmon.facts.status import HostVerdict
@@ -92,9 +85,9 @@ def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
     ended: set[str] = set()
     starts: dict[str, float] = {}
     for family in families:
-        if family.metric.name == AGENT_ENDED_SECONDS.name:
+        if family.metric.name == catalog.AGENT_ENDED_SECONDS.name:
             ended |= {_labels(name) for name, _ in family.samples}
-        elif family.metric.name == AGENT_STARTS.name:
+        elif family.metric.name == catalog.AGENT_STARTS.name:
             starts.update((_labels(name), number) for name, number in family.samples)
     return {(worker, starts.get(worker, 0)) for worker in ended}
 
@@ -147,7 +140,7 @@ class Service:
         self._version = version()
         self._process = ProcessFamilies()
         self._container = ContainerFamilies()
-        self._seconds = Histogram(SCRAPE_SECONDS)
+        self._seconds = Histogram(catalog.SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
         self._gate = _gate(options.web_config) if options.web_config else None
         self._names = _names() if options.compat == "dcgm" else None
@@ -258,7 +251,7 @@ class Service:
 
     def families(self) -> Iterator[Family]:
         """Return what ``/metrics`` shows; reads only memory and ``/proc/self``."""
-        yield gauge(BUILD_INFO, 1, self._version)
+        yield gauge(catalog.BUILD_INFO, 1, self._version)
         found = self._contained("polling", self._polling.families)
         self._unseen.seen(found)
         yield from found
@@ -270,13 +263,13 @@ class Service:
         yield from self._contained("container", self._container.collect)
         if (gate := self._gate) is not None:
             yield from self._contained("web_config", lambda: [gate.family()])
-        yield gauge(DROPPED, self._server.dropped, "connection")
-        yield gauge(DROPPED, self._polling.dropped, "figure")
-        yield Family(SCRAPE_SECONDS, self._seconds.samples())
+        yield gauge(catalog.DROPPED, self._server.dropped, "connection")
+        yield gauge(catalog.DROPPED, self._polling.dropped, "figure")
+        yield Family(catalog.SCRAPE_SECONDS, self._seconds.samples())
         if (pusher := self._pusher) is not None:
             yield from pusher.families()
         if self._errors:
-            yield by_label(INTERNAL_ERRORS, self._errors.copy())
+            yield by_label(catalog.INTERNAL_ERRORS, self._errors.copy())
 
     def summary(
         self,

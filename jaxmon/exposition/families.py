@@ -300,9 +300,7 @@ class Histogram:
         running = list(accumulate(counts))
         # Built by the first reader, because observing must be fast.
         self._series = self._series or self._names()
-        return list(
-            zip(self._series, (*running, total, running[-1]), strict=True),
-        )
+        return list(zip(self._series, (*running, total, running[-1]), strict=True))
 
     def exemplars(self) -> dict[str, str]:
         """Return the exemplars by series, as OpenMetrics writes them."""

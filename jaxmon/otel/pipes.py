@@ -37,10 +37,7 @@ from jaxmon.exposition.parse import labels
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.metrics.export import (
-    ConsoleMetricExporter,
-    MetricExporter,
-)
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
 
 from jaxmon.catalog.conventions import CONVENTIONS
 from jaxmon.catalog.values import SEMANTIC

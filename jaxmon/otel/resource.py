@@ -40,11 +40,7 @@ _KUBERNETES = {
         "OTEL_RESOURCE_ATTRIBUTES_NODE_NAME",
         "NODE_NAME",
     ),
-    "k8s.pod.name": (
-        "K8S_POD_NAME",
-        "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
-        "POD_NAME",
-    ),
+    "k8s.pod.name": ("K8S_POD_NAME", "OTEL_RESOURCE_ATTRIBUTES_POD_NAME", "POD_NAME"),
     "k8s.pod.uid": ("K8S_POD_UID", "OTEL_RESOURCE_ATTRIBUTES_POD_UID", "POD_UID"),
     "k8s.container.name": ("K8S_CONTAINER_NAME",),
     "k8s.deployment.name": ("K8S_DEPLOYMENT_NAME",),

@@ -14,19 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxmon.catalog import (
-    HOST_CPU_SECONDS,
-    HOST_CPUS,
-    HOST_DISK_AVAILABLE_BYTES,
-    HOST_DISK_SIZE_BYTES,
-    HOST_LOAD_1M,
-    HOST_MEMORY_AVAILABLE_BYTES,
-    HOST_MEMORY_SIZE_BYTES,
-    HOST_NETWORK_RECEIVE_BYTES,
-    HOST_NETWORK_TRANSMIT_BYTES,
-    HOST_PRESSURE_SECONDS,
-    PRESSURE_RESOURCES,
-)
+from jaxmon import catalog
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, series
 from jaxmon.host.resources.container import stalled
 from jaxmon_exporter.polling import partial_failures
@@ -34,10 +22,10 @@ from jaxmon_exporter.polling import partial_failures
 
 # Two more are for guests, which the kernel counts into user and nice as well.
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-_CPU_SERIES = {mode: series(HOST_CPU_SECONDS, mode) for mode in _MODES}
+_CPU_SERIES = {mode: series(catalog.HOST_CPU_SECONDS, mode) for mode in _MODES}
 _PRESSURE_SERIES = {
-    (resource, kind): series(HOST_PRESSURE_SECONDS, resource, kind)
-    for resource in PRESSURE_RESOURCES
+    (resource, kind): series(catalog.HOST_PRESSURE_SECONDS, resource, kind)
+    for resource in catalog.PRESSURE_RESOURCES
     for kind in ("some", "full")
 }
 
@@ -90,9 +78,9 @@ class Host:
 
     def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():
-            yield gauge(HOST_CPUS, cpus)
+            yield gauge(catalog.HOST_CPUS, cpus)
         if load := _read(self._root / "proc/loadavg").split():
-            yield gauge(HOST_LOAD_1M, float(load[0]))
+            yield gauge(catalog.HOST_LOAD_1M, float(load[0]))
 
     def _cpu_and_memory(self) -> Iterator[Family]:
         import psutil  # noqa: PLC0415 - not where this is switched off
@@ -111,19 +99,20 @@ class Host:
         # In the kernel's order; old ones have fewer modes.
         known = [mode for mode in _MODES if mode in spent]
         yield Family(
-            HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in known]
+            catalog.HOST_CPU_SECONDS,
+            [(_CPU_SERIES[mode], spent[mode]) for mode in known],
         )
         if memory is not None:
-            yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
-            yield gauge(HOST_MEMORY_AVAILABLE_BYTES, memory.available)
+            yield gauge(catalog.HOST_MEMORY_SIZE_BYTES, memory.total)
+            yield gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, memory.available)
 
     def _pressure(self) -> Family:
         directory = self._root / "proc/pressure"
         return Family(
-            HOST_PRESSURE_SECONDS,
+            catalog.HOST_PRESSURE_SECONDS,
             [
                 (name, seconds)
-                for resource in PRESSURE_RESOURCES
+                for resource in catalog.PRESSURE_RESOURCES
                 for kind, seconds in stalled(directory / resource)
                 if (name := _PRESSURE_SERIES.get((resource, kind)))
             ],
@@ -141,8 +130,8 @@ class Host:
                 continue
             received.append((card.received_series, rx))
             sent.append((card.sent_series, tx))
-        yield Family(HOST_NETWORK_RECEIVE_BYTES, received)
-        yield Family(HOST_NETWORK_TRANSMIT_BYTES, sent)
+        yield Family(catalog.HOST_NETWORK_RECEIVE_BYTES, received)
+        yield Family(catalog.HOST_NETWORK_TRANSMIT_BYTES, sent)
 
     def _find_cards(self) -> None:
         """Find the network cards, again whenever an interface appears or disappears."""
@@ -173,8 +162,8 @@ class Host:
                 continue
             sizes[directory] = disk.f_blocks * disk.f_frsize
             left[directory] = disk.f_bavail * disk.f_frsize
-        yield by_label(HOST_DISK_SIZE_BYTES, sizes)
-        yield by_label(HOST_DISK_AVAILABLE_BYTES, left)
+        yield by_label(catalog.HOST_DISK_SIZE_BYTES, sizes)
+        yield by_label(catalog.HOST_DISK_AVAILABLE_BYTES, left)
         yield partial_failures(self.name, self._failures)
 
 
@@ -192,8 +181,8 @@ class _Card(NamedTuple):
         return cls(
             directory / "statistics/rx_bytes",
             directory / "statistics/tx_bytes",
-            series(HOST_NETWORK_RECEIVE_BYTES, directory.name),
-            series(HOST_NETWORK_TRANSMIT_BYTES, directory.name),
+            series(catalog.HOST_NETWORK_RECEIVE_BYTES, directory.name),
+            series(catalog.HOST_NETWORK_TRANSMIT_BYTES, directory.name),
         )
 
 

@@ -110,9 +110,7 @@ def render_head(response: Response) -> bytes:
 
 def error_response(status: HTTPStatus, message: str) -> Response:
     """Return a plain-text response of one line."""
-    headers = {
-        HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)},
-    }
+    headers = {HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)}}
     return Response(
         f"{status.value} {status.phrase}: {message}\n".encode(),
         status=status.value,

@@ -150,12 +150,7 @@ class Route:
             sent |= _header("Proxy-Authorization", self.proxy)
         with self._stream(bounds) as stream:
             client.send(
-                stream,
-                method,
-                target,
-                host=_host(self.server),
-                headers=sent,
-                body=body,
+                stream, method, target, host=_host(self.server), headers=sent, body=body
             )
             return client.receive(stream, method)
 

@@ -28,14 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = [
-    "Handler",
-    "OnError",
-    "Request",
-    "Response",
-    "Server",
-    "metrics_handler",
-]
+__all__ = ["Handler", "OnError", "Request", "Response", "Server", "metrics_handler"]
 
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
@@ -183,11 +176,7 @@ class Server:
         with contextlib.ExitStack() as undo:
             loop = undo.enter_context(contextlib.closing(EventLoop(self._report)))
             clients = ConnectionPool(
-                loop,
-                self._router,
-                self._timeouts,
-                most=self._most,
-                report=self._report,
+                loop, self._router, self._timeouts, most=self._most, report=self._report
             )
             thread = DaemonThread(self._name, partial(self._run, loop, clients))
             self._loop, self._clients, self._thread = loop, clients, thread

@@ -19,13 +19,7 @@ from jaxmon.indicators.work import payers
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
-from jaxmon.otel.traces.requests import (
-    SITE,
-    RequestSpan,
-    emit,
-    request_span,
-    span_ids,
-)
+from jaxmon.otel.traces.requests import SITE, RequestSpan, emit, request_span, span_ids
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
 

@@ -19,14 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxmon.catalog import (
-    AGENT_CRASHES,
-    AGENT_DIED,
-    AGENT_ENDED_SECONDS,
-    AGENT_STARTS,
-    AGENT_UP,
-    COUNTING_SECONDS,
-)
+from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
@@ -82,10 +75,13 @@ class SlotSeries:
         self._counted = counted
         return [
             by_label(
-                AGENT_STARTS, {one: starts for one, (starts, _) in counted.items()}
+                catalog.AGENT_STARTS,
+                {one: starts for one, (starts, _) in counted.items()},
             ),
-            by_label(AGENT_CRASHES, {one: died for one, (_, died) in counted.items()}),
-            by_label(AGENT_DIED, died),
+            by_label(
+                catalog.AGENT_CRASHES, {one: died for one, (_, died) in counted.items()}
+            ),
+            by_label(catalog.AGENT_DIED, died),
         ]
 
     def _number(
@@ -261,12 +257,12 @@ def _identity(of: ProcessEnd) -> tuple[object, ...]:
 def _left(worker: str, counts: LeftCounts) -> list[Family]:
     if (age := endings.counted_age(counts.of)) is None:
         return []
-    mark = gauge(AGENT_ENDED_SECONDS, age, worker)
+    mark = gauge(catalog.AGENT_ENDED_SECONDS, age, worker)
     return [*counts.families, mark, _counting(worker, counts.of)]
 
 
 def _continued(worker: str, page: list[Family], counts: LeftCounts) -> list[Family]:
-    own = [one for one in page if one.metric.name != COUNTING_SECONDS.name]
+    own = [one for one in page if one.metric.name != catalog.COUNTING_SECONDS.name]
     # Agents of earlier releases do not know that there is something to continue.
     if len(own) == len(page):
         return page
@@ -274,9 +270,9 @@ def _continued(worker: str, page: list[Family], counts: LeftCounts) -> list[Fami
 
 
 def _counting(worker: str, of: ProcessEnd) -> Family:
-    metric = COUNTING_SECONDS._replace(labels=("worker",))
+    metric = catalog.COUNTING_SECONDS._replace(labels=("worker",))
     seconds = monotonic() - of.counted_since
-    return Family(COUNTING_SECONDS, [(series(metric, worker), seconds)])
+    return Family(catalog.COUNTING_SECONDS, [(series(metric, worker), seconds)])
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -364,7 +360,7 @@ class Agents:
             for worker, page in pages.items()
             if page and not changed(before, slots, worker)
         }
-        found, owned = [by_label(AGENT_UP, up)], set[str]()
+        found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
         for worker, page in self._ended.merged(known, slots):
             found += unowned(self._compatible(worker, page, taken), owned)

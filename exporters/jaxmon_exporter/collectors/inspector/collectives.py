@@ -19,11 +19,7 @@ from typing import Any, NamedTuple
 from jaxmon import catalog
 from jaxmon.catalog.values import NCCL_COLLECTIVES, NCCL_MESSAGE_SIZES
 from jaxmon.exposition.families import Family, by_label
-from jaxmon.facts.host import (
-    CollectiveTimes,
-    CommunicatorRank,
-    InspectedCollectives,
-)
+from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, InspectedCollectives
 from jaxmon_exporter.polling import Clock
 
 

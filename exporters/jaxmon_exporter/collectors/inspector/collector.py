@@ -222,10 +222,7 @@ def _rewind(descriptor: int, file: _InspectedFile) -> None:
 
 NO_ACCESS = "no_access"
 BAD_RECORD = "bad_record"
-_REASONS = (
-    *(BAD_RECORD, LONG_LINE, BEHIND),
-    *(NOT_A_FILE, UNREADABLE, TOO_MANY),
-)
+_REASONS = (*(BAD_RECORD, LONG_LINE, BEHIND), *(NOT_A_FILE, UNREADABLE, TOO_MANY))
 # The worker of processes without an agent, all together.
 _OTHER = "other"
 

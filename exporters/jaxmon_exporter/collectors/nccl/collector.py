@@ -352,10 +352,7 @@ class Nccl:
 
     def _report(self, place: Place) -> RasReport:
         reply = query(
-            place,
-            seconds=self._seconds,
-            max_bytes=self._max_bytes,
-            json=self._json,
+            place, seconds=self._seconds, max_bytes=self._max_bytes, json=self._json
         )
         # Few hosts have such a job.
         from jaxmon_exporter.collectors.nccl import replies  # noqa: PLC0415 - see above

@@ -17,12 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxmon.catalog import (
-    CRITICAL_XIDS,
-    GPU_PROCESS_MEMORY_BYTES,
-    GPU_XID_ERRORS,
-    GPU_XID_LAST_TIMESTAMP_SECONDS,
-)
+from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
@@ -64,14 +59,9 @@ _OTHER = "other"
 
 class XidCounter:
     """
-    Counts the Xid errors of every GPU since it was first listened to.
-
-    Counts outlive event sets: they are kept when a GPU is lost, and continue when it is
-    back.
-
-    Args:
-        failures: where failures are counted, by reason.
-        clock: seconds since the epoch.
+    Counts the Xid errors of every GPU since it was first listened to, and failures by
+    reason. Counts outlive event sets: they are kept when a GPU is lost, and continue
+    when it is back.
     """
 
     def __init__(
@@ -114,7 +104,7 @@ class XidCounter:
                 raise
             self._note(nvml, uuid, error)
         else:
-            self._counts.setdefault(uuid, dict.fromkeys(CRITICAL_XIDS, 0))
+            self._counts.setdefault(uuid, dict.fromkeys(catalog.CRITICAL_XIDS, 0))
             self._families = None
 
     def forget(self, uuid: str) -> None:
@@ -174,8 +164,8 @@ class XidCounter:
             for xid, count in counts.items()
         }
         return [
-            by_label(GPU_XID_ERRORS, counted),
-            by_label(GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
+            by_label(catalog.GPU_XID_ERRORS, counted),
+            by_label(catalog.GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
         ]
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
@@ -401,8 +391,8 @@ def _processes(
     if rest := used.total() - sum(size for _, size in kept):
         kept.append(("other", rest))
     for pid, size in kept:
-        name = series(GPU_PROCESS_MEMORY_BYTES, device.uuid, pid)
-        yield GPU_PROCESS_MEMORY_BYTES, (name, size)
+        name = series(catalog.GPU_PROCESS_MEMORY_BYTES, device.uuid, pid)
+        yield catalog.GPU_PROCESS_MEMORY_BYTES, (name, size)
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
+from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
@@ -219,7 +219,10 @@ class Tpus:
             for one in known
         }
         up = {one.uuid: float(one.uuid in present) for one in known}
-        return [by_label(ACCELERATOR_INFO, infos), by_label(ACCELERATOR_UP, up)]
+        return [
+            by_label(catalog.ACCELERATOR_INFO, infos),
+            by_label(catalog.ACCELERATOR_UP, up),
+        ]
 
     def _owned(self, chips: Sequence[Chip]) -> list[Family]:
         """
@@ -232,7 +235,7 @@ class Tpus:
             self._owners = tpus.owners(self._root, nodes) if nodes else {}
             self._owners_at = now
         return [
-            gauge(TPU_OWNER_PID, self._owners[chip.node], chip.uuid)
+            gauge(catalog.TPU_OWNER_PID, self._owners[chip.node], chip.uuid)
             for chip in chips
             if chip.node in self._owners
         ]

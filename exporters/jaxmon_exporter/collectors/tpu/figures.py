@@ -9,30 +9,8 @@ from itertools import accumulate
 from math import fsum
 from typing import TypeAlias, TypeVar
 
-from jaxmon.catalog import (
-    ACCELERATOR_MEMORY_BANDWIDTH_RATIO,
-    ACCELERATOR_MEMORY_SIZE_BYTES,
-    ACCELERATOR_MEMORY_USED_BYTES,
-    ACCELERATOR_UTILIZATION_RATIO,
-    TPU_COLLECTIVE_SECONDS,
-    TPU_CORE_ERROR,
-    TPU_CORE_IDLE_SECONDS,
-    TPU_CORE_PROGRAM_ID,
-    TPU_CORE_PROGRAM_POSITION,
-    TPU_CORE_QUEUED_PROGRAMS,
-    TPU_CORE_RUN_ID,
-    TPU_DCN_RETRANSMIT_BYTES,
-    TPU_DCN_TRANSMIT_BYTES,
-    TPU_DUTY_CYCLE_RATIO,
-    TPU_HLO_EXECUTION_SECONDS,
-    TPU_HLO_QUEUE_SIZE,
-    TPU_ICI_LINK_HEALTH,
-    TPU_MEGASCALE_ERRORS,
-    TPU_RUNTIME_UPTIME_SECONDS,
-    TPU_THROTTLE_SCORE,
-    TPU_TRANSFER_SECONDS,
-    Metric,
-)
+from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
@@ -115,20 +93,20 @@ def spread(
 
 # Of a process, not of a chip: metric, further labels, name at the runtime.
 _LATENCIES = (
-    (TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
-    (TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
-    (TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
-    (TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
-    (TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
+    (catalog.TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
+    (catalog.TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
+    (catalog.TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
 )
 _COUNTERS = (
-    (TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
-    (TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
-    (TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
+    (catalog.TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
+    (catalog.TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
+    (catalog.TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
 )
 _WORST = (
-    (TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
-    (TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
+    (catalog.TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (catalog.TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
 )
 
 _PERCENT = 100
@@ -191,8 +169,8 @@ class Figures:
     def _memory(self) -> Iterator[Family]:
         """Yield size and use by chip, if all of its cores are reported."""
         for metric, name in (
-            (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
-            (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
+            (catalog.ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (catalog.ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
         ):
             chips: dict[int, list[float]] = defaultdict(list)
             for place, value in self._by_core(name):
@@ -206,15 +184,15 @@ class Figures:
 
     def _shares(self) -> Iterator[Family]:
         duty = self._by_chip(tpu_reading.DUTY_CYCLE)
-        yield self._chip_family(TPU_DUTY_CYCLE_RATIO, duty)
-        yield self._chip_family(ACCELERATOR_UTILIZATION_RATIO, duty)
+        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
         bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
-        yield self._chip_family(ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
 
     def _queues(self) -> Iterator[Family]:
         for metric, name in (
-            (TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
-            (TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+            (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+            (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
         ):
             found = {
                 (self._uuids[place.chip], place.core): value
@@ -232,8 +210,8 @@ class Figures:
         samples: list[Sample] = []
         for key, place in sorted(places.items(), key=lambda item: item[1]):
             labels = (self._uuids[place.chip], str(place.core))
-            samples += _histogram(TPU_HLO_EXECUTION_SECONDS, labels, found[key])
-        return Family(TPU_HLO_EXECUTION_SECONDS, samples)
+            samples += _histogram(catalog.TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+        return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
         """Yield what belongs to a process rather than to a chip."""
@@ -246,7 +224,7 @@ class Figures:
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             yield _of_runtime(
-                TPU_RUNTIME_UPTIME_SECONDS,
+                catalog.TPU_RUNTIME_UPTIME_SECONDS,
                 runtime,
                 reading.values(tpu_reading.UPTIME),
                 max,
@@ -263,11 +241,11 @@ class Figures:
     def _states(self) -> Iterator[Family]:
         for uuid, core, _, state in self.states():
             for metric, value in (
-                (TPU_CORE_QUEUED_PROGRAMS, state.queued),
-                (TPU_CORE_PROGRAM_ID, state.program),
-                (TPU_CORE_RUN_ID, state.run),
-                (TPU_CORE_PROGRAM_POSITION, state.counter),
-                (TPU_CORE_ERROR, int(bool(state.error))),
+                (catalog.TPU_CORE_QUEUED_PROGRAMS, state.queued),
+                (catalog.TPU_CORE_PROGRAM_ID, state.program),
+                (catalog.TPU_CORE_RUN_ID, state.run),
+                (catalog.TPU_CORE_PROGRAM_POSITION, state.counter),
+                (catalog.TPU_CORE_ERROR, int(bool(state.error))),
             ):
                 if value is not None:
                     yield gauge(metric, value & _EXACT, uuid, core)
