@@ -4,8 +4,8 @@ The run directory: Unix sockets of agents, one slot each.
 A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
 process lives; the kernel releases it however the process exits. So a restarted worker
 gets its predecessor's number, and the ``worker`` label stays bounded. What is known of
-a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`), and what they
-counted in ``agent-N.ended`` (`jaxmon.ended`).
+a slot's processes, and what they counted, outlives them in ``agent-N.end``
+(`jaxmon.facts.endings`).
 
 Temporary-file cleaners remove locks, sockets and the directory while agents run; the
 agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
@@ -65,9 +65,8 @@ def locate(
 
 def sockets(directory: Path) -> dict[str, Path]:
     """
-    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …).
-
-    The socket of a killed process may be among them.
+    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …), maybe those
+    of killed processes among them.
 
     Raises:
         OSError: the directory exists and cannot be read.
@@ -144,11 +143,7 @@ class Slot:
         self._bound = identity(self.socket)
 
     def in_place(self) -> bool:
-        """
-        Return whether socket and lock at their paths are this slot's.
-
-        Costs three system calls, about 5 µs.
-        """
+        """Return whether socket and lock at their paths are this slot's; 5 µs."""
         return self._has_socket() and self._lock.in_place()
 
     @property
@@ -185,10 +180,8 @@ class Slot:
 
     def release(self) -> None:
         """
-        Unlink socket and lock and release the slot.
-
-        Idempotent. Call it while the socket still listens: others then know that it is
-        owned, and find no dead socket.
+        Unlink socket and lock and release the slot; idempotent. Call it while the
+        socket still listens: others then know that it is owned, and find no dead one.
         """
         if not self._lock.held:
             return
@@ -200,9 +193,7 @@ class Slot:
         self._lock.release()
 
     def abandon(self) -> None:
-        """
-        Drop a parent process's lock, in a forked child, without touching any file.
-        """
+        """Drop a parent's lock, in a forked child, without touching any file."""
         self._lock.abandon()
 
     def _take_back(self) -> bool:
@@ -255,10 +246,7 @@ def no_socket(path: Path, error: OSError) -> RunDirError:
 
 
 def is_link(path: Path) -> bool:
-    """
-    Return whether *path* is a symbolic link: no agent creates one, and none is
-    followed.
-    """
+    """Return whether *path* is a link: no agent creates one, and none is followed."""
     try:
         return stat.S_ISLNK(path.lstat().st_mode)
     except OSError:

@@ -25,12 +25,8 @@ _LOOK_SECONDS = 0.1
 @dataclass(frozen=True, slots=True)
 class CompletedRun:
     """
-    How a program exited, and what it printed.
-
-    Args:
-        code: exit code; negative for a signal.
-        out: the end of what it wrote to standard output.
-        err: the end of what it wrote to standard error.
+    How a program exited, with a negative *code* for a signal, and the end of what it
+    wrote to standard output and standard error.
     """
 
     code: int
@@ -92,12 +88,7 @@ def _listen(
     end: float,
     most: int,
 ) -> None:
-    """
-    Read what *process* writes, until it is silent for good.
-
-    Raises:
-        TimeoutError: it was not at *end*.
-    """
+    """Read what *process* writes, until it is silent for good, or time out at *end*."""
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     assert process.stderr is not None  # noqa: S101 - it, too
     with process.stdout, process.stderr, selectors.DefaultSelector() as selector:

@@ -23,12 +23,8 @@ _NOT_A_NUMBER = 1 << 30
 
 class Model(NamedTuple):
     """
-    A generation of TPUs.
-
-    Args:
-        name: Google's name.
-        cores: number of devices per chip.
-        vfio: accessed through VFIO, not through a dedicated driver.
+    A generation of TPUs: Google's name, the number of devices per chip, and whether it
+    is accessed through VFIO, not through a dedicated driver.
     """
 
     name: str
@@ -74,11 +70,8 @@ class Chip:
 
 def find(root: Path = ROOT) -> list[Chip]:
     """
-    Return the chips of this host in the order of their nodes; reads some hundred
-    small files of the kernel at most.
-
-    Args:
-        root: where ``sys`` and ``dev`` are.
+    Return the chips of this host in the order of their nodes; reads some hundred small
+    files of the kernel at most. *root* has ``sys`` and ``dev``.
     """
     found: dict[str, tuple[Model, str, str]] = {}
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):

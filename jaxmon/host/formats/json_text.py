@@ -56,22 +56,12 @@ def parse(
 
 
 def require_object(what: str, value: Any) -> dict[str, Any]:
-    """
-    Return *value*.
-
-    Raises:
-        ValueError: it is no object; says so of *what*.
-    """
+    """Return *value*, or raise a `ValueError` that says of *what* it is no object."""
     return _require(what, value, dict, "an object")
 
 
 def require_list(what: str, value: Any) -> list[Any]:
-    """
-    Return *value*.
-
-    Raises:
-        ValueError: it is no list; says so of *what*.
-    """
+    """Return *value*, or raise a `ValueError` that says of *what* it is no list."""
     return _require(what, value, list, "a list")
 
 

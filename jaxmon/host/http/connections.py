@@ -149,13 +149,8 @@ _LINGER_SECONDS = 1.0
 
 class Timeouts(NamedTuple):
     """
-    Timeouts of a client in seconds.
-
-    Args:
-        read: to send its request, including a handshake, however slowly its bytes
-            arrive.
-        write: to receive its response.
-        answer: for a response produced by another thread.
+    Seconds for a client to send its request, including a handshake, however slowly its
+    bytes arrive, to receive its response, and for one produced by another thread.
     """
 
     read: float
@@ -226,7 +221,8 @@ class ConnectionPool:
             return
         client = Connection(transport, listener, peer)
         client.deadline = client.progress + self._timeouts.read
-        if self._has_room(self._asking, _ASKING * self._most, peer, _has_not_asked):
+        room = partial(self._has_room, self._asking, _ASKING * self._most, peer)
+        if room(lambda waiting: waiting.request is None):
             self._asking[client] = None
             # Most have sent their whole request by now, and are served in this turn.
             self._handle(client)
@@ -420,14 +416,8 @@ class ConnectionPool:
         is_slow: Callable[[Connection], bool],
     ) -> bool:
         """
-        Return whether one more client at the address *peer* can join *clients*; another
-        may be dropped for it.
-
-        Args:
-            clients: in the same state.
-            most: their maximum number.
-            peer: address of the newcomer.
-            is_slow: returns whether a client keeps the server waiting.
+        Return whether one more client at the address *peer* can join *clients*, of
+        which there are *most*; one that *is_slow* may be dropped for it.
         """
         if len(clients) < most:
             return True
@@ -454,11 +444,6 @@ class ConnectionPool:
         self._loop.watch(
             client.transport, client.transport.wants, partial(self._handle, client)
         )
-
-
-def _has_not_asked(client: Connection) -> bool:
-    """Return whether the request of *client* is incomplete."""
-    return client.request is None
 
 
 def _is_slow(client: Connection) -> bool:

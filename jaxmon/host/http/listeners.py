@@ -47,12 +47,7 @@ class Gate(Protocol):
         ...
 
     def open(self, sock: socket.socket) -> Transport:
-        """
-        Return the transport of a client that was just accepted.
-
-        Raises:
-            OSError: the client is gone.
-        """
+        """Return the transport of a client just accepted; `OSError` if it is gone."""
         ...
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
@@ -62,12 +57,8 @@ class Gate(Protocol):
 
 class Listener(NamedTuple):
     """
-    A non-blocking listening socket and its guard.
-
-    Args:
-        sock: bound and listening.
-        gate: decides which clients are admitted; `None` admits all.
-        local: a Unix socket, guarded by the permissions of its file.
+    A non-blocking listening socket and the gate that admits clients, `None` for all. A
+    *local* one is a Unix socket, guarded by the permissions of its file.
     """
 
     sock: OwnedSocket

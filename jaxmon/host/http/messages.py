@@ -62,10 +62,7 @@ class Response(NamedTuple):
 
 
 class RequestError(Exception):
-    """
-    A request that is rejected with *status* and a line of text; the connection is
-    closed.
-    """
+    """A request that is rejected with *status* and a line of text."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)

@@ -119,8 +119,8 @@ class Route:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that server and proxy may echo and that must not be shown."""
-        known = filter(None, (self.server, self.proxy))
-        return tuple(secret for one in known for secret in secrets_of(one))
+        of_proxy = () if self.proxy is None else secrets_of(self.proxy)
+        return (*secrets_of(self.server), *of_proxy)
 
     def exchange(
         self,

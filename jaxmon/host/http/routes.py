@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Callable, Generator, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -119,13 +118,9 @@ _FOREIGN = (
 
 class Router:
     """
-    The endpoints of a server.
-
-    Args:
-        routes: handler by path, for TCP.
-        local_routes: for Unix sockets, in place of *routes*.
-        hosts: names that a request may use if nothing else guards the listener.
-        report: called with the failure of a handler, and its location.
+    The endpoints of a server: *routes* for TCP, *local_routes* for Unix sockets. A
+    request may use the names *hosts* if nothing else guards the listener; *report* is
+    called with the location and the failure of a handler.
     """
 
     def __init__(

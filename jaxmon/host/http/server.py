@@ -111,13 +111,9 @@ class Server:
     def listen_tcp(self, host: str, port: int, *, gate: Gate | None = None) -> int:
         """
         Listen on an address, before `start`; return the port, which the system chooses
-        if *port* is 0.
-
-        Args:
-            host: an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1; ``::``
-                takes IPv4 clients as well. Names are not resolved.
-            port: 0 for any free one.
-            gate: encrypts, or decides which clients are admitted.
+        if *port* is 0. *gate* encrypts, or decides which clients are admitted; *host*
+        is an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1. ``::`` takes IPv4
+        clients as well; names are not resolved.
 
         Raises:
             OSError: the address is invalid, not of this host, or in use.
@@ -132,10 +128,7 @@ class Server:
         Listen on a Unix socket, before `start` or on the server's own thread.
 
         The file belongs to the caller: it must not exist yet, and `stop` leaves
-        it where it is. It never has more permissions than *mode*.
-
-        Raises:
-            OSError: the path exists, is too long, or cannot be written.
+        it where it is. It never has more permissions than *mode*. Raises `OSError`.
         """
         listener = listeners.unix(path, mode)
         try:
@@ -200,10 +193,8 @@ class Server:
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
-        if (
-            thread is not None and thread is current()
-        ):  # it closes all once the handler has returned
-            return
+        if thread is not None and thread is current():
+            return  # it closes all once the handler has returned
         if thread is not None and loop is not None:
             loop.wake()
             thread.join(seconds)
@@ -213,9 +204,8 @@ class Server:
 
     def abandon(self) -> None:
         """
-        Close what a forked child inherited; the parent's server continues.
-
-        Only descriptors are closed: no file is unlinked, and no peer is notified.
+        Close what a forked child inherited: descriptors only. No file is unlinked, no
+        peer is notified, and the parent's server continues.
         """
         self._thread = None
         if self._loop is not None:

@@ -116,8 +116,9 @@ class Session:
 
     def foreign(self, reason: str) -> MonitoringError:
         """Return the error for a server that is not the expected one."""
+        article = "an" if self.whose[:1] in "AEIOU" else "a"
         msg = (
-            f"{self.place} is not {_article(self.whose)} {self.whose}: it returned "
+            f"{self.place} is not {article} {self.whose}: it returned "
             f"{self.redacted(reason)}; give its URL as in the browser, including any "
             "path"
         )
@@ -230,7 +231,3 @@ class Session:
         if self.token and parts.username is not None:
             return "give either a token or a user in the URL, not both"
         return ""
-
-
-def _article(word: str) -> str:
-    return "an" if word[:1] in "AEIOU" else "a"

@@ -102,13 +102,8 @@ class _Watch(NamedTuple):
 class EventLoop:
     """
     Makes calls when sockets are ready, and at given times. Except for `wake`, it is
-    used by one thread at a time.
-
-    Args:
-        report: called with what a call raised, as a failure of ``server``.
-
-    Raises:
-        OSError: there are no descriptors left.
+    used by one thread at a time. *report* is called with what a call raised, as a
+    failure of ``server``. Raises `OSError` without descriptors.
     """
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:

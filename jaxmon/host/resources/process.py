@@ -33,12 +33,7 @@ _GENERATIONS = {
 class ProcessFamilies:
     """
     Reads CPU, memory, descriptors and garbage collection of this process, in about 0.05
-    ms.
-
-    Values that the system does not report are omitted.
-
-    Args:
-        proc: of this process.
+    ms. Values that the system does not report are omitted.
     """
 
     def __init__(self, proc: Path = Path("/proc/self")) -> None:
@@ -143,21 +138,18 @@ class Scheduling(NamedTuple):
     def waiting(self, since: Scheduling | None = None) -> float | None:
         """
         Return the fraction of the time in which threads could run that they waited,
-        `None` if they did neither.
-
-        Args:
-            since: an earlier reading; otherwise the whole life of the threads counts.
+        *since* an earlier reading or in their whole life; `None` if they did neither.
         """
-        ran = max(self.ran - (since.ran if since else 0), 0)
-        waited = max(self.waited - (since.waited if since else 0), 0)
+        before = since or Scheduling(0, 0)
+        ran = max(self.ran - before.ran, 0)
+        waited = max(self.waited - before.waited, 0)
         return waited / (ran + waited) if ran + waited else None
 
 
 def scheduling(proc: Path = Path("/proc/self")) -> Scheduling | None:
     """
-    Return how long the threads ran and waited, `None` if the kernel does not say.
-
-    The first two numbers of ``schedstat``. Costs 10 µs for each thread.
+    Return how long the threads ran and waited, `None` if the kernel does not say: the
+    first two numbers of ``schedstat``. Costs 10 µs for each thread.
     """
     ran = waited = 0
     try:

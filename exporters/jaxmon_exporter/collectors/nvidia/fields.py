@@ -91,8 +91,8 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading
         if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
-            error = nvml.NVMLError(code)
-            device.on_failure(field, error, failures, unsupported=unknown)
+            failed = nvml.NVMLError(code)
+            device.on_failure(field, failed, failures, unsupported=unknown)
         else:
             into = device.steady if field.steady else found
             device.take(field, ((field.figure, field.value(result)),), into)
