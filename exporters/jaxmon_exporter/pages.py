@@ -117,13 +117,8 @@ class Refreshed(Generic[T]):
 class Live:
     """
     Samples what is measured, so that a page that is opened knows the last minute.
-
-    Args:
-        families: returns the latest values of all collectors.
-        version: of jaxmon.
-        run_dir: where the agents are.
-        limits: by which they are judged.
-        clock: Unix time.
+    *families* returns the latest values of all collectors; agents in *run_dir* are
+    judged by *limits*.
     """
 
     every = EVERY
@@ -267,22 +262,19 @@ def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     return handle
 
 
-def health_page() -> Page:
+def health_page(_: Request) -> Response:
     """
-    Return the handler of ``/-/healthy``: this process serves requests.
-
-    It deliberately ignores collectors: a hung driver would hang the replacement too,
-    and a restart would lose the evidence.
+    Respond to ``/-/healthy``: this process serves requests. Deliberately ignores
+    collectors: a hung driver would hang the replacement too, and a restart would lose
+    the evidence.
     """
-    response = Response(b"healthy\n", headers=_NO_STORE)
-    return lambda _request: response
+    return Response(b"healthy\n", headers=_NO_STORE)
 
 
 def ready_page(ready: Callable[[], bool]) -> Page:
     """Return the handler of ``/-/ready``: 200 once every collector was polled."""
 
-    def handle(request: Request) -> Response:
-        del request
+    def handle(_: Request) -> Response:
         if ready():
             return Response(b"ready\n", headers=_NO_STORE)
         return Response(b"waiting for the first poll\n", status=503, headers=_NO_STORE)

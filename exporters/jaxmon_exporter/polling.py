@@ -74,15 +74,11 @@ class Collector(Protocol):
     deadline: float
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read the source once.
-
-        Raises:
-            CollectorUnavailable: there is nothing to read.
-        """
+        """Read the source once, or raise `CollectorUnavailable`."""
 
     def close(self) -> None:
-        """Release all resources. Called once, after the last poll."""
+        """Release what is held between polls. Called once, after the last poll."""
+        return
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
@@ -171,9 +167,7 @@ class Poller:
         self._thread.start()
 
     def stop(self) -> None:
-        """
-        Request the thread to stop after the poll in progress; returns immediately.
-        """
+        """Have the thread stop after the poll in progress; returns immediately."""
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
@@ -302,12 +296,8 @@ class Poller:
 
 class PollerGroup:
     """
-    All collectors of a sidecar.
-
-    Args:
-        collectors: read at the source.
-        secondary: collectors that fill gaps from other exporters.
-        merge: selects which of the secondary families to add.
+    All collectors of a sidecar: those that read at the source, and *secondary* ones,
+    which fill gaps from other exporters; *merge* selects what of these to add.
     """
 
     def __init__(
@@ -330,11 +320,8 @@ class PollerGroup:
 
     def stop(self, timeout: float = 3.0) -> list[str]:
         """
-        Stop polling within *timeout* seconds.
-
-        Returns:
-            Names of the collectors whose poll did not return; their daemon threads stop
-            when the process exits.
+        Stop polling within *timeout* seconds; return the names of collectors whose poll
+        did not return. Their daemon threads stop when the process exits.
         """
         end = time.monotonic() + timeout
         for poller in self._pollers:
@@ -360,9 +347,8 @@ class PollerGroup:
 
     def families(self) -> list[Family]:
         """
-        Return the latest values of all collectors, and metrics about them.
-
-        A metric may come in several families, one per collector or agent.
+        Return the latest values of all collectors, and metrics about them; a metric may
+        come in several families.
         """
         statuses = self.statuses()
         found = _status_families(statuses)

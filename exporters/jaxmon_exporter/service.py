@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError
-from jaxmon.exposition.families import Family, Histogram, by_label, gauge
+from jaxmon.exposition.families import Family, Histogram, by_label, gauge, samples_of
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
@@ -33,8 +33,6 @@ from jaxmon_exporter.precedence import unserved
 
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
     from jaxmon_exporter.compat import DcgmNames
@@ -49,11 +47,8 @@ _EVERY = 0.1
 
 class Unseen:
     """
-    Which ended processes were in a response, or a push.
-
-    Args:
-        families: returns the latest values.
-        clock: seconds.
+    Which ended processes were in a response, or a push; *families* returns the latest
+    values.
     """
 
     def __init__(
@@ -82,18 +77,14 @@ class Unseen:
 
 def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
     """Return the workers that have ended, with how many started in their slot."""
-    ended: set[str] = set()
-    starts: dict[str, float] = {}
-    for family in families:
-        if family.metric.name == catalog.AGENT_ENDED_SECONDS.name:
-            ended |= {_labels(name) for name, _ in family.samples}
-        elif family.metric.name == catalog.AGENT_STARTS.name:
-            starts.update((_labels(name), number) for name, number in family.samples)
-    return {(worker, starts.get(worker, 0)) for worker in ended}
-
-
-def _labels(name: str) -> str:
-    return name.partition("{")[2]
+    known = list(families)
+    starts = {
+        name.partition("{")[2]: number
+        for name, number in samples_of(known, catalog.AGENT_STARTS)
+    }
+    ended = samples_of(known, catalog.AGENT_ENDED_SECONDS)
+    workers = {name.partition("{")[2] for name, _ in ended}
+    return {(worker, starts.get(worker, 0)) for worker in workers}
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -142,8 +133,22 @@ class Service:
         self._container = ContainerFamilies()
         self._seconds = Histogram(catalog.SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
-        self._gate = _gate(options.web_config) if options.web_config else None
-        self._names = _names() if options.compat == "dcgm" else None
+        self._gate: AccessGate | None = None
+        self._names: DcgmNames | None = None
+        self._prices: Prices | None = None
+        # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
+        if options.web_config:
+            from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
+
+            self._gate = AccessGate(options.web_config)
+        if options.compat == "dcgm":
+            from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
+
+            self._names = DcgmNames()
+        if options.prices:
+            from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
+
+            self._prices = Prices(options.prices)
         primary, secondary = registry.make(options, give_up)
         self._polling = PollerGroup(
             primary,
@@ -154,7 +159,6 @@ class Service:
                 all_rates=self._names is not None,
             ),
         )
-        self._prices = _prices(options.prices) if options.prices else None
         self._verdict = Refreshed(
             self._judge,
             partial(self._count_error, "findings"),
@@ -185,7 +189,7 @@ class Service:
                 ),
                 "/api/history": pages.history_page(self._live.charts),
                 **({} if self._ranks is None else {"/job": self._ranks.page}),
-                "/-/healthy": pages.health_page(),
+                "/-/healthy": pages.health_page,
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
             name="jaxmon-exporter",
@@ -394,24 +398,3 @@ def _reason(error: OSError | OverflowError) -> str:
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"
     return getattr(error, "strerror", None) or str(error)
-
-
-# Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
-
-
-def _gate(path: Path) -> AccessGate:
-    from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
-
-    return AccessGate(path)
-
-
-def _names() -> DcgmNames:
-    from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
-
-    return DcgmNames()
-
-
-def _prices(prices: Mapping[str, float]) -> Prices:
-    from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
-
-    return Prices(prices)

@@ -86,12 +86,8 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
 
 
 def _sums(family: Family, past: Family) -> list[Sample]:
-    if [name for name, _ in family.samples] == [name for name, _ in past.samples]:
-        counts = [value for _, value in past.samples]
-        return [
-            (name, value + count)
-            for (name, value), count in zip(family.samples, counts, strict=True)
-        ]
+    if (sums := _pairwise(family.samples, past.samples)) is not None:
+        return sums
     if family.metric.kind != "histogram":
         rest = dict(past.samples)
         sums = [(name, value + rest.pop(name, 0)) for name, value in family.samples]
@@ -99,17 +95,18 @@ def _sums(family: Family, past: Family) -> list[Sample]:
     groups = dict(_histograms(past))
     sums = []
     for labels, samples in _histograms(family):
-        before = groups.pop(labels, [])
-        if [name for name, _ in samples] == [name for name, _ in before]:
-            counts = [value for _, value in before]
-            samples = [  # noqa: PLW2901 - the same with sums
-                (name, value + count)
-                for (name, value), count in zip(samples, counts, strict=True)
-            ]
-        sums += samples
+        sums += _pairwise(samples, groups.pop(labels, [])) or samples
     for samples in groups.values():
         sums += samples
     return sums
+
+
+def _pairwise(samples: list[Sample], past: list[Sample]) -> list[Sample] | None:
+    """Return the sums of the same series in the same order, `None` if they differ."""
+    if [name for name, _ in samples] != [name for name, _ in past]:
+        return None
+    pairs = zip(samples, past, strict=True)
+    return [(name, value + count) for (name, value), (_, count) in pairs]
 
 
 def _histograms(family: Family) -> Iterator[tuple[str, list[Sample]]]:
@@ -119,13 +116,8 @@ def _histograms(family: Family) -> Iterator[tuple[str, list[Sample]]]:
     def labels(sample: Sample) -> str:
         text = sample[0][length:].partition("{")[2].removesuffix("}")
         # The label of a bucket is the last one.
-        return (
-            text.rpartition('le="')[0].rstrip(",") if _bucket(sample, length) else text
-        )
+        is_bucket = sample[0].startswith("_bucket{", length)
+        return text.rpartition('le="')[0].rstrip(",") if is_bucket else text
 
     for key, samples in groupby(family.samples, labels):
         yield key, list(samples)
-
-
-def _bucket(sample: Sample, length: int) -> bool:
-    return sample[0].startswith("_bucket{", length)

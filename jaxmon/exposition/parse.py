@@ -50,14 +50,9 @@ _SHOWN = 80
 @dataclass(slots=True)
 class ParsedFamily:
     """
-    One family as exported.
-
-    Args:
-        name: as in the TYPE line.
-        kind: as in the TYPE line, ``untyped`` without one.
-        help: unescaped.
-        samples: series name, text of its labels without braces, value.
-        exemplars: as OpenMetrics writes them, by the index of their sample.
+    One family as exported, ``untyped`` without a TYPE line. Samples have series name,
+    text of the labels without braces, and value; exemplars are as OpenMetrics writes
+    them, by the index of their sample.
     """
 
     name: str

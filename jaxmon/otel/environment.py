@@ -61,11 +61,11 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     others, or none, or if OTEL_SDK_DISABLED is true, or if OTEL_CONFIG_FILE names a
     file, which replaces the other variables.
     """
-    if is_disabled(environ) or _has_file(environ):
+    if is_disabled(environ, or_by_file=True):
         return False
     if _word(environ, _EXPORTER):
         return bool(_exporters(environ))
-    return any([environ.get(name, "").strip() for name in _ENDPOINTS])
+    return any([_word(environ, name) for name in _ENDPOINTS])
 
 
 def logs_are_asked(environ: Mapping[str, str]) -> bool:
@@ -73,20 +73,20 @@ def logs_are_asked(environ: Mapping[str, str]) -> bool:
     Return whether the variables ask for logs to be sent by OTLP: OTEL_LOGS_EXPORTER
     names it, or there is an endpoint for logs, and no file replaces them.
     """
-    if is_disabled(environ) or _has_file(environ):
+    if is_disabled(environ, or_by_file=True):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
         return "otlp" in {one.strip() for one in named.split(",")}
-    return bool(environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "").strip())
+    return bool(_word(environ, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"))
 
 
-def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment disables OpenTelemetry."""
-    return _word(environ, "OTEL_SDK_DISABLED") == "true"
-
-
-def _has_file(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("OTEL_CONFIG_FILE", "").strip())
+def is_disabled(environ: Mapping[str, str], *, or_by_file: bool = False) -> bool:
+    """
+    Return whether the environment disables OpenTelemetry, or has a file replace the
+    other variables.
+    """
+    replaced = or_by_file and bool(_word(environ, "OTEL_CONFIG_FILE"))
+    return replaced or _word(environ, "OTEL_SDK_DISABLED") == "true"
 
 
 def plan(environ: Mapping[str, str]) -> Plan:
@@ -179,10 +179,8 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for traces to be sent."""
     if is_disabled(environ):
         return False
-    names = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
-    return names != "none" and any(
-        environ.get(one, "").strip() for one in _TRACE_ENDPOINTS
-    )
+    named = any([_word(environ, one) for one in _TRACE_ENDPOINTS])
+    return named and _word(environ, "OTEL_TRACES_EXPORTER") != "none"
 
 
 def sdk_is_loaded() -> bool:
@@ -195,7 +193,7 @@ def healthy_ratio(environ: Mapping[str, str]) -> float:
     Return the fraction of healthy traces to keep, 0.05 unless ``OTEL_TRACES_SAMPLER``
     says otherwise. An invalid argument is ignored, as the SDK does.
     """
-    sampler = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    sampler = _word(environ, "OTEL_TRACES_SAMPLER")
     if sampler.endswith("always_on"):
         return 1.0
     if sampler.endswith("always_off"):

@@ -61,12 +61,8 @@ def applies(convention: Convention, point: Any) -> bool:
 
 def by_convention(convention: Convention, point: Any, started: int) -> Any:
     """
-    Return *point* with the attributes of *convention*.
-
-    Args:
-        convention: of its metric.
-        point: a number of the SDK.
-        started: start time of sums that are no counters, in Unix nanoseconds.
+    Return *point*, a number of the SDK, with the attributes of the *convention* of its
+    metric; sums that are no counters *started* then, in Unix nanoseconds.
     """
     names = dict(convention.labels)
     attributes: dict[str, Any] = {
@@ -384,13 +380,7 @@ def _plain(value: Any) -> _Number:
 
 
 class Pipe:
-    """
-    One exporter and its converter, for one thread.
-
-    Args:
-        exporter: of the SDK.
-        converter: what it exports.
-    """
+    """An exporter of the SDK and the converter of what it exports, for one thread."""
 
     def __init__(self, exporter: MetricExporter, converter: Converter) -> None:
         self._exporter = exporter
@@ -414,11 +404,8 @@ class Pipe:
 
 class Parts(NamedTuple):
     """
-    What pipes are made of.
-
-    Attributes:
-        exporters: of the SDK, not connected yet.
-        said: attributes that the standard variables give to the resource.
+    What pipes are made of: exporters of the SDK, not connected yet, and the attributes
+    that the standard variables give to the resource.
     """
 
     exporters: list[MetricExporter]
@@ -450,17 +437,8 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     failed: Callable[[str], None],
 ) -> list[Pipe]:
     """
-    Return a pipe for each exporter.
-
-    Args:
-        plan: how to push.
-        made: the parts.
-        environ: the environment.
-        started: when counting began, in Unix nanoseconds.
-        own: see `Converter`.
-        name: default of ``service.name``; `None` to find one.
-        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
-        failed: called with the name of each family that is left out.
+    Return a pipe for each exporter in *made*; see `Converter` and `Pusher`. *failed* is
+    called with the name of each family that is left out.
     """
     found = resource.resource(environ, made.said, name=name)
     return [
@@ -483,5 +461,5 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
 def _exporter(route: str, environ: Mapping[str, str]) -> MetricExporter:
     if route == CONSOLE:
         return ConsoleMetricExporter()
-    made: MetricExporter = exporter("METRICS", route, environ)
+    made: MetricExporter = exporter("METRICS", environ, route)
     return made

@@ -26,7 +26,7 @@ from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
 from jaxmon_exporter.dcgm_fields import READ
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import instance
 
 
@@ -180,7 +180,7 @@ _BROKEN_LINE = "broken_line"
 _TOO_MANY = "too_many_gpus"
 
 
-class Dcgm:
+class Dcgm(Collector):
     """
     Reads the metrics of one dcgm-exporter.
 
@@ -256,9 +256,6 @@ class Dcgm:
             raise CollectorUnavailable(reason, message, [failures])
         info = Family(ACCELERATOR_INFO, [(one, 1.0) for one in gpus.values()])
         return [info, *found.values(), failures]
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
 
     def _page(self) -> bytes:
         try:

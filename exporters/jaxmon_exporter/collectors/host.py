@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, series
 from jaxmon.host.resources.container import stalled
-from jaxmon_exporter.polling import partial_failures
+from jaxmon_exporter.polling import Collector, partial_failures
 
 
 # Two more are for guests, which the kernel counts into user and nice as well.
@@ -36,7 +36,7 @@ _UNREADABLE = (OSError, TypeError, ValueError, IndexError, KeyError)
 _MOST_INTERFACES = 16
 
 
-class Host:
+class Host(Collector):
     """
     Reads the host's metrics from psutil, and from ``/proc`` and ``/sys`` what psutil
     lacks. Values that are not available are omitted.
@@ -72,9 +72,6 @@ class Host:
         yield self._pressure()
         yield from self._network()
         yield from self._disks()
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():

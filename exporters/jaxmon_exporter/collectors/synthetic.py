@@ -18,6 +18,7 @@ from typing import TypeAlias
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, labels_text
+from jaxmon_exporter.polling import Collector
 
 
 Figure: TypeAlias = tuple[Metric, float, tuple[object, ...]]
@@ -220,7 +221,7 @@ FUNCTIONS = (
 )
 
 
-class Demo:
+class Demo(Collector):
     """
     Generates the metrics of the synthetic fleet.
 
@@ -264,9 +265,6 @@ class Demo:
         for metric, value, labels in nccl_figures(elapsed, WORKERS, ACCELERATORS):
             page.add(metric, value, *labels)
         return page.families
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _accelerator(self, page: _Page, index: int, elapsed: float) -> None:
         uuid, phase = self._uuids[index], self._phases[index]

@@ -81,12 +81,7 @@ class LoopSpans:
 
 
 class LoopSpan:
-    """
-    The spans of the steps of one run, one at a time.
-
-    Attributes:
-        name: label of the loop.
-    """
+    """The spans of the steps of one run of the loop *name*, one at a time."""
 
     __slots__ = (
         "_began",

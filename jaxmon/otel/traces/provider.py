@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBa
 from opentelemetry.trace import SpanContext, StatusCode
 
 from jaxmon.host.deadline import Deadline
-from jaxmon.otel import exporters
-from jaxmon.otel.environment import protocol
 from jaxmon.otel.exporters import exported
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import spans as conventions
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
-
-log = logging.getLogger("jaxmon")
 
 _NAMES = 200
 # Of so many durations the slowest hundredth is slow, once there are enough. Of a few,
@@ -332,26 +327,10 @@ def application_provider() -> TracerProvider | None:
     return provider if isinstance(provider, TracerProvider) else None
 
 
-def exporter(environ: Mapping[str, str]) -> SpanExporter:
-    """
-    Return the exporter that the environment asks for: OTLP over gRPC or HTTP, as for
-    metrics. It reads its endpoint, headers and certificates from there.
-    """
-    problems: list[str] = []
-    chosen = protocol(environ, "TRACES", problems)
-    for problem in problems:
-        log.warning("%s", problem)
-    made: SpanExporter = exporters.exporter("TRACES", chosen, environ)
-    return made
-
-
 class OwnProvider:
     """
-    A provider that is never set globally: only our spans go through it.
-
-    Attributes:
-        tail: which traces are kept.
-        batches: what sends them.
+    A provider that is never set globally: only our spans go through it. `tail` decides
+    which traces are kept, `batches` sends them.
     """
 
     def __init__(

@@ -16,9 +16,10 @@ from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import payers
+from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
-from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
+from jaxmon.otel.traces.provider import OwnProvider, application_provider
 from jaxmon.otel.traces.requests import SITE, RequestSpan, emit, request_span, span_ids
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
@@ -283,5 +284,6 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     Return a tracer of a provider of our own, which exports as *environ* says; without a
     *timer* only when asked, or for many spans.
     """
-    own = OwnProvider(exporter(environ), ratio, run, environ, timer=timer)
+    send = exporter("TRACES", environ)
+    own = OwnProvider(send, ratio, run, environ, timer=timer)
     return Tracer(guard, own.tracer(), own, ratio, settling)

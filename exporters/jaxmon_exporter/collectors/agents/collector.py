@@ -32,7 +32,12 @@ from jaxmon.host.formats.schema import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung
-from jaxmon_exporter.polling import NO_RUN_DIR, CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import (
+    NO_RUN_DIR,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 from jaxmon_exporter.precedence import unowned
 
 
@@ -284,7 +289,7 @@ _ACCEPT = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
-class Agents:
+class Agents(Collector):
     """
     Collects from the agents in one run directory.
 

@@ -29,6 +29,7 @@ from jaxmon_exporter.collectors.inspector.collectives import (
 from jaxmon_exporter.polling import (
     NO_JOB,
     Clock,
+    Collector,
     CollectorUnavailable,
     partial_failures,
 )
@@ -232,7 +233,7 @@ _TIMEOUT = 3.0
 _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
-class Inspector:
+class Inspector(Collector):
     """
     Reads what NCCL Inspector appends to its files in *directory*.
 
@@ -307,9 +308,6 @@ class Inspector:
         if found is None:
             return None
         return found.replace(age_seconds=max(self._clock() - made, 0.0))
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
 
     def _read(self, process: InspectedProcess, line: bytes) -> None:
         try:

@@ -25,7 +25,7 @@ from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
 from jaxmon.host.http.stream import Bounds, Stream, TooLargeError, connected
-from jaxmon_exporter.polling import NO_JOB, Clock, CollectorUnavailable
+from jaxmon_exporter.polling import NO_JOB, Clock, Collector, CollectorUnavailable
 
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class _LatestReply(NamedTuple):
     here: bool | None
 
 
-class Nccl:
+class Nccl(Collector):
     """
     Reads NCCL's RAS at *address*, ``HOST:PORT``.
 
@@ -320,9 +320,6 @@ class Nccl:
             tuple(behind[:_NAMED]),
             report.absent[:_NAMED],
         )
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
 
     def _query(self, place: Place) -> None:
         # Whatever it is, what was known before is out of date.

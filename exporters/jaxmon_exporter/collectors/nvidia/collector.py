@@ -44,7 +44,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     identify,
     text,
 )
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -208,7 +208,7 @@ _FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
 _STEADY_SECONDS = 30.0
 
 
-class NvidiaGpus:
+class NvidiaGpus(Collector):
     """
     Reads every GPU that the driver shows to this process.
 

@@ -32,7 +32,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     text,
 )
 from jaxmon_exporter.collectors.nvidia.fields import FIELDS
-from jaxmon_exporter.polling import CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import COUNTERS
 
 
@@ -97,7 +97,7 @@ class _Unit:
     metrics: dict[int, Metric] = field(default_factory=dict)
 
 
-class Gpm:
+class Gpm(Collector):
     """
     Samples every GPU that the driver shows to this process and that supports it.
 

@@ -23,7 +23,12 @@ from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
 from jaxmon_exporter.collectors.tpu.messages import CoreState
-from jaxmon_exporter.polling import Clock, CollectorUnavailable, partial_failures
+from jaxmon_exporter.polling import (
+    Clock,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 
 
 if TYPE_CHECKING:
@@ -112,7 +117,7 @@ def _plain(text: str) -> str:
 _OWNERS_EVERY = 30.0
 
 
-class Tpus:
+class Tpus(Collector):
     """
     Reads every TPU of this host, and every runtime that serves metrics.
 
@@ -171,9 +176,6 @@ class Tpus:
         found = [*identity, self._runtimes.up(), *figures.families()]
         self._watch(figures)
         return [*found, partial_failures(self.name, self._failures)]
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
 
     @cached_property
     def _runtimes(self) -> Runtimes:
