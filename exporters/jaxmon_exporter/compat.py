@@ -97,12 +97,7 @@ class DcgmNames:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """
-    How values of one device map to a metric of dcgm-exporter.
-
-    Args:
-        foreign: dcgm-exporter's series.
-    """
+    """How values of one device map to dcgm-exporter's series *foreign*."""
 
     row: DcgmField
     foreign: str
@@ -110,11 +105,8 @@ class _Place:
 
 class _MappingCache:
     """
-    How series are mapped as long as the devices stay the same.
-
-    Args:
-        identities: series that name the devices.
-        devices: text of dcgm-exporter's labels, by our UUID.
+    How series are mapped as long as the devices, which *identities* name, stay the
+    same; *devices* has the text of dcgm-exporter's labels by our UUID.
     """
 
     def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:

@@ -203,10 +203,6 @@ class Closings:
     """
     Watches a run directory on a thread of its own, which sleeps until something is
     closed there.
-
-    Args:
-        directory: the run directory.
-        clock: seconds.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -219,10 +215,7 @@ class Closings:
         self._stopped = False
 
     def watch(self) -> None:
-        """
-        Watch, unless that is done, or impossible: there is no such directory yet, or
-        there are too many watches.
-        """
+        """Watch, unless that is done, or impossible: no directory, too many watches."""
         if self._watch or self._stopped or not self._directory.is_dir():
             return
         try:

@@ -82,12 +82,7 @@ class Prices:
 
 
 def from_flags(texts: Iterable[str]) -> dict[str, float]:
-    """
-    Return prices given as ``MODEL=DOLLARS``.
-
-    Raises:
-        CommandError: one of them is invalid.
-    """
+    """Return prices given as ``MODEL=DOLLARS``; `CommandError` if one is invalid."""
     found = {}
     for text in texts:
         pattern, _, price = text.rpartition("=")

@@ -93,13 +93,8 @@ _NOTHING = HostSources()
 
 class Ranks:
     """
-    Follows the ranks of one run directory.
-
-    Args:
-        run_dir: where the agents are.
-        failed: called with what fails, on the thread that reads.
-        sources: what else is known of this host.
-        clock: seconds.
+    Follows the ranks of one run directory. *failed* is called with what fails, on the
+    thread that reads; *sources* have what else is known of this host.
     """
 
     def __init__(

@@ -51,16 +51,9 @@ def usable(url: str) -> str:
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
     """
-    GET *url* and return content type and body. Redirects are not followed: a redirect
-    target was not configured by the user.
-
-    Args:
-        url: may contain user and password.
-        timeout: seconds for the whole exchange, however slowly the response arrives.
-        max_bytes: maximum size of the response, including the head.
-
-    Raises:
-        FetchError: with the reason.
+    GET *url*, with its user and password if any, and return content type and body, or
+    raise a `FetchError`. *timeout* is for the whole exchange, *max_bytes* includes the
+    head. Redirects are not followed: their target was not configured by the user.
     """
     parts = parts_of(url)
     route = Route(parts)
@@ -111,12 +104,7 @@ _FIRST_BLANK = float(1 << 47)
 
 @dataclass(frozen=True, slots=True)
 class DcgmValue:
-    """
-    One value.
-
-    Args:
-        value: `None` if it is blank.
-    """
+    """A value of a field, `None` if it is blank."""
 
     field: str
     labels: Mapping[str, str]
@@ -161,12 +149,7 @@ def _line(line: bytes) -> DcgmValue | None:
 
 
 def _known(text: str) -> float | None:
-    """
-    Return the number that *text* shows; `None` when it is blank or no finite number.
-
-    Raises:
-        ValueError: *text* is no number at all.
-    """
+    """Return the number *text*, `None` if it is blank or not finite; `ValueError`."""
     value = float(text)
     return value if math.isfinite(value) and value < _FIRST_BLANK else None
 
@@ -182,14 +165,8 @@ _TOO_MANY = "too_many_gpus"
 
 class Dcgm(Collector):
     """
-    Reads the metrics of one dcgm-exporter.
-
-    Args:
-        url: may contain user and password.
-        interval: seconds between polls. dcgm-exporter itself polls every 30 s by
-            default.
-        timeout: for a response, in seconds.
-        max_bytes: maximum size of the response.
+    Reads the metrics of one dcgm-exporter, which itself polls every 30 s by default, at
+    a *url* that may contain user and password.
     """
 
     name = "dcgm"

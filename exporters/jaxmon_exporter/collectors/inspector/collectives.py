@@ -53,9 +53,7 @@ class CollectiveRecord(NamedTuple):
     What is known of a collective, or of a send or receive.
 
     Args:
-        communicator: its hash, the same on all ranks.
-        rank: in the communicator.
-        ranks: how many it has.
+        communicator: its hash, the same on all *ranks*.
         collective: one of `NCCL_COLLECTIVES`.
         number: counts those of its kind that the communicator has launched; `None` of
             sends and receives, which are counted together.
@@ -85,10 +83,8 @@ class CollectiveRecord(NamedTuple):
 
 def parse(line: bytes) -> CollectiveRecord | None:
     """
-    Return the record in *line*, `None` if the GPU did not time it. Takes 10 µs.
-
-    Raises:
-        BrokenRecordError: there is none.
+    Return the record in *line*, `None` if the GPU did not time it; `BrokenRecordError`
+    if there is none. Takes 10 µs.
     """
     try:
         # No deeper than the caller's limit of a line allows, which Python withstands.
@@ -260,14 +256,8 @@ class RecentCollectives:
         """Add a record, which stands for so many that were *launched*."""
         if record.collective not in _SYMMETRIC or record.ranks == 1:
             return
-        key = _RankKey(
-            *process,
-            record.communicator,
-            record.rank,
-            record.ranks,
-            record.collective,
-            record.size,
-        )
+        communicator, rank, ranks, collective = record[:4]
+        key = _RankKey(*process, communicator, rank, ranks, collective, record.size)
         sums = self._sums.get(key)
         if sums is None:
             if len(self._sums) == _MOST_RECENT:

@@ -57,12 +57,8 @@ _Key: TypeAlias = tuple[InspectedProcess, int]
 @dataclass(slots=True)
 class _InspectedFile:
     """
-    How far a file is read.
-
-    Attributes:
-        offset: all before it was read, or is ignored.
-        inside: whether it is inside a line that is ignored.
-        head: how the file began when it was read last.
+    How far a file is read: all before *offset* was, or is ignored, *inside* a line or
+    not; *head* is how the file began when it was read last.
     """
 
     offset: int = 0
@@ -86,13 +82,9 @@ class _Growing(NamedTuple):
 
 class Directory:
     """
-    Follows Inspector's files in the directory *path*; what they have when it is first
-    read is ignored.
-
-    Args:
-        host: whose files, by their names; ``*`` is any.
-        budget: bytes that are read at once of all files. If there are more, the newest
-            are read of those that have most.
+    Follows Inspector's files of *host*, ``*`` for any, in the directory *path*; what
+    they have when it is first read is ignored. At once, *budget* bytes are read of all
+    files; if there are more, the newest are read of those that have most.
     """
 
     def __init__(self, path: Path, host: str, *, budget: int) -> None:
@@ -300,14 +292,10 @@ class Inspector(Collector):
         ]
 
     def found(self) -> InspectedCollectives | None:
-        """
-        Return by what ranks are compared, `None` if nothing is known; called from other
-        threads.
-        """
+        """Return by what ranks are compared, `None` if unknown; from other threads."""
         found, made = self._found
-        if found is None:
-            return None
-        return found.replace(age_seconds=max(self._clock() - made, 0.0))
+        age = max(self._clock() - made, 0.0)
+        return None if found is None else found.replace(age_seconds=age)
 
     def _read(self, process: InspectedProcess, line: bytes) -> None:
         try:

@@ -200,12 +200,9 @@ Chance = Callable[[int, int], int]
 
 class _Stuck(NamedTuple):
     """
-    What does not move although its ranks are at different collectives.
-
-    Args:
-        communicators: how many.
-        lagging: ranks that are behind, of the communicator with the most.
-        behind: those of all of them that are named.
+    How many communicators do not move although their ranks are at different
+    collectives; ranks that are *lagging*, of the communicator with the most, and those
+    of all of them that are named.
     """
 
     communicators: int
@@ -303,10 +300,7 @@ class Nccl(Collector):
         return [] if self._known is None else list(self._families(self._known))
 
     def found(self) -> Ras | None:
-        """
-        Return what the last query returned, `None` if there was none; called from other
-        threads.
-        """
+        """Return what the last query returned, if any; called from other threads."""
         if (known := self._known) is None:
             return None
         report, stuck = known.report, known.stuck

@@ -101,12 +101,7 @@ _Process: TypeAlias = tuple[object, ...]
 
 
 def parse_json(body: bytes) -> RasReport:
-    """
-    Return what *body* says; 30 ms for a MiB.
-
-    Raises:
-        BrokenReplyError: it is not a reply of RAS.
-    """
+    """Return what *body* says, in 30 ms for a MiB, or raise a `BrokenReplyError`."""
     try:
         return _json_report(json_text.parse(re.sub(_FORGOTTEN, rb"\1,\2", body)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -303,12 +298,7 @@ class _Group(NamedTuple):
 
 
 def parse_text(body: bytes) -> RasReport:
-    """
-    Return what *body* says.
-
-    Raises:
-        BrokenReplyError: it is not a reply of RAS, or is not complete.
-    """
+    """Return what *body* says; `BrokenReplyError` if it is another, or cut off."""
     lines = body.decode(errors="replace").splitlines()
     version = re.fullmatch(_VERSION, lines[0]) if lines else None
     # Its last part, with or without contents.
@@ -389,8 +379,7 @@ def _size(lines: list[str]) -> tuple[int, int, int]:
 def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
     """Return the communicators whose ranks have launched different numbers."""
     for key, block in _blocks(lines):
-        kinds = [_groups(part) for part in _parts(block)]
-        kinds = [one for one in kinds if one]
+        kinds = [one for _, part in _parts(_KIND, block) if (one := _groups(part))]
         if not kinds:  # different states only
             continue
         behind: dict[_NamedRank, int] = {}
@@ -416,28 +405,24 @@ def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Return the lines about each communicator with a mismatch."""
-    key, block = "", list[str]()
-    for line in [*lines, "#0-0 (0) ERROR"]:
-        if found := re.fullmatch(_BLOCK, line):
-            if key:
-                yield key, block
-            key, block = found[1] if found[2] == "MISMATCH" else "", []
+    for head, block in _parts(_BLOCK, lines):
+        if head[2] == "MISMATCH":
+            yield head[1], block
+
+
+def _parts(pattern: str, lines: list[str]) -> Iterator[tuple[re.Match[str], list[str]]]:
+    """Return each line that matches, with those up to the next."""
+    head: re.Match[str] | None = None
+    part: list[str] = []
+    for line in lines:
+        if found := re.fullmatch(pattern, line):
+            if head is not None:
+                yield head, part
+            head, part = found, []
         else:
-            block.append(line)
-
-
-def _parts(block: list[str]) -> Iterator[list[str]]:
-    """Return the lines about each kind of collective."""
-    part: list[str] | None = None
-    for line in block:
-        if re.fullmatch(_KIND, line):
-            if part is not None:
-                yield part
-            part = []
-        elif part is not None:
             part.append(line)
-    if part is not None:
-        yield part
+    if head is not None:
+        yield head, part
 
 
 def _groups(part: list[str]) -> list[_Group]:

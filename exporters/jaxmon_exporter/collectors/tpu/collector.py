@@ -53,12 +53,7 @@ class _Seen:
 
 
 class HangDetector:
-    """
-    Remembers the position of each core, and since when.
-
-    Args:
-        clock: seconds, monotonic.
-    """
+    """Remembers the position of each core, and since when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -119,13 +114,8 @@ _OWNERS_EVERY = 30.0
 
 class Tpus(Collector):
     """
-    Reads every TPU of this host, and every runtime that serves metrics.
-
-    Args:
-        interval: seconds between polls.
-        root: the directory that contains ``sys``, ``dev`` and ``proc``.
-        environ: may contain the runtimes' addresses.
-        clock: seconds, monotonic.
+    Reads every TPU of this host, as *root* has ``sys``, ``dev`` and ``proc``, and every
+    runtime that serves metrics, at addresses that *environ* may have.
     """
 
     name = "tpu"
@@ -227,10 +217,7 @@ class Tpus(Collector):
         ]
 
     def _owned(self, chips: Sequence[Chip]) -> list[Family]:
-        """
-        Return the processes that have the chips open; refreshed rarely, because it is
-        slow.
-        """
+        """Return the processes that have the chips open; refreshed rarely: slow."""
         now = self._clock()
         if self._owners_at is None or now - self._owners_at >= _OWNERS_EVERY:
             nodes = frozenset(chip.node for chip in chips if chip.node)

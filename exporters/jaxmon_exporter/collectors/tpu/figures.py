@@ -25,11 +25,7 @@ Key: TypeAlias = "tuple[str, int]"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CorePlace:
-    """
-    Args:
-        chip: index of the chip among those of the host.
-        core: which core of the chip.
-    """
+    """A core of a chip, which has an index among those of the host."""
 
     chip: int
     core: int
@@ -37,12 +33,8 @@ class CorePlace:
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     """
-    Return which of *total* cores or chips of this host each of *keys* means; empty if
-    ambiguous.
-
-    Args:
-        keys: in the order of the runtimes.
-        total: number of cores, or of chips.
+    Return which of *total* cores or chips of this host each of *keys* means, which are
+    in the order of the runtimes; empty if ambiguous.
     """
     known = list(dict.fromkeys(keys))
     numbers = [number for _, number in known]
@@ -72,15 +64,9 @@ def spread(
     values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
 ) -> list[tuple[CorePlace, T]]:
     """
-    Return the value at each of *places*, which one process uses.
-
-    Some metrics have a value for each core, others, or on other chips, for each
+    Return the value at each of *places*: all cores of a process, *per_chip* of each
+    chip. Some metrics have a value for each core, others, or on other chips, for each
     chip, and number them in their own way; their order is the same.
-
-    Args:
-        values: by the numbers of their metric.
-        places: of all cores of the process.
-        per_chip: cores of a chip.
     """
     ordered = [values[number] for number in sorted(values)]
     at = sorted(places)
@@ -117,13 +103,8 @@ _EXACT = (1 << 53) - 1
 
 class Figures:
     """
-    The families of one poll.
-
-    Args:
-        uuids: of the chips, in order.
-        per_chip: cores of a chip.
-        readings: of the runtimes that responded, in order.
-        failures: counts ambiguous values.
+    The families of one poll, of chips with these *uuids* and so many cores *per_chip*,
+    as the runtimes that responded have them, in order; counts what is ambiguous.
     """
 
     def __init__(
@@ -223,12 +204,8 @@ class Figures:
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
-            yield _of_runtime(
-                catalog.TPU_RUNTIME_UPTIME_SECONDS,
-                runtime,
-                reading.values(tpu_reading.UPTIME),
-                max,
-            )
+            uptimes = reading.values(tpu_reading.UPTIME)
+            yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
             for metric, part in _WORST:
                 values = [
                     value

@@ -62,22 +62,9 @@ BYTES_SENT_AGAIN = "megascale.grpc_tcp_bytes_retransmitted.cumulative.count"
 ERRORS = "megascale.error_count"
 
 NAMES = (
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    DUTY_CYCLE,
-    BANDWIDTH,
-    IDLE,
-    QUEUE,
-    EXECUTION,
-    UPTIME,
-    COLLECTIVE,
-    DCN_SENT,
-    DCN_RECEIVED,
-    TO_HOST,
-    FROM_HOST,
-    BYTES_SENT,
-    BYTES_SENT_AGAIN,
-    ERRORS,
+    *(MEMORY_TOTAL, MEMORY_USED, DUTY_CYCLE, BANDWIDTH, IDLE, QUEUE, EXECUTION, UPTIME),
+    *(COLLECTIVE, DCN_SENT, DCN_RECEIVED, TO_HOST, FROM_HOST),
+    *(BYTES_SENT, BYTES_SENT_AGAIN, ERRORS),
 )
 """Requested from every runtime, until it reports that it has no such metric."""
 
@@ -99,14 +86,7 @@ def further_names(listed: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class RuntimeReading:
-    """
-    Data of one runtime from one poll.
-
-    Args:
-        runtime: value of the label.
-        measures: by name of the metric.
-        states: of its cores.
-    """
+    """Data of one *runtime* from one poll: by name of the metric, and of its cores."""
 
     runtime: str
     measures: dict[str, list[Measurement]] = field(default_factory=dict)
@@ -162,11 +142,8 @@ _HIGHEST_PORT = 65535
 
 class Address(NamedTuple):
     """
-    Where a process may serve.
-
-    Args:
-        name: value of the label ``runtime``: the port, or the socket's file.
-        target: host and port, or the socket's path.
+    Where a process may serve; *name* is the value of the label ``runtime``: the port,
+    or the socket's file.
     """
 
     name: str
@@ -253,40 +230,29 @@ def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
 
 def _socket_address(target: Target) -> tuple[int, Any]:
     """
-    Return the family and the address of *target*.
-
-    Raises:
-        OSError: its host is a name.
-        UnicodeError: likewise, and the name is invalid.
+    Return the family and the address of *target*; `OSError` or `UnicodeError` if its
+    host is a name.
     """
     if isinstance(target, str):
         return socket.AF_UNIX, target
     host, port = target
-    numeric = socket.AI_NUMERICHOST
-    family, _, _, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=numeric
-    )[0]
-    return family, address
+    found = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )
+    return found[0][0], found[0][4]
 
 
 log = logging.getLogger("jaxmon.exporter")
 
 _SECONDS = 1.5  # for the replies of all runtimes together
-_NO_LOCATIONS = tpu_messages.status_request(locations=False)
 
 
 @dataclass(slots=True)
 class _Runtime:
     """
-    State of the runtime at an address.
-
-    Args:
-        up: it responds.
-        slow: something is listening, but does not respond.
-        met: it has responded before.
-        further: useful metrics from its own list.
-        unknown: metrics and methods that it does not have.
-        uptime: in seconds, as last reported.
+    State of the runtime at an address: it is *up* while it responds, *slow* if
+    something listens but does not, *met* if it ever has. *further* are useful metrics
+    of its own list, *unknown* those and methods that it does not have.
     """
 
     address: Address
@@ -316,12 +282,7 @@ class _Runtime:
 
 class Runtimes:
     """
-    Reads all runtimes.
-
-    Args:
-        addresses: where they may be.
-        configured: the operator named these addresses.
-        failures: counts what went wrong.
+    Reads all runtimes, at addresses that may be *configured*; counts *failures*.
     """
 
     def __init__(
@@ -350,10 +311,11 @@ class Runtimes:
             for name in one.names()
             for request in (tpu_messages.metric_request(name, own=own),)
         ]
+        status, request = tpu_messages.STATUS, tpu_messages.STATUS_REQUEST
         asked += [
-            (one, tpu_messages.STATUS, one.call(tpu_messages.STATUS, _NO_LOCATIONS))
+            (one, status, one.call(status, request))
             for one in up
-            if tpu_messages.STATUS not in one.unknown
+            if status not in one.unknown
         ]
         replies = call_all([call for _, _, call in asked], _SECONDS)
         readings = {one.name: RuntimeReading(one.name) for one in up}
@@ -377,7 +339,7 @@ class Runtimes:
         """Return the position of each core of the runtimes *names*."""
         wanted = set(names)
         asked = [one for one in self._runtimes if one.name in wanted]
-        request = tpu_messages.status_request(locations=True)
+        request = tpu_messages.STATUS_WITH_LOCATIONS
         replies = call_all(
             [one.call(tpu_messages.STATUS, request) for one in asked], _SECONDS
         )
@@ -391,7 +353,7 @@ class Runtimes:
 
     def _probe(self, silent: Sequence[_Runtime]) -> None:
         unreached = unreachable(one.address.target for one in silent)
-        request = tpu_messages.list_request()
+        request = tpu_messages.LIST_REQUEST
         calls = [
             one.call(tpu_messages.NAMES, request)
             for one in silent
