@@ -147,10 +147,8 @@ def _contained(worker: str, processes: dict[str, ProcessVerdict]) -> Iterator[No
 
 def _as_facts(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
     """
-    Return *findings* for the summary.
-
-    Raises:
-        ValueError: they are too long, or have a number that JSON does not.
+    Return *findings* for the summary. Raises `ValueError`: they are too long, or have a
+    number that JSON does not.
     """
     found = tuple(map(as_fact, findings))
     if len(json.dumps([*map(vars, found)], allow_nan=False)) > _MAX_FINDINGS:

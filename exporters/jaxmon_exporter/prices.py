@@ -93,10 +93,8 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 def from_file(path: Path) -> dict[str, float]:
     """
     Return prices from a YAML mapping of models to dollars, or from lines of
-    ``model,dollars`` if its name ends in ``.csv``.
-
-    Raises:
-        CommandError: it cannot be read or is invalid.
+    ``model,dollars`` if its name ends in ``.csv``. Raises `CommandError`: it cannot be
+    read or is invalid.
     """
     found: dict[str, float] = {}
     try:

@@ -199,10 +199,8 @@ class Service:
 
     def start(self) -> int:
         """
-        Bind, then start serving and polling; return the port.
-
-        Raises:
-            CommandError: the address cannot be bound.
+        Bind, then start serving and polling; return the port. Raises `CommandError`:
+        the address cannot be bound.
         """
         host, wanted = self._options.host, self._options.port
         try:
@@ -329,10 +327,8 @@ class Service:
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         """
         Return what serves the ranks of this host to others, with what those of the
-        *collectors* know of them that read NCCL.
-
-        Raises:
-            CommandError: anyone could read them.
+        *collectors* know of them that read NCCL. Raises `CommandError`: anyone could
+        read them.
         """
         from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise

@@ -26,10 +26,9 @@ ACCELERATOR_INFO = _accelerators.info(
     "driver",
     "pci_bus_id",
 )
-ACCELERATOR_UP = _accelerators.gauge(
+ACCELERATOR_UP = _accelerators.flag(
     "jaxmon_accelerator_up",
     "1 while the accelerator responds to its driver, 0 if it is lost.",
-    limits=(0, 1),
 )
 ACCELERATOR_UTILIZATION_RATIO = _accelerators.gauge(
     "jaxmon_accelerator_utilization_ratio",
@@ -211,11 +210,10 @@ _tpus = Sheet("TPUs", SIDECAR)
 _EXECUTIONS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 _TRANSFERS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
 
-TPU_RUNTIME_UP = _tpus.gauge(
+TPU_RUNTIME_UP = _tpus.flag(
     "jaxmon_tpu_runtime_up",
     "1 while a process's TPU runtime responds, else 0.",
     "runtime",
-    limits=(0, 1),
 )
 TPU_RUNTIME_UPTIME_SECONDS = _tpus.gauge(
     "jaxmon_tpu_runtime_uptime_seconds",
@@ -320,12 +318,11 @@ TPU_CORE_PROGRAM_POSITION = _tpus.gauge(
     "core",
     limits=(0, 2**53),
 )
-TPU_CORE_ERROR = _tpus.gauge(
+TPU_CORE_ERROR = _tpus.flag(
     "jaxmon_tpu_core_error",
     "1 while the core reports an error; the text is in the sidecar's log.",
     "uuid",
     "core",
-    limits=(0, 1),
 )
 TPU_OWNER_PID = _tpus.gauge(
     "jaxmon_tpu_owner_pid",

@@ -145,10 +145,9 @@ WARMUP_SIGNATURES = _compile.counter(
     "Signatures tried by `jaxmon.warmup`, by result.",
     ("result", WARMUP_RESULTS),
 )
-READY = _compile.gauge(
+READY = _compile.flag(
     "jaxmon_ready",
     "Whether /-/ready responds 200: no warm-up is running or still expected.",
-    limits=(0, 1),
 )
 
 # --- Programs --------------------------------------------------------------------
@@ -228,12 +227,11 @@ IDEAL_SECONDS = _utilization.counter(
     "function",
     ("work", FLOPS_WORK),
 )
-FLOPS_UNKNOWN_REASON = _utilization.gauge(
+FLOPS_UNKNOWN_REASON = _utilization.flag(
     "jaxmon_flops_unknown",
     "1 for a function whose FLOPs are not all known, and are not exported.",
     "function",
     ("reason", FLOPS_UNKNOWN),
-    limits=(0, 1),
 )
 DEVICE_PEAK_FLOPS = _utilization.gauge(
     "jaxmon_device_peak_flops",

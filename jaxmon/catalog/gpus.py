@@ -75,35 +75,29 @@ GPU_SRAM_ECC_ERRORS = _gpus.counter(
     ("severity", SEVERITIES),
     ("scope", ECC_SCOPES),
 )
-GPU_SRAM_ECC_THRESHOLD_EXCEEDED = _gpus.gauge(
+GPU_SRAM_ECC_THRESHOLD_EXCEEDED = _gpus.flag(
     "jaxmon_gpu_sram_ecc_threshold_exceeded",
     "1 if SRAM ECC errors exceed the GPU's threshold.",
-    limits=(0, 1),
 )
 GPU_REMAPPED_ROWS = _gpus.counter(
     "jaxmon_gpu_remapped_rows_total",
     "Remapped memory rows, by the kind of error that caused it.",
     ("cause", SEVERITIES),
 )
-GPU_ROW_REMAP_PENDING = _gpus.gauge(
-    "jaxmon_gpu_row_remap_pending",
-    "1 while a row remapping is pending a GPU reset.",
-    limits=(0, 1),
+GPU_ROW_REMAP_PENDING = _gpus.flag(
+    "jaxmon_gpu_row_remap_pending", "1 while a row remapping is pending a GPU reset."
 )
-GPU_ROW_REMAP_FAILURE = _gpus.gauge(
+GPU_ROW_REMAP_FAILURE = _gpus.flag(
     "jaxmon_gpu_row_remap_failure",
     "1 if a row could not be remapped and the GPU must be replaced.",
-    limits=(0, 1),
 )
 GPU_RETIRED_PAGES = _gpus.counter(
     "jaxmon_gpu_retired_pages_total",
     "Memory pages retired because of errors, on GPUs before Ampere.",
     ("cause", SEVERITIES),
 )
-GPU_RETIRED_PAGES_PENDING = _gpus.gauge(
-    "jaxmon_gpu_retired_pages_pending",
-    "1 while a page retirement is pending a reboot.",
-    limits=(0, 1),
+GPU_RETIRED_PAGES_PENDING = _gpus.flag(
+    "jaxmon_gpu_retired_pages_pending", "1 while a page retirement is pending a reboot."
 )
 GPU_THROTTLE_SECONDS = _gpus.counter(
     "jaxmon_gpu_throttle_seconds_total",
@@ -111,30 +105,25 @@ GPU_THROTTLE_SECONDS = _gpus.counter(
     ("reason", THROTTLE_REASONS),
     limits=(0, 1e10),
 )
-GPU_CLOCK_EVENT_ACTIVE = _gpus.gauge(
+GPU_CLOCK_EVENT_ACTIVE = _gpus.flag(
     "jaxmon_gpu_clock_event_active",
     "1 for each active throttle reason, else 0.",
     ("reason", CLOCK_EVENTS),
-    limits=(0, 1),
 )
 GPU_PERFORMANCE_STATE = _gpus.gauge(
     "jaxmon_gpu_performance_state",
     "Performance state (P-state), from 0 (fastest) to 15.",
     limits=(0, 15),
 )
-GPU_PERSISTENCE_MODE = _gpus.gauge(
+GPU_PERSISTENCE_MODE = _gpus.flag(
     "jaxmon_gpu_persistence_mode",
     "1 if persistence mode is on (the driver stays loaded without clients).",
-    limits=(0, 1),
 )
-GPU_VGPU_LICENSED = _gpus.gauge(
+GPU_VGPU_LICENSED = _gpus.flag(
     "jaxmon_gpu_vgpu_licensed",
     "1 while a virtual GPU is licensed; without a licence the driver slows it down.",
-    limits=(0, 1),
 )
-GPU_MIG_MODE = _gpus.gauge(
-    "jaxmon_gpu_mig_mode", "1 while MIG mode is on.", limits=(0, 1)
-)
+GPU_MIG_MODE = _gpus.flag("jaxmon_gpu_mig_mode", "1 while MIG mode is on.")
 GPU_MIG_INFO = _gpus.info(
     "jaxmon_gpu_mig_info",
     "MIG devices by uuid, with their parent GPU.",

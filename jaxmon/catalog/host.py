@@ -29,11 +29,10 @@ COLLECTOR_ERRORS = _collectors.counter(
     "collector",
     "reason",
 )
-AGENT_UP = _collectors.gauge(
+AGENT_UP = _collectors.flag(
     "jaxmon_agent_up",
     "1 if the agent in this slot responded to the last poll, else 0.",
     "worker",
-    limits=(0, 1),
 )
 AGENT_STARTS = _collectors.counter(
     "jaxmon_agent_starts_total",
@@ -45,13 +44,12 @@ AGENT_CRASHES = _collectors.counter(
     "Processes of this slot that ended without finishing: killed, or by an exception.",
     "worker",
 )
-AGENT_DIED = _collectors.gauge(
+AGENT_DIED = _collectors.flag(
     "jaxmon_agent_died",
     "1 from when a process ended without finishing until another takes its slot; loop "
     "is what it ran.",
     "worker",
     "loop",
-    limits=(0, 1),
 )
 AGENT_ENDED_SECONDS = _collectors.gauge(
     "jaxmon_agent_ended_seconds",

@@ -126,6 +126,10 @@ class Sheet:
         """Return a gauge."""
         return self._metric("gauge", name, text, *labels, limits=limits)
 
+    def flag(self, name: str, text: str, *labels: Label) -> Metric:
+        """Return a gauge that is 0 or 1."""
+        return self._metric("gauge", name, text, *labels, limits=(0, 1))
+
     def histogram(
         self,
         name: str,

@@ -46,9 +46,7 @@ def prepare() -> None:
 def read(text: str) -> list[Family]:
     """
     Return the families in *text* that outlive a process and are in the catalogue.
-
-    Raises:
-        PageError: they cannot be exported.
+    Raises `PageError`: they cannot be exported.
     """
     # Few processes need them, and only when they exit.
     from jaxmon.catalog import BY_NAME  # noqa: PLC0415

@@ -99,8 +99,6 @@ class Family(NamedTuple):
     One metric and its samples at one moment.
 
     Attributes:
-        metric: the metric.
-        samples: its series and their values.
         exemplars: the exemplars of some series, as OpenMetrics writes them.
     """
 
@@ -144,10 +142,8 @@ def printable(text: str) -> str:
 
 def series(metric: Metric, *values: object) -> str:
     """
-    Return the series of *metric* with one value for each of its labels.
-
-    Raises:
-        ValueError: the number of values is not the number of labels.
+    Return the series of *metric* with one value for each of its labels. Raises
+    `ValueError`: the number of values is not the number of labels.
     """
     if not metric.labels and not values:
         return metric.name

@@ -68,10 +68,8 @@ def parse(text: str) -> list[ParsedFamily]:
 
     Timestamps are dropped: the sidecar exports current values. So are exemplars that
     OpenMetrics does not allow: one of them is no reason to reject the rest. Names are
-    those of text format 0.0.4.
-
-    Raises:
-        PageError: with the number and the beginning of the invalid line.
+    those of text format 0.0.4. Raises `PageError`: with the number and the beginning of
+    the invalid line.
     """
     page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _ParsedPage()
     for number, line in enumerate(text.split("\n"), start=1):

@@ -66,10 +66,8 @@ def locate(
 def sockets(directory: Path) -> dict[str, Path]:
     """
     Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …), maybe those
-    of killed processes among them.
-
-    Raises:
-        OSError: the directory exists and cannot be read.
+    of killed processes among them. Raises `OSError`: the directory exists and cannot be
+    read.
     """
     found: dict[int, Path] = {}
     try:
@@ -120,11 +118,9 @@ class Slot:
 
     def hold(self) -> bool:
         """
-        Acquire the slot if it is free; return whether it was.
-
-        Raises:
-            FileNotFoundError: its directory is gone.
-            RunDirError: no file can be created there.
+        Acquire the slot if it is free; return whether it was. Raises
+        `FileNotFoundError`: its directory is gone; `RunDirError`: no file can be
+        created there.
         """
         try:
             return self._lock.take()
@@ -215,10 +211,8 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     created if missing.
 
     A slot whose socket accepts connections is not free, nor is one whose files cannot
-    be locked or unlinked.
-
-    Raises:
-        RunDirError: the directory is unusable, with the reason.
+    be locked or unlinked. Raises `RunDirError`: the directory is unusable, with the
+    reason.
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
@@ -255,11 +249,8 @@ def is_link(path: Path) -> bool:
 
 def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
     """
-    Return the first slot that is free.
-
-    Raises:
-        FileNotFoundError: the directory is gone.
-        RunDirError: there is none, or no file can be created there.
+    Return the first slot that is free. Raises `FileNotFoundError`: the directory is
+    gone; `RunDirError`: there is none, or no file can be created there.
     """
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
@@ -355,11 +346,9 @@ def prepare(directory: Path) -> int:
 
 def _file_mode(directory: Path) -> int:
     """
-    Return the permissions of files in *directory*: for this user alone, or also for
-    the group of a directory that is set-group-ID and open to that group.
-
-    Raises:
-        OSError: there is no such directory.
+    Return the permissions of files in *directory*: for this user alone, or also for the
+    group of a directory that is set-group-ID and open to that group. Raises `OSError`:
+    there is no such directory.
     """
     shared = directory.stat().st_mode & _SHARED == _SHARED
     return 0o660 if shared else 0o600

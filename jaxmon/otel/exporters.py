@@ -96,10 +96,8 @@ def exporter(signal: str, environ: Mapping[str, str], chosen: str | None = None)
     """
     Return the exporter of a *signal*, ``METRICS``, ``TRACES`` or ``LOGS``, by `GRPC` or
     `HTTP`, as *chosen* or as the environment says. It connects with the first export.
-
-    Raises:
-        ImportError: it is not installed.
-        Exception: the SDK's, for an invalid variable.
+    Raises `ImportError`: it is not installed; `Exception`: the SDK's, for an invalid
+    variable.
     """
     problems: list[str] = []
     by = chosen or protocol(environ, signal, problems)

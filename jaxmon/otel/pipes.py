@@ -147,8 +147,6 @@ class Converter:
     It keeps labels and last values of the latest families, 0.8 kB per sample.
 
     Args:
-        resource: who exports.
-        version: of jaxmon.
         started: when counting began, in Unix nanoseconds.
         temporality: as in `jaxmon.otel.environment.Plan`.
         own: whether all series have counted from zero since *started*. Otherwise, as on
@@ -415,11 +413,8 @@ class Parts(NamedTuple):
 def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
     """
     Return what *plan* needs. Not while the interpreter shuts down: the SDK starts
-    threads to find the resource.
-
-    Raises:
-        ImportError: an exporter is not installed.
-        Exception: the SDK's, for an invalid variable.
+    threads to find the resource. Raises `ImportError`: an exporter is not installed;
+    `Exception`: the SDK's, for an invalid variable.
     """
     exporters = [_exporter(route, environ) for route in plan.routes]
     return Parts(exporters, resource.of_variables(environ))

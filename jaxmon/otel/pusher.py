@@ -45,7 +45,6 @@ class Pusher:
         own: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
         names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
-        environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
     """
@@ -86,10 +85,8 @@ class Pusher:
     def prepare(self) -> None:
         """
         Import what pushing needs, on the caller's thread: a child forked while another
-        thread imports could never import the same.
-
-        Raises:
-            OtlpError: the extra is missing, or a variable is invalid.
+        thread imports could never import the same. Raises `OtlpError`: the extra is
+        missing, or a variable is invalid.
         """
         try:
             from jaxmon.otel import pipes  # noqa: PLC0415 - few push
@@ -109,10 +106,7 @@ class Pusher:
 
     def start(self) -> None:
         """
-        Start the thread; after `prepare`.
-
-        Raises:
-            RuntimeError: no threads are left.
+        Start the thread; after `prepare`. Raises `RuntimeError`: no threads are left.
         """
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()

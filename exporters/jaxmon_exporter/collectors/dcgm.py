@@ -40,10 +40,8 @@ _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 def usable(url: str) -> str:
     """
-    Return *url*, with a path added if it has none.
-
-    Raises:
-        ValueError: it is not HTTP or HTTPS, or has no host.
+    Return *url*, with a path added if it has none. Raises `ValueError`: it is not HTTP
+    or HTTPS, or has no host.
     """
     parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
@@ -189,10 +187,8 @@ class Dcgm(Collector):
 
     def collect(self) -> Iterable[Family]:
         """
-        Read the metrics; a few milliseconds for eight GPUs.
-
-        Raises:
-            CollectorUnavailable: there is no response, or it is not dcgm-exporter's.
+        Read the metrics; a few milliseconds for eight GPUs. Raises
+        `CollectorUnavailable`: there is no response, or it is not dcgm-exporter's.
         """
         page = self._page()
         found: dict[str, Family] = {}

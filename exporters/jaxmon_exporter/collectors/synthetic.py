@@ -227,7 +227,6 @@ class Demo(Collector):
 
     Args:
         seed: a different seed yields a different fleet.
-        clock: seconds since the epoch.
     """
 
     name = "demo"

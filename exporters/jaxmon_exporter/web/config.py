@@ -74,12 +74,9 @@ class Tls:
 
     Args:
         cert_file: PEM, including the chain.
-        key_file: PEM.
         client_auth: what is required of clients.
         client_ca_file: PEM of the CAs that sign clients' certificates.
         allowed_sans: one of these names must be in a client's certificate.
-        min_version: of TLS.
-        max_version: of TLS.
         ciphers: for TLS 1.2, in OpenSSL's spelling.
     """
 
@@ -101,10 +98,7 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """
         Return a context with the current content of the files. An error names keys, not
-        files.
-
-        Raises:
-            WebConfigError: a file is unusable.
+        files. Raises `WebConfigError`: a file is unusable.
         """
         keys = ("cert_file", "key_file", "client_ca_file")
         for key, path in zip(keys, self.files, strict=False):
@@ -153,11 +147,9 @@ class WebConfig:
 
 def load(path: Path) -> WebConfig:
     """
-    Read *path*; file names in it are relative to its directory.
-
-    Raises:
-        WebConfigError: it cannot be read, or requires something unsupported. Never
-            shows the file's content.
+    Read *path*; file names in it are relative to its directory. Raises
+    `WebConfigError`: it cannot be read, or requires something unsupported. Never shows
+    the file's content.
     """
     try:
         top = _ConfigValue("", compose(read_text(path), secret=True)).section(_TOP)
@@ -192,10 +184,8 @@ class _ConfigValue(NamedTuple):
 
     def fail(self, problem: str) -> NoReturn:
         """
-        Reject this value without showing it.
-
-        Raises:
-            WebConfigError: always; names, line, column and *problem*.
+        Reject this value without showing it. Raises `WebConfigError`: always; names,
+        line, column and *problem*.
         """
         msg = f"{self.name or 'the file'} {problem}"
         if self.node is not None:

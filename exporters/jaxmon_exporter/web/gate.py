@@ -117,10 +117,7 @@ class AccessGate:
         """
         Return the transport of a client, encrypted with the latest certificate.
 
-        Costs a few file lookups.
-
-        Raises:
-            OSError: the client is gone.
+        Costs a few file lookups. Raises `OSError`: the client is gone.
         """
         self._follow()
         if self._context is None:
@@ -220,11 +217,8 @@ class AccessGate:
 
     def _read(self) -> None:
         """
-        Apply the files.
-
-        Raises:
-            WebConfigError: they are invalid or unusable.
-            CommandError: there are passwords, and bcrypt is not installed.
+        Apply the files. Raises `WebConfigError`: they are invalid or unusable;
+        `CommandError`: there are passwords, and bcrypt is not installed.
         """
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
@@ -326,10 +320,8 @@ class TlsTransport(Transport):
 
     def handshake(self) -> None:
         """
-        Perform the TLS handshake and check the client's certificate.
-
-        Raises:
-            OSError: the handshake failed, or the certificate is not accepted.
+        Perform the TLS handshake and check the client's certificate. Raises `OSError`:
+        the handshake failed, or the certificate is not accepted.
         """
         with self._unblocked():
             self.sock.do_handshake()

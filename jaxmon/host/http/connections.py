@@ -74,11 +74,9 @@ class Connection:
 
     def receive(self) -> bool:
         """
-        Receive the available part of the request; return whether it is complete.
-
-        Raises:
-            RequestError: it is not a valid request, or too long.
-            OSError: the client is gone, or has closed its side.
+        Receive the available part of the request; return whether it is complete. Raises
+        `RequestError`: it is not a valid request, or too long; `OSError`: the client is
+        gone, or has closed its side.
         """
         self.progress = now()
         try:

@@ -82,10 +82,8 @@ class Listener(NamedTuple):
 
 def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     """
-    Listen on *host*, an address: names are not resolved.
-
-    Raises:
-        OSError: the address is invalid, not of this host, or in use.
+    Listen on *host*, an address: names are not resolved. Raises `OSError`: the address
+    is invalid, not of this host, or in use.
     """
     family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
@@ -112,10 +110,8 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
 
 def unix(path: Path, mode: int) -> Listener:
     """
-    Listen on a new Unix socket that never has more permissions than *mode*.
-
-    Raises:
-        OSError: the path exists, is too long, or cannot be written.
+    Listen on a new Unix socket that never has more permissions than *mode*. Raises
+    `OSError`: the path exists, is too long, or cannot be written.
     """
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

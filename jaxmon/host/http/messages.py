@@ -71,10 +71,8 @@ class RequestError(Exception):
 
 def parse_request(head: bytes) -> Request:
     """
-    Return the request in *head*; a body is never read.
-
-    Raises:
-        RequestError: *head* is not an HTTP/1.x request, or its method is unsupported.
+    Return the request in *head*; a body is never read. Raises `RequestError`: *head* is
+    not an HTTP/1.x request, or its method is unsupported.
     """
     line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     match = re.fullmatch(_REQUEST_LINE, line)

@@ -89,11 +89,9 @@ class Route:
     def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
         """
         Return the route to *server* according to HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
-        As in curl and Go, this host itself is never reached through a proxy.
-
-        Raises:
-            RouteError: the variable names an invalid proxy, or one that does not speak
-                plain HTTP.
+        As in curl and Go, this host itself is never reached through a proxy. Raises
+        `RouteError`: the variable names an invalid proxy, or one that does not speak
+        plain HTTP.
         """
         # Heavy, and a direct route does not need it.
         from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above

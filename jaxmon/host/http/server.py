@@ -51,19 +51,13 @@ class Server:
         routes: handler by path.
         local_routes: handlers for clients of a Unix socket only, guarded by the
             permissions of its file.
-        name: of the thread.
         max_connections: how many clients are served at a time; twice as many may be
             sending requests. `connection_pool` decides which is dropped for a new one;
             if none is, a request that has waited for a second gets 503.
-        read_timeout: seconds for a client to send a request.
-        write_timeout: seconds for a client to receive a response.
         answer_timeout: seconds for a response generated on another thread.
         hosts: host names that TCP clients may request, if no gate guards the listener.
         on_error: called with the site of each failure: ``server``, or ``server:`` and
             the path of the handler that raised. Called on the server's thread.
-
-    Attributes:
-        routes: handler by path, for TCP.
     """
 
     def __init__(  # noqa: PLR0913 - each limit has a default
@@ -113,10 +107,8 @@ class Server:
         Listen on an address, before `start`; return the port, which the system chooses
         if *port* is 0. *gate* encrypts, or decides which clients are admitted; *host*
         is an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1. ``::`` takes IPv4
-        clients as well; names are not resolved.
-
-        Raises:
-            OSError: the address is invalid, not of this host, or in use.
+        clients as well; names are not resolved. Raises `OSError`: the address is
+        invalid, not of this host, or in use.
         """
         listener = listeners.tcp(host, port, gate=gate)
         self._add(listener)
@@ -157,11 +149,8 @@ class Server:
 
     def start(self) -> None:
         """
-        Serve from now on, on a daemon thread.
-
-        Raises:
-            OSError: there are no descriptors left.
-            RuntimeError: the server was started before.
+        Serve from now on, on a daemon thread. Raises `OSError`: there are no
+        descriptors left; `RuntimeError`: the server was started before.
         """
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"

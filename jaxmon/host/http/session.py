@@ -84,10 +84,8 @@ class Session:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> ClientResponse:
         """
-        Return the response to a GET of *path*, which starts with a slash.
-
-        Raises:
-            MonitoringError: there is none, or the server rejects us.
+        Return the response to a GET of *path*, which starts with a slash. Raises
+        `MonitoringError`: there is none, or the server rejects us.
         """
         return self._request("GET", path, query=query)
 
@@ -101,10 +99,8 @@ class Session:
 
     def decoded(self, response: ClientResponse) -> Any:
         """
-        Return the JSON in *response*, whatever its status.
-
-        Raises:
-            MonitoringError: it is something else, so this is another server.
+        Return the JSON in *response*, whatever its status. Raises `MonitoringError`: it
+        is something else, so this is another server.
         """
         try:
             if "json" in response.type:

@@ -120,11 +120,8 @@ class Stream:
 @contextmanager
 def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
     """
-    Connect to *place* for the duration of a block.
-
-    Raises:
-        TimeoutError: it took too long.
-        OSError: nothing is listening there, or the host does not exist.
+    Connect to *place* for the duration of a block. Raises `TimeoutError`: it took too
+    long; `OSError`: nothing is listening there, or the host does not exist.
     """
     plain = (
         _connected(socket.AF_UNIX, str(place), bounds.remaining())

@@ -21,8 +21,6 @@ class HostMemory(NamedTuple):
     Sizes in bytes; `None` if unknown or unlimited.
 
     Attributes:
-        resident: memory of this process.
-        virtual: its address space.
         virtual_limit: most address space it may have (``ulimit -v``).
         available: what programs on this host can get without swapping.
         cgroup: memory of the container or service that this process is in, without file

@@ -32,8 +32,6 @@ class LoopSpans:
     Makes the spans of the steps of all loops. No method raises.
 
     Args:
-        spans: what makes spans.
-        guard: contains failures.
         ratio: fraction of healthy steps to keep. Chosen by the number of the step, so
             that the processes of a job keep the same ones.
         own: whether *spans* are of our own provider.

@@ -184,14 +184,11 @@ class Compiled(NamedTuple):
     A compile that has ended; times on the performance counter.
 
     Attributes:
-        function: label of the function.
         began: when the call that caused it began, or the compile itself.
-        ended: when it ended.
         outcome: one of `catalog.OUTCOMES`.
         cause: why the function was recompiled; `None` if it was not.
         first: whether no function of this name has been compiled before.
         looked_up: whether the persistent cache was checked.
-        phases: its phases.
     """
 
     function: str

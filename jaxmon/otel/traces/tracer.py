@@ -96,8 +96,6 @@ class Tracer:
     Makes spans, in the application's provider or our own. No method raises.
 
     Args:
-        guard: contains failures.
-        spans: what makes spans.
         own: our own provider, if that is in use.
         ratio: fraction of healthy steps to keep.
         settling: called before a step that is kept ends: each adds what it still has.

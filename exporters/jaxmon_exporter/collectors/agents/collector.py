@@ -170,7 +170,6 @@ class EndedCounts:
     Reads the counts that agents leave in *run_dir*, each of them once.
 
     Args:
-        run_dir: where they are.
         max_total: maximum size of their text; more than that count as none.
     """
 
@@ -229,11 +228,9 @@ class EndedCounts:
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
         """
-        Return the counts that the process *of* left, `None` if they are void.
-
-        Raises:
-            PageError: their text is not what an agent may export.
-            ValueError: it is no text.
+        Return the counts that the process *of* left, `None` if they are void. Raises
+        `PageError`: their text is not what an agent may export; `ValueError`: it is no
+        text.
         """
         text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
         if text is None:
@@ -295,7 +292,6 @@ class Agents(Collector):
 
     Args:
         run_dir: may be missing until an agent creates it.
-        interval: seconds between polls.
         timeout: seconds that a poll waits for the slowest agent.
         max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
             MB. Parsed, it takes about ten times as much memory.
@@ -333,9 +329,7 @@ class Agents(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Read all agents concurrently; takes at most *timeout* seconds, plus parsing.
-
-        Raises:
-            CollectorUnavailable: the run directory is missing or unreadable.
+        Raises `CollectorUnavailable`: the run directory is missing or unreadable.
         """
         sockets = self._sockets()
         before = self._slots()
@@ -460,11 +454,8 @@ class Agents(Collector):
 
 def _page(worker: str, answer: str | FetchError) -> list[Family]:
     """
-    Return the parsed response of an agent.
-
-    Raises:
-        FetchError: *answer* is an error.
-        PageError: it is invalid, or would make the combined output invalid.
+    Return the parsed response of an agent. Raises `FetchError`: *answer* is an error;
+    `PageError`: it is invalid, or would make the combined output invalid.
     """
     if isinstance(answer, FetchError):
         raise answer

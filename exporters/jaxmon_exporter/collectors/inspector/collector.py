@@ -106,9 +106,7 @@ class Directory:
     def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
         """
         Return the lines that were appended since the last call, and who wrote them.
-
-        Raises:
-            OSError: the directory cannot be read.
+        Raises `OSError`: the directory cannot be read.
         """
         growing = self._growing()
         left = self._budget
@@ -231,11 +229,8 @@ class Inspector(Collector):
 
     Args:
         directory: need not exist yet.
-        run_dir: where the agents are.
         host: whose files, by default this host's; ``*`` is any.
-        interval: seconds between polls.
         budget: bytes that are parsed in each of them; 4 MiB take some 100 ms.
-        clock: seconds, monotonic.
     """
 
     name = "nccl_inspector"
@@ -264,10 +259,8 @@ class Inspector(Collector):
 
     def collect(self) -> Iterable[Family]:
         """
-        Read what was appended since the last poll.
-
-        Raises:
-            CollectorUnavailable: there are no files of this host, or may not be read.
+        Read what was appended since the last poll. Raises `CollectorUnavailable`: there
+        are no files of this host, or may not be read.
         """
         try:
             for process, line in self._directory.lines():

@@ -62,10 +62,8 @@ class Reply(NamedTuple):
 
 def place_of(address: str) -> Place:
     """
-    Return host and port of *address*, as in ``NCCL_RAS_ADDR``.
-
-    Raises:
-        ValueError: it has none.
+    Return host and port of *address*, as in ``NCCL_RAS_ADDR``. Raises `ValueError`: it
+    has none.
     """
     host, _, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -251,7 +249,6 @@ class Nccl(Collector):
             each; others rarely, and so do all if the reply does not say where it is.
         seconds: for a reply.
         max_bytes: maximum size of it; a job with more in JSON is read as text.
-        clock: seconds, monotonic.
         chance: returns a whole number from one to another.
     """
 
@@ -283,10 +280,8 @@ class Nccl(Collector):
 
     def collect(self) -> Iterable[Family]:
         """
-        Query RAS, or return what it returned last.
-
-        Raises:
-            CollectorUnavailable: no job here, or it does not respond.
+        Query RAS, or return what it returned last. Raises `CollectorUnavailable`: no
+        job here, or it does not respond.
         """
         if (place := found(self._place)) is None:
             self._forget()

@@ -60,10 +60,8 @@ class NvmlSession:
 
     def open(self) -> Nvml:
         """
-        Return NVML, initialised if it was not.
-
-        Raises:
-            CollectorUnavailable: no driver, no pynvml, or NVML cannot be initialised.
+        Return NVML, initialised if it was not. Raises `CollectorUnavailable`: no
+        driver, no pynvml, or NVML cannot be initialised.
         """
         if self.nvml is not None:
             return self.nvml
@@ -136,11 +134,8 @@ class NvmlCall:
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
-    Return the results of all calls that *device* supports and that are due.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Return the results of all calls that *device* supports and that are due. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:

@@ -82,10 +82,7 @@ class XidCounter:
         Have the driver queue the events of a GPU, from now on.
 
         Counts start at 0 only here: a GPU that cannot report has none. Missing support
-        or permission is remembered.
-
-        Raises:
-            NVMLError: the driver as a whole failed.
+        or permission is remembered. Raises `NVMLError`: the driver as a whole failed.
         """
         self._free(nvml, uuid)
         if uuid in self._refused:
@@ -244,9 +241,7 @@ class NvidiaGpus(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Read all devices; with a healthy driver, this takes microseconds per value.
-
-        Raises:
-            CollectorUnavailable: no pynvml, no driver, no device.
+        Raises `CollectorUnavailable`: no pynvml, no driver, no device.
         """
         try:
             nvml = self._session.open()
@@ -369,11 +364,8 @@ def _processes(
     Yield the *most* processes with most memory on *device*, the others as one.
 
     A pid means nothing after its process has exited, and each creates a series. The
-    driver determines the pids: in a container they may be those of the host.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    driver determines the pids: in a container they may be those of the host. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     if not device.is_due(_processes):
         return

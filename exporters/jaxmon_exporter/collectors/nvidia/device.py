@@ -167,11 +167,8 @@ class NvmlDevice:
         unsupported: bool = False,
     ) -> None:
         """
-        Handle a failed *query*.
-
-        Raises:
-            DeviceLostError: the device is lost, so no other query can succeed.
-            NVMLError: the driver as a whole failed.
+        Handle a failed *query*. Raises `DeviceLostError`: the device is lost, so no
+        other query can succeed; `NVMLError`: the driver as a whole failed.
         """
         code = error.value
         if code in UNSUPPORTED or unsupported:
@@ -202,10 +199,8 @@ def identify(
     nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
 ) -> list[Reading]:
     """
-    Return a device's identity: what does not change while its driver is loaded.
-
-    Raises:
-        NVMLError: its name or PCI address cannot be read.
+    Return a device's identity: what does not change while its driver is loaded. Raises
+    `NVMLError`: its name or PCI address cannot be read.
     """
     address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     model = text(nvml.nvmlDeviceGetName(handle))
@@ -266,11 +261,8 @@ _MOST_DEVICES = 64
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
     """
-    Yield whether *device* is partitioned, and its MIG devices.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Yield whether *device* is partitioned, and its MIG devices. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     if not device.is_due(read):
         return

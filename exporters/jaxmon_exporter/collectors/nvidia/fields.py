@@ -69,11 +69,8 @@ class Field:
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
-    Return the values of all fields that *device* supports and that are due.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Return the values of all fields that *device* supports and that are due. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     fields = FIELDS if device.thorough else _LIVELY
     due = [field for field in fields if device.is_due(field)]

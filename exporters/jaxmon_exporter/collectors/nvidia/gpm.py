@@ -120,10 +120,8 @@ class Gpm(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Sample all units and compare with the previous samples; the first poll of a unit
-        has none to compare with.
-
-        Raises:
-            CollectorUnavailable: no driver, no GPU, or none that can be sampled.
+        has none to compare with. Raises `CollectorUnavailable`: no driver, no GPU, or
+        none that can be sampled.
         """
         nvml = self._session.open()
         try:
@@ -227,12 +225,7 @@ class Gpm(Collector):
         return {**_RATIOS, **rates}
 
     def _note(self, nvml: Nvml, key: _Key, unit: _Unit, error: Any) -> None:
-        """
-        Handle a failed call.
-
-        Raises:
-            NVMLError: the driver as a whole failed.
-        """
+        """Handle a failed call. Raises `NVMLError`: the driver as a whole failed."""
         code = error.value
         if code in DRIVER:
             raise error

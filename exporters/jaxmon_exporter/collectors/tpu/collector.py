@@ -142,10 +142,8 @@ class Tpus(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Read chips and runtimes: a few milliseconds, and at most five seconds however
-        many runtimes do not respond.
-
-        Raises:
-            CollectorUnavailable: no TPU, or grpcio is not installed.
+        many runtimes do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio
+        is not installed.
         """
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}

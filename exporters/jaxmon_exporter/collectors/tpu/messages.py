@@ -365,10 +365,8 @@ CUT_OFF = GrpcFailure("INTERNAL")
 
 def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
     """
-    Send all *calls* concurrently, and return their replies, within *seconds*.
-
-    Raises:
-        ImportError: there are calls, and grpcio is not installed.
+    Send all *calls* concurrently, and return their replies, within *seconds*. Raises
+    `ImportError`: there are calls, and grpcio is not installed.
     """
     if not calls:
         return []

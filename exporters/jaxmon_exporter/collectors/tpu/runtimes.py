@@ -281,9 +281,7 @@ class _Runtime:
 
 
 class Runtimes:
-    """
-    Reads all runtimes, at addresses that may be *configured*; counts *failures*.
-    """
+    """Reads all runtimes, at addresses that may be *configured*; counts *failures*."""
 
     def __init__(
         self, addresses: Sequence[Address], *, configured: bool, failures: Counter[str]
@@ -294,10 +292,8 @@ class Runtimes:
 
     def read(self) -> list[RuntimeReading]:
         """
-        Query all runtimes; those not known to be up are probed first.
-
-        Raises:
-            ImportError: something is listening, and grpcio is not installed.
+        Query all runtimes; those not known to be up are probed first. Raises
+        `ImportError`: something is listening, and grpcio is not installed.
         """
         known = {one.name for one in self._runtimes if one.up}
         self._probe([one for one in self._runtimes if not one.up])
