@@ -8,8 +8,9 @@ so that only one response is held as objects. Loaded when someone reads the find
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from jaxmon.facts import endings, responses
@@ -59,13 +60,16 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         return HostVerdict(
             trouble=f"unknown: run directory {run_dir}: {error.strerror}"
         )
-    overviews = _fetched(sockets, "/debug/overview", timeout)
+    fetched = partial(
+        fetch_all, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
+    )
+    overviews = fetched(sockets, "/debug/overview")
     responding = {
         worker: path
         for worker, path in sockets.items()
         if not isinstance(overviews[worker], FetchError)
     }
-    events = _fetched(responding, "/debug/events", timeout)
+    events = fetched(responding, "/debug/events")
     host = HostFindings()
     processes: dict[str, ProcessVerdict] = {}
     for worker in sockets:
@@ -109,14 +113,6 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         for workers, one in shared(known)
     )
     return HostVerdict(processes, together)
-
-
-def _fetched(
-    sockets: Mapping[str, Path], target: str, timeout: float
-) -> dict[str, str | FetchError]:
-    return fetch_all(
-        sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
-    )
 
 
 def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:

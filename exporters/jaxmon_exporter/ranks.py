@@ -17,6 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -68,6 +69,9 @@ _LOCAL = r"\|-- ([\d.]{7,15})\n\s+/32 host LOCAL"
 _REASONS = frozenset(
     ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 )
+
+
+_fetched = partial(fetch_all, timeout=_TIMEOUT, max_total=_MOST_TOTAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class Ranks:
         self._closings.watch()
         try:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
-            answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
+            answers = _fetched(sockets, "/debug/rank", max_bytes=_MOST_BYTES)
             # After the responses: what died meanwhile is dead.
             slots = endings.slots(self._run_dir)
         except OSError:  # no agent has run here yet
@@ -341,7 +345,8 @@ class Ranks:
 
     def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
         paths = {one: sockets[one] for one in workers if one in sockets}
-        for worker, answer in _fetched(paths, "/debug/stacks", _MOST_STACKS).items():
+        found = _fetched(paths, "/debug/stacks", max_bytes=_MOST_STACKS)
+        for worker, answer in found.items():
             known = self._known.get(worker)
             if known is None:
                 continue
@@ -407,14 +412,6 @@ def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:
         ThrottledGpu(uuid, tuple(sorted(reasons)))
         for uuid, reasons in list(found.items())[:_MOST_GPUS]
     ]
-
-
-def _fetched(
-    paths: Mapping[str, Path], target: str, most: int
-) -> dict[str, str | FetchError]:
-    return fetch_all(
-        paths, target, timeout=_TIMEOUT, max_bytes=most, max_total=_MOST_TOTAL
-    )
 
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:

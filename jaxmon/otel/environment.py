@@ -10,7 +10,7 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -95,14 +95,8 @@ def plan(environ: Mapping[str, str]) -> Plan:
     usual = protocol(environ, "METRICS", problems)
     named = _exporters(environ) or ["otlp"]
     routes = [_NAMED.get(one, usual) for one in named]
-    histograms = _word(environ, _HISTOGRAMS) or _EXPLICIT
-    if histograms != _EXPLICIT:
-        problems.append(f"{_HISTOGRAMS}={histograms} is ignored; give {_EXPLICIT}")
-    temporality = _word(environ, _TEMPORALITY) or _TEMPORALITIES[0]
-    if temporality not in _TEMPORALITIES:
-        allowed = ", ".join(_TEMPORALITIES)
-        problems.append(f"{_TEMPORALITY}={temporality} is ignored; give {allowed}")
-        temporality = _TEMPORALITIES[0]
+    _choice(environ, _HISTOGRAMS, (_EXPLICIT,), problems)
+    temporality = _choice(environ, _TEMPORALITY, _TEMPORALITIES, problems)
     return Plan(
         tuple(dict.fromkeys(routes)),
         _seconds(environ, "OTEL_METRIC_EXPORT_INTERVAL", _INTERVAL, problems),
@@ -140,6 +134,16 @@ def _exporters(environ: Mapping[str, str]) -> list[str]:
     """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
     named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
     return [one for one in named if one == "otlp" or one in _NAMED]
+
+
+def _choice(
+    environ: Mapping[str, str], name: str, allowed: Sequence[str], problems: list[str]
+) -> str:
+    """Return which of *allowed* a variable has; the first unless it says otherwise."""
+    if (found := _word(environ, name) or allowed[0]) in allowed:
+        return found
+    problems.append(f"{name}={found} is ignored; give {', '.join(allowed)}")
+    return allowed[0]
 
 
 def _seconds(

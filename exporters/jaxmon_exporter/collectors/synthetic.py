@@ -315,14 +315,11 @@ class Demo(Collector):
         page.worker = name
         page.add(catalog.PROCESS_START_TIME_SECONDS, now - elapsed)
         page.add(catalog.UPTIME_SECONDS, elapsed)
-        page.add(
-            catalog.PROCESS_RESIDENT_MEMORY_BYTES,
-            round(_wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB),
-        )
+        resident = _wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB
+        page.add(catalog.PROCESS_RESIDENT_MEMORY_BYTES, round(resident))
         page.add(catalog.BUILD_INFO, 1, "demo")
-        page.add(
-            catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13"
-        )
+        versions = ("0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
+        page.add(catalog.RUNTIME_INFO, 1, *versions)
         page.add(catalog.PROCESS_INDEX, worker)
         page.add(catalog.PROCESS_COUNT, WORKERS)
         for local in range(ACCELERATORS // WORKERS):
