@@ -139,10 +139,10 @@ def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
     """Return the text of dcgm-exporter's labels for each device, by our UUID."""
     gpus: dict[str, dict[str, str]] = {}
     for name, _ in samples_of(found, catalog.ACCELERATOR_INFO):
-        known = labels(name)
-        if known.get("vendor") == "nvidia":
-            gpus.setdefault(known["uuid"], known)
-    texts = {uuid: _text(known, hostname) for uuid, known in gpus.items()}
+        gpu = labels(name)
+        if gpu.get("vendor") == "nvidia":
+            gpus.setdefault(gpu["uuid"], gpu)
+    texts = {uuid: _text(gpu, hostname) for uuid, gpu in gpus.items()}
     for name, _ in samples_of(found, catalog.GPU_MIG_INFO):
         part = labels(name)
         if part["parent"] in gpus:
@@ -154,7 +154,7 @@ def _text(
     gpu: Mapping[str, str], hostname: str, part: Mapping[str, str] | None = None
 ) -> str:
     domain, colon, rest = gpu["pci_bus_id"].upper().partition(":")
-    known = {
+    fields = {
         "gpu": gpu["index"],
         "UUID": gpu["uuid"],
         "pci_bus_id": f"{domain:0>8}{colon}{rest}",
@@ -162,9 +162,9 @@ def _text(
         "modelName": gpu["model"],
     }
     if part is not None:
-        known |= {"GPU_I_PROFILE": part["profile"], "GPU_I_ID": part["gpu_instance"]}
-    known |= {"Hostname": hostname, _DRIVER: gpu["driver"]}
-    return labels_text(tuple(known), known.values())
+        fields |= {"GPU_I_PROFILE": part["profile"], "GPU_I_ID": part["gpu_instance"]}
+    fields |= {"Hostname": hostname, _DRIVER: gpu["driver"]}
+    return labels_text(tuple(fields), fields.values())
 
 
 def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:

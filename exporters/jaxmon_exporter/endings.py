@@ -103,15 +103,15 @@ class ObservedRank:
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what is known, with ages at *now*."""
         ended, closed, end = self.ended, self.closed, self.end
-        said = end is not None and (end.kind or ended)
-        own = end.as_json() if end is not None and said else {}
+        is_ended = end is not None and (end.kind or ended)
+        record = end.as_json() if end is not None and is_ended else {}
         return {
             **self.rank,
             # It may have joined its job since, or was never read.
             **{
-                name: own[of]
+                name: record[of]
                 for of, name in _OF_RANK.items()
-                if of in own and not self.rank.get(name)
+                if of in record and not self.rank.get(name)
             },
             **encoded(
                 Rank(
@@ -124,15 +124,15 @@ class ObservedRank:
                 )
             ),
             **self.killed,
-            "words": words(end) if end is not None and said else {},
+            "words": words(end) if end is not None and is_ended else {},
         }
 
 
 def words(end: ProcessEnd) -> dict[str, Any]:
     """Return what a process said of its *end*, and its age, as JSON types."""
     found = {
-        _OF_RANK.get(name, name): one
-        for name, one in end.as_json().items()
+        _OF_RANK.get(name, name): value
+        for name, value in end.as_json().items()
         if name not in _OF_SLOT
     }
     age = age_of(end)
@@ -152,11 +152,11 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
     then = since = now - age
     if not end.kind:  # it lived a little longer
         since = min(now, then + 2 * _WRITTEN_EVERY)
-    known = ObservedRank(
+    observed = ObservedRank(
         {"host": os.uname().nodename}, then, Kills(None, None), end.starts
     )
-    known.end, known.ended, known.since = end, end.ended, since
-    return known
+    observed.end, observed.ended, observed.since = end, end.ended, since
+    return observed
 
 
 class Kills:

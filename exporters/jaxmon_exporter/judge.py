@@ -83,10 +83,10 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.pid,
                 of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
-                notes=tuple(one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)),
+                notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
             )
-    known: dict[str, list[Finding]] = {}
+    judged: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):
         if not process.trouble:
             with _contained(worker, processes):
@@ -94,23 +94,23 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 processes[worker] = process.replace(
                     findings=_as_facts(found), verdict=verdict(found)
                 )
-                known[worker] = found
+                judged[worker] = found
     processes = {
-        worker: _seen(sockets[worker], one) if one.trouble else one
-        for worker, one in processes.items()
+        worker: _seen(sockets[worker], process) if process.trouble else process
+        for worker, process in processes.items()
     }
     for worker, end in endings.ends(run_dir).items():
         # What its socket says, if that is left, is only that it is gone.
-        gone = worker not in processes or processes[worker].trouble
-        if gone and end.ended != FINISHED:
+        is_unread = worker not in processes or processes[worker].trouble
+        if is_unread and end.ended != FINISHED:
             processes[worker] = ProcessVerdict(
                 end.pid or None,
                 end.program[:_MOST_OF_A_PROGRAM],
                 verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
             )
     together = tuple(
-        SharedFinding(**vars(as_fact(one)), workers=tuple(workers))
-        for workers, one in shared(known)
+        SharedFinding(**vars(as_fact(finding)), workers=tuple(workers))
+        for workers, finding in shared(judged)
     )
     return HostVerdict(processes, together)
 

@@ -73,7 +73,7 @@ class Refreshed(Generic[T]):
         self._clock = clock
         self._cpu = cpu
         self._taken = 0.0
-        self._known: _Known[T] | None = None
+        self._latest: _Known[T] | None = None
         self._began: float | None = None
         self._making: Future[None] | None = None
 
@@ -99,13 +99,13 @@ class Refreshed(Generic[T]):
 
     def latest(self) -> tuple[T, float] | None:
         """Return the value and its age in seconds, `None` if there is none yet."""
-        known = self._known
-        return None if known is None else (known.value, self._clock() - known.began)
+        made = self._latest
+        return None if made is None else (made.value, self._clock() - made.began)
 
     def _run(self, making: Future[None], began: float) -> None:
         taken = self._cpu()
         try:
-            self._known = _Known(self._make(), began)
+            self._latest = _Known(self._make(), began)
         except Exception as error:  # noqa: BLE001 - contained and counted
             self._failed(error)
         finally:
@@ -185,7 +185,7 @@ class Live:
             verdict=verdict,
             limits=self._limits,
             onsets=None if worker else self._onsets,
-            collectors=[] if worker else [_collector(one) for one in statuses],
+            collectors=[] if worker else [_collector(status) for status in statuses],
         )
 
 

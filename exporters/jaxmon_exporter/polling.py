@@ -358,18 +358,26 @@ class PollerGroup:
         # Until all have polled, the gaps are unknown.
         looked = all(status.polled for status in statuses[: len(self._primary)])
         if self._secondary and looked:
-            others = [one for poller in self._secondary for one in poller.families()]
+            others = [
+                family for poller in self._secondary for family in poller.families()
+            ]
             found += self._merge(found, others)
         return found
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    worked = {one.name: float(one.success) for one in statuses if one.polled}
-    spent = {one.name: one.duration for one in statuses if one.duration is not None}
-    ages = {one.name: one.age for one in statuses if one.age is not None}
+    worked = {
+        status.name: float(status.success) for status in statuses if status.polled
+    }
+    spent = {
+        status.name: status.duration
+        for status in statuses
+        if status.duration is not None
+    }
+    ages = {status.name: status.age for status in statuses if status.age is not None}
     return [
         by_label(catalog.COLLECTOR_SUCCESS, worked),
         by_label(catalog.COLLECTOR_DURATION_SECONDS, spent),
         by_label(catalog.COLLECTOR_AGE_SECONDS, ages),
-        *(partial_failures(one.name, one.errors) for one in statuses),
+        *(partial_failures(status.name, status.errors) for status in statuses),
     ]

@@ -95,7 +95,11 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
         found = [
             Family(
                 family.metric,
-                [one for one in family.samples if device_of(one[0]) not in owned],
+                [
+                    sample
+                    for sample in family.samples
+                    if device_of(sample[0]) not in owned
+                ],
             )
             if family.metric.name in _BORROWED
             else family
@@ -139,7 +143,7 @@ def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
 
     found: dict[str, list[str]] = {}
     for name, _ in samples_of(families, catalog.GPU_MIG_INFO):
-        known = labels(name)
-        key = instance(known["parent"], known["gpu_instance"])
-        found.setdefault(key, []).append(known["uuid"])
+        device = labels(name)
+        key = instance(device["parent"], device["gpu_instance"])
+        found.setdefault(key, []).append(device["uuid"])
     return found

@@ -57,9 +57,10 @@ class Prices:
     def family(self, families: Iterable[Family]) -> Family:
         """Return the price of each accelerator in *families*."""
         infos = samples_of(families, ACCELERATOR_INFO)
-        known = (self._sample(name) for name, _ in infos)
+        samples = (self._sample(name) for name, _ in infos)
         return Family(
-            ACCELERATOR_COST_DOLLARS_PER_HOUR, [one for one in known if one is not None]
+            ACCELERATOR_COST_DOLLARS_PER_HOUR,
+            [sample for sample in samples if sample is not None],
         )
 
     def _sample(self, info: str) -> Sample | None:
@@ -134,8 +135,8 @@ def _yaml(text: str) -> Iterator[tuple[str, str]]:
     for model, price in table.value:
         if model.tag != _TEXT:
             raise ConfigFileError(wanted, line=model.start_mark.line + 1)
-        known = isinstance(price, yaml.ScalarNode)
-        text = price.value if known else f"a {price.id}"
+        is_scalar = isinstance(price, yaml.ScalarNode)
+        text = price.value if is_scalar else f"a {price.id}"
         yield model.value, text
 
 

@@ -34,10 +34,10 @@ def pusher(
         CommandError: the extra is missing, or a variable is invalid.
     """
     made = Pusher(
-        lambda: own(collect()),
+        lambda: unpushed(collect()),
         plan(os.environ),
         failed=failed,
-        own=False,
+        from_zero=False,
         name=NAME,
         names=names,
     )
@@ -48,21 +48,23 @@ def pusher(
     return made
 
 
-def own(families: Iterable[Family]) -> list[Family]:
+def unpushed(families: Iterable[Family]) -> list[Family]:
     """
     Return *families* without the series of agents that push: those with a count of
     exports of metrics. What the sidecar itself says about them stays.
     """
     page = list(families)
     workers = {
-        known.get("worker", "")
-        for known in [labels(series) for series, _ in samples_of(page, OTLP_EXPORTS)]
-        if known.get("signal") == "metrics"
+        pushing.get("worker", "")
+        for pushing in [labels(series) for series, _ in samples_of(page, OTLP_EXPORTS)]
+        if pushing.get("signal") == "metrics"
     } - {""}
     if not workers:
         return page
     # The label is put first when a series is relayed.
-    starts = tuple([f'worker="{one}"{end}' for one in workers for end in (",", "}")])
+    starts = tuple(
+        [f'worker="{worker}"{end}' for worker in workers for end in (",", "}")]
+    )
     return [
         family
         if family.metric.sources == SIDECAR

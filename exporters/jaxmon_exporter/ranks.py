@@ -113,7 +113,7 @@ class Ranks:
         self._clock = clock
         self._sources = sources
         self._closings = Closings(run_dir, clock)
-        self._known: dict[str, ObservedRank] = {}
+        self._observed: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
         # Those whose slot another process has now.
         self._past: deque[tuple[str, ObservedRank]] = deque(maxlen=_MOST_RANKS)
@@ -152,13 +152,13 @@ class Ranks:
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
         setups = Setups()
-        known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
-        known += list(self._past)
-        for worker, one in known:
-            rank = setups.shared({**one.as_json(now), "worker": worker})
-            if stacks and one.stacks:
-                age = max(now - one.stacks_read, 0.0)
-                rank["stacks"] = {**one.stacks, "age_seconds": age}
+        observed = sorted(self._observed.copy().items(), key=lambda item: int(item[0]))
+        observed += list(self._past)
+        for worker, process in observed:
+            rank = setups.shared({**process.as_json(now), "worker": worker})
+            if stacks and process.stacks:
+                age = max(now - process.stacks_read, 0.0)
+                rank["stacks"] = {**process.stacks, "age_seconds": age}
             total += len(json.dumps(rank))
             if total + setups.size <= _MOST_TOTAL:
                 found.append(rank)
@@ -166,8 +166,8 @@ class Ranks:
             "schema": SCHEMA,
             "host": os.uname().nodename,
             "ranks": found,
-            "left_out": len(known) - len(found),
-            "setups": setups.known,
+            "left_out": len(observed) - len(found),
+            "setups": setups.by_digest,
             **encoded(self._of_host()),
         }
 
@@ -199,8 +199,8 @@ class Ranks:
         except OSError:  # no agent has run here yet
             sockets, answers, slots = {}, {}, {}
         now, self._host_kills = self._clock(), container.host_oom_kills()
-        for worker, known in self._known.items():
-            self._read_record(known, slots.get(worker))
+        for worker, process in self._observed.items():
+            self._read_record(process, slots.get(worker))
         for worker, answer in answers.items():
             slot = slots.get(worker)
             try:
@@ -208,14 +208,14 @@ class Ranks:
                 self._heard(worker, rank, sockets[worker], slot, now)
             except FetchError as error:
                 self._unheard(worker, sockets[worker], error, slot, now)
-        for worker in self._known.keys() - answers.keys():
+        for worker in self._observed.keys() - answers.keys():
             self._left(worker, slots.get(worker), now)
         self._find_unread(slots, now)
-        for worker, known in self._known.items():
-            self._read_record(known, slots.get(worker))
-            self._note_closing(worker, known)
-        for worker, known in self._past:
-            self._read_record(known, slots.get(worker))
+        for worker, process in self._observed.items():
+            self._read_record(process, slots.get(worker))
+            self._note_closing(worker, process)
+        for worker, process in self._past:
+            self._read_record(process, slots.get(worker))
         while self._past and now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
@@ -223,24 +223,28 @@ class Ranks:
     def _find_unread(self, slots: Mapping[str, SlotEnds], now: float) -> None:
         """Note what processes left that ended before they were ever read."""
         for worker, slot in slots.items():
-            known = self._known.get(worker)
-            if known is None and len(self._known) >= _MOST_RANKS:
+            process = self._observed.get(worker)
+            if process is None and len(self._observed) >= _MOST_RANKS:
                 continue
             self._find_replaced(worker, slot.before, now)
-            if known is not None and not known.is_before(slot.latest):
+            if process is not None and not process.is_before(slot.latest):
                 continue
             unread = None if slot.ended is None else left(slot.ended, now)
             if unread is not None:
-                if known is not None:
-                    self._past.append((worker, known))
-                self._known[worker] = unread
+                if process is not None:
+                    self._past.append((worker, process))
+                self._observed[worker] = unread
 
     def _find_replaced(self, worker: str, end: ProcessEnd | None, now: float) -> None:
         """Note likewise what the process left whose slot another one has."""
         if end is None or (unread := left(end, now)) is None:
             return
-        read = (one for of, one in (*self._past, *self._known.items()) if of == worker)
-        if all(one.starts != end.starts for one in read):
+        read = (
+            process
+            for of, process in (*self._past, *self._observed.items())
+            if of == worker
+        )
+        if all(process.starts != end.starts for process in read):
             self._past.append((worker, unread))
 
     def _heard(
@@ -251,7 +255,7 @@ class Ranks:
         slot: SlotEnds | None,
         now: float,
     ) -> None:
-        before = self._known.get(worker)
+        before = self._observed.get(worker)
         starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
             made = ObservedRank(rank, now, before.kills, starts)
@@ -265,22 +269,22 @@ class Ranks:
                 self._note_closing(worker, before)
                 self._past.append((worker, before))
         made.kills.read(self._host_kills)
-        self._known[worker] = made
+        self._observed[worker] = made
 
     @staticmethod
-    def _read_record(known: ObservedRank, slot: SlotEnds | None) -> None:
+    def _read_record(process: ObservedRank, slot: SlotEnds | None) -> None:
         """Note what the record of a process says, which its successor leaves alone."""
-        if known.starts and slot is not None:
-            known.end = slot.of(known.starts) or known.end
+        if process.starts and slot is not None:
+            process.end = slot.of(process.starts) or process.end
 
-    def _note_closing(self, worker: str, known: ObservedRank) -> None:
+    def _note_closing(self, worker: str, process: ObservedRank) -> None:
         """Note when the record of a process was closed."""
-        if known.ended and known.closed is None:
-            completed = known.end is not None and known.end.exited
+        if process.ended and process.closed is None:
+            completed = process.end is not None and process.end.exited
             closed = self._closings.at(worker, completed=completed) or 0.0
             # It may have been another process's, of before or after.
-            if known.read - _EVERY <= closed <= known.since + _EVERY:
-                known.closed = closed
+            if process.read - _EVERY <= closed <= process.since + _EVERY:
+                process.closed = closed
 
     def _unheard(
         self,
@@ -290,71 +294,71 @@ class Ranks:
         slot: SlotEnds | None,
         now: float,
     ) -> None:
-        known = self._known.get(worker)
-        if known is None:
+        process = self._observed.get(worker)
+        if process is None:
             return  # it has never said that it is a rank
         if error.reason == fetch.GONE:
-            self._end(known, now)
+            self._end(process, now)
             return
         if error.reason == fetch.LEFT:
             self._left(worker, slot, now)
             return
         pid = hung.listener(path)
-        known.trouble = responses.trouble(error)[:_LONGEST]
-        known.stopped = pid is not None and hung.is_stopped(pid)
+        process.trouble = responses.trouble(error)[:_LONGEST]
+        process.stopped = pid is not None and hung.is_stopped(pid)
 
     def _left(self, worker: str, slot: SlotEnds | None, now: float) -> None:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
-        known = self._known[worker]
-        if known.ended:
-            if now - known.since > KEPT_SECONDS:
-                del self._known[worker]
+        process = self._observed[worker]
+        if process.ended:
+            if now - process.since > KEPT_SECONDS:
+                del self._observed[worker]
             return
         over = slot is not None and (slot.latest.state != RUNNING or slot.held is False)
-        if over or now - known.read > _RECREATED_SECONDS:
-            self._end(known, now)
+        if over or now - process.read > _RECREATED_SECONDS:
+            self._end(process, now)
         else:
-            known.trouble = "has no socket in the run directory"
+            process.trouble = "has no socket in the run directory"
 
-    def _end(self, known: ObservedRank, now: float) -> None:
-        if known.ended:
+    def _end(self, process: ObservedRank, now: float) -> None:
+        if process.ended:
             return
-        known.ended = KILLED if known.end is None else known.end.ended
-        known.since = now
-        known.trouble, known.stopped = "", False
-        known.killed = known.kills.since(self._host_kills)
+        process.ended = KILLED if process.end is None else process.end.ended
+        process.since = now
+        process.trouble, process.stopped = "", False
+        process.killed = process.kills.since(self._host_kills)
 
     def _stuck(self, now: float) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
         found = []
-        for worker, one in self._known.items():
-            age = _since_progress(one.rank)
-            if one.ended or one.trouble or age is None:
+        for worker, process in self._observed.items():
+            age = _since_progress(process.rank)
+            if process.ended or process.trouble or age is None:
                 continue
-            if one.stacks_read < now - age:  # of an earlier time, or of none
+            if process.stacks_read < now - age:  # of an earlier time, or of none
                 found.append(worker)
         return found
 
     def _read_stacks(self) -> None:
         with self._lock:
             self._follow()
-            known = self._known.items()
-            live = [one for one, of in known if not (of.ended or of.trouble)]
+            observed = self._observed.items()
+            live = [worker for worker, of in observed if not (of.ended or of.trouble)]
             with suppress(OSError):  # no agent has run here yet
                 self._keep_stacks(rundir.sockets(self._run_dir), live)
 
     def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
-        paths = {one: sockets[one] for one in workers if one in sockets}
+        paths = {worker: sockets[worker] for worker in workers if worker in sockets}
         found = _fetched(paths, "/debug/stacks", max_bytes=_MOST_STACKS)
         for worker, answer in found.items():
-            known = self._known.get(worker)
-            if known is None:
+            process = self._observed.get(worker)
+            if process is None:
                 continue
             try:
-                known.stacks = responses.decoded(answer)
+                process.stacks = responses.decoded(answer)
             except FetchError:
                 continue
-            known.stacks_read = self._clock()
+            process.stacks_read = self._clock()
 
 
 class Setups:
@@ -362,12 +366,12 @@ class Setups:
     The setups of ranks, of which those on a host usually share one: each once.
 
     Attributes:
-        known: setups by digest.
+        by_digest: setups.
         size: their length as JSON.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, Mapping[str, Any]] = {}
+        self.by_digest: dict[str, Mapping[str, Any]] = {}
         self.size = 0
 
     def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
@@ -376,8 +380,8 @@ class Setups:
             return rank
         text = json.dumps(setup, sort_keys=True)
         digest = sha256(text.encode()).hexdigest()[:_DIGITS]
-        if digest not in self.known:
-            self.known[digest] = setup
+        if digest not in self.by_digest:
+            self.by_digest[digest] = setup
             self.size += len(text)
         return {**rank, "setup": digest}
 
@@ -416,6 +420,6 @@ def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:
 
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
-    known = from_json(Rank, rank)
-    limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)
-    return None if known.age is None or known.age < limit else known.age
+    state = from_json(Rank, rank)
+    limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * state.pace.usual_seconds)
+    return None if state.age is None or state.age < limit else state.age

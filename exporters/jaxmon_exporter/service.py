@@ -77,12 +77,12 @@ class Unseen:
 
 def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
     """Return the workers that have ended, with how many started in their slot."""
-    known = list(families)
+    page = list(families)
     starts = {
         name.partition("{")[2]: number
-        for name, number in samples_of(known, catalog.AGENT_STARTS)
+        for name, number in samples_of(page, catalog.AGENT_STARTS)
     }
-    ended = samples_of(known, catalog.AGENT_ENDED_SECONDS)
+    ended = samples_of(page, catalog.AGENT_ENDED_SECONDS)
     workers = {name.partition("{")[2] for name, _ in ended}
     return {(worker, starts.get(worker, 0)) for worker in workers}
 
@@ -180,8 +180,8 @@ class Service:
                 "/metrics": metrics_handler(
                     self.families,
                     self._seconds,
-                    failed=lambda one, error: self._count_error(
-                        f"encode:{one.name}", error
+                    failed=lambda metric, error: self._count_error(
+                        f"encode:{metric.name}", error
                     ),
                 ),
                 "/api/summary": pages.summary_page(

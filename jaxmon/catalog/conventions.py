@@ -49,7 +49,9 @@ _UUID = (("uuid", "hw.id"),)
 _GENERATION = (("generation", "cpython.gc.generation"),)
 _GPU = (("hw.type", "gpu"),)
 _OF_GPUS = "GPU-"
-_SENT, _RECEIVED = ((("network.io.direction", one),) for one in ("transmit", "receive"))
+_SENT, _RECEIVED = (
+    (("network.io.direction", direction),) for direction in ("transmit", "receive")
+)
 _INTERFACE = (("interface", "network.interface.name"),)
 
 CONVENTIONS: dict[Metric, Convention] = {

@@ -163,11 +163,11 @@ class Sheet:
             unit=suffix if suffix in _UNITS else "",
             labels=(
                 *self._first,
-                *[one if isinstance(one, str) else one[0] for one in labels],
+                *[label if isinstance(label, str) else label[0] for label in labels],
             ),
             buckets=buckets,
             sources=self._sources,
             group=self._group,
-            values=tuple([one for one in labels if not isinstance(one, str)]),
+            values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )

@@ -25,12 +25,12 @@ def lasting(families: Iterable[Family]) -> list[Family]:
     what runs count, which outlives each process anyway.
     """
     return [
-        one
-        for one in families
-        if one.metric.kind in _COUNTED
-        and (one.metric.sources == _AGENT or one.metric.name == _ALSO)
-        and one.metric.name != _NOT
-        and one.metric.group != RUNS_GROUP
+        family
+        for family in families
+        if family.metric.kind in _COUNTED
+        and (family.metric.sources == _AGENT or family.metric.name == _ALSO)
+        and family.metric.name != _NOT
+        and family.metric.group != RUNS_GROUP
     ]
 
 
@@ -54,13 +54,15 @@ def read(text: str) -> list[Family]:
     from jaxmon.exposition.parse import parse, to_family  # noqa: PLC0415
 
     found = lasting(map(to_family, parse(text)))
-    found = [one for one in found if BY_NAME.get(one.metric.name) is one.metric]
-    for one in found:
-        if len(dict(one.samples)) < len(one.samples):
-            msg = f"{one.metric.name} has a duplicate series"
+    found = [
+        family for family in found if BY_NAME.get(family.metric.name) is family.metric
+    ]
+    for family in found:
+        if len(dict(family.samples)) < len(family.samples):
+            msg = f"{family.metric.name} has a duplicate series"
             raise PageError(msg)
-        if one.metric.kind == "histogram":
-            check_distribution(one)
+        if family.metric.kind == "histogram":
+            check_distribution(family)
     return found
 
 
@@ -71,7 +73,7 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
 
     A histogram whose buckets were others cannot be added, and stays as it is.
     """
-    earlier = {one.metric.name: one for one in before}
+    earlier = {family.metric.name: family for family in before}
     found = []
     for family in families:
         past = earlier.pop(family.metric.name, None)

@@ -74,7 +74,12 @@ def checked(labels: str, value: str, time: str) -> Exemplar | None:
     cannot be: too long, a label twice, a value or time that is no finite number.
     """
     pairs = [
-        (name, _ESCAPE.sub(lambda one: "\n" if one[1] == "n" else one[1], content))
+        (
+            name,
+            _ESCAPE.sub(
+                lambda escape: "\n" if escape[1] == "n" else escape[1], content
+            ),
+        )
         for name, content in _LABEL.findall(labels)
     ]
     found = dict(pairs)
@@ -133,10 +138,10 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one
-        if one == "\n" or one.isprintable()
-        else one.encode("unicode_escape").decode()
-        for one in text
+        character
+        if character == "\n" or character.isprintable()
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
@@ -154,9 +159,9 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
     """Return the family *metric* of the histograms *found*, with their exemplars."""
     samples: list[Sample] = []
     kept: dict[str, str] = {}
-    for one in found:
-        samples += one.samples()
-        kept.update(one.exemplars())
+    for histogram in found:
+        samples += histogram.samples()
+        kept.update(histogram.exemplars())
     return Family(metric, samples, kept)
 
 

@@ -157,7 +157,9 @@ class _ParsedPage:
             raise ValueError(msg)
         family = self.families.setdefault(name, ParsedFamily(name))
         series = [name + suffix for suffix in _SERIES.get(kind, ("",))]
-        if name in self._typed or any(one in self._owners for one in (name, *series)):
+        if name in self._typed or any(
+            taken in self._owners for taken in (name, *series)
+        ):
             msg = "duplicate TYPE line, or TYPE after samples"
             raise ValueError(msg)
         family.kind = kind
@@ -283,8 +285,8 @@ def _without(name: str, text: str) -> str:
 def _printable(text: str) -> str:
     """Return the labels in *text* with unprintable characters escaped."""
     found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
-    known = [(name, _ESCAPE.sub(_unescaped, one)) for name, one in found]
-    return labels_text([name for name, _ in known], [one for _, one in known])
+    pairs = [(name, _ESCAPE.sub(_unescaped, value)) for name, value in found]
+    return labels_text([name for name, _ in pairs], [value for _, value in pairs])
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -150,7 +150,7 @@ def _accel(root: Path, index: int) -> str:
 
 def _names(directory: Path) -> Iterator[str]:
     try:
-        yield from sorted(one.name for one in directory.iterdir())
+        yield from sorted(path.name for path in directory.iterdir())
     except OSError:
         return
 

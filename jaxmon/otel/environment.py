@@ -76,7 +76,7 @@ def logs_are_asked(environ: Mapping[str, str]) -> bool:
     if is_disabled(environ, or_by_file=True):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
-        return "otlp" in {one.strip() for one in named.split(",")}
+        return "otlp" in {name.strip() for name in named.split(",")}
     return bool(_word(environ, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"))
 
 
@@ -94,7 +94,7 @@ def plan(environ: Mapping[str, str]) -> Plan:
     problems: list[str] = []
     usual = protocol(environ, "METRICS", problems)
     named = _exporters(environ) or ["otlp"]
-    routes = [_NAMED.get(one, usual) for one in named]
+    routes = [_NAMED.get(name, usual) for name in named]
     _choice(environ, _HISTOGRAMS, (_EXPLICIT,), problems)
     temporality = _choice(environ, _TEMPORALITY, _TEMPORALITIES, problems)
     return Plan(
@@ -111,7 +111,7 @@ def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> st
     Return `GRPC` or `HTTP`: which OTLP to use for a *signal*, ``METRICS``,
     ``TRACES`` or ``LOGS``. Variables that are ignored are added to *problems*.
     """
-    for name in (one.format(signal) for one in _PROTOCOLS):
+    for name in (pattern.format(signal) for pattern in _PROTOCOLS):
         if found := _word(environ, name):
             if found in (GRPC, HTTP):
                 return found
@@ -132,8 +132,8 @@ def timeout(environ: Mapping[str, str], signal: str, problems: list[str]) -> flo
 
 def _exporters(environ: Mapping[str, str]) -> list[str]:
     """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
-    named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
-    return [one for one in named if one == "otlp" or one in _NAMED]
+    named = [name.strip() for name in _word(environ, _EXPORTER).split(",")]
+    return [name for name in named if name == "otlp" or name in _NAMED]
 
 
 def _choice(
@@ -183,7 +183,7 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for traces to be sent."""
     if is_disabled(environ):
         return False
-    named = any([_word(environ, one) for one in _TRACE_ENDPOINTS])
+    named = any([_word(environ, name) for name in _TRACE_ENDPOINTS])
     return named and _word(environ, "OTEL_TRACES_EXPORTER") != "none"
 
 

@@ -48,9 +48,9 @@ def unlisted(exporter: Any) -> Iterator[None]:
     an *exporter* logs before it waits and tries again.
     """
     # Its own logger, and that of what all exporters by gRPC derive from.
-    modules = {one.__module__ for one in type(exporter).__mro__}
-    names = [one for one in modules if one.startswith("opentelemetry.")]
-    loggers = [logging.getLogger(one) for one in names]
+    modules = {base.__module__ for base in type(exporter).__mro__}
+    names = [module for module in modules if module.startswith("opentelemetry.")]
+    loggers = [logging.getLogger(module) for module in names]
     named = partial(is_named)  # another export may add and remove its own meanwhile
     for logger in loggers:
         logger.addFilter(named)
@@ -114,10 +114,14 @@ def exporter(signal: str, environ: Mapping[str, str], chosen: str | None = None)
     # exporter that the program makes meanwhile may be made without these, too.
     if len(problems) > wrong_protocols or len(given) < len(environ):
         given = {key: text for key, text in given.items() if "TIMEOUT" not in key}
-        modules = [vars(sys.modules[one.__module__]) for one in made.__mro__]
-        readers = [one for one in modules if one.get("environ") is os.environ]
-    for one in readers:
-        one["environ"] = given
+        modules = [vars(sys.modules[base.__module__]) for base in made.__mro__]
+        readers = [
+            module_globals
+            for module_globals in modules
+            if module_globals.get("environ") is os.environ
+        ]
+    for module_globals in readers:
+        module_globals["environ"] = given
     try:
         if by == GRPC:
             return made(channel_options=_CHANNEL, timeout=seconds)
@@ -128,5 +132,5 @@ def exporter(signal: str, environ: Mapping[str, str], chosen: str | None = None)
 
         return made(session=session(), timeout=seconds)
     finally:
-        for one in readers:
-            one["environ"] = os.environ
+        for module_globals in readers:
+            module_globals["environ"] = os.environ

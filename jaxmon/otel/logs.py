@@ -106,10 +106,10 @@ def within(trace_id: str, span_id: str) -> Iterator[None]:
 
 
 def _emit(provider: LoggerProvider, record: logging.LogRecord) -> None:
-    known: dict[str, Any] = vars(record)
+    fields: dict[str, Any] = vars(record)
     attributes = {
         name.replace("_", ".", 1): value
-        for name, value in known.items()
+        for name, value in fields.items()
         if name.startswith("jaxmon_") and value not in (None, "")
     }
     provider.get_logger(record.name, version()).emit(

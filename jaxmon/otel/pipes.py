@@ -149,8 +149,8 @@ class Converter:
     Args:
         started: when counting began, in Unix nanoseconds.
         temporality: as in `jaxmon.otel.environment.Plan`.
-        own: whether all series have counted from zero since *started*. Otherwise, as on
-            the page of a sidecar, only those of agents that appear later have; of
+        from_zero: whether all series have counted from zero since *started*. Otherwise,
+            as on the page of a sidecar, only those of agents that appear later have; of
             others, deltas begin when they are first delivered.
         conventions: metrics that are called something else.
         failed: called for each metric that is left out, with its name.
@@ -163,7 +163,7 @@ class Converter:
         version: str,
         started: int,
         temporality: str = "cumulative",
-        own: bool = True,
+        from_zero: bool = True,
         conventions: Mapping[Metric, Convention] = MappingProxyType({}),
         failed: Callable[[str], None],
     ) -> None:
@@ -171,7 +171,7 @@ class Converter:
         self._scope = InstrumentationScope("jaxmon", version)
         self._started = started
         self._deltas = _DELTAS[temporality]
-        self._own = own
+        self._from_zero = from_zero
         self._conventions = conventions
         self._failed = failed
         self._parsed: dict[str, _Parsed] = {}
@@ -215,7 +215,7 @@ class Converter:
                 metrics.pop(metric.name, None)
                 self._failed(metric.name)
         self._parsed = parsed
-        made = [self._metric(*one) for one in metrics.values()]
+        made = [self._metric(*entry) for entry in metrics.values()]
         scope = ScopeMetrics(self._scope, made, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
@@ -257,20 +257,20 @@ class Converter:
         metric = family.metric
         found: dict[_Key, _Parts] = {}
         for series, value in family.samples:
-            one = self._labels(metric, series, parsed)
-            parts = found.get(one.key)
+            split = self._labels(metric, series, parsed)
+            parts = found.get(split.key)
             if parts is None:
-                parts = found[one.key] = _Parts(one.labels, series, {}, {}, [])
+                parts = found[split.key] = _Parts(split.labels, series, {}, {}, [])
             if text := family.exemplars.get(series):
                 parts.exemplars.append(text)
-            if one.bound is None:
-                parts.rest[one.suffix] = _plain(value)
+            if split.bound is None:
+                parts.rest[split.suffix] = _plain(value)
             else:
-                parts.buckets[one.bound] = _plain(value)
+                parts.buckets[split.bound] = _plain(value)
         for parts in found.values():
             running = list(parts.buckets.values())
-            each = [b - a for a, b in zip([0, *running], running, strict=False)]
-            everything = (*each, parts.rest["_sum"], parts.rest["_count"])
+            differences = [b - a for a, b in zip([0, *running], running, strict=False)]
+            everything = (*differences, parts.rest["_sum"], parts.rest["_count"])
             counts, since = self._counted(
                 metric, parts.series, everything, parts.labels
             )
@@ -281,8 +281,8 @@ class Converter:
                 time_unix_nano=time,
                 count=int(counts[-1]),
                 sum=counts[-2],
-                bucket_counts=[int(one) for one in counts[:-2]],
-                explicit_bounds=[one for one in parts.buckets if one < inf],
+                bucket_counts=[int(count) for count in counts[:-2]],
+                explicit_bounds=[bound for bound in parts.buckets if bound < inf],
                 min=None,  # type: ignore[arg-type]  # the wire has it optional
                 max=None,  # type: ignore[arg-type]  # likewise
             )
@@ -313,9 +313,9 @@ class Converter:
         """Return what to export of *counts*, and since when that was counted."""
         before = self._before.get(series)
         if before is None:
-            known = self._own or (self._later and "worker" in labels_)
-            known = known and metric.group != RUNS_GROUP
-            before = _Count((0,) * len(counts) if known else counts, self._started)
+            is_new = self._from_zero or (self._later and "worker" in labels_)
+            is_new = is_new and metric.group != RUNS_GROUP
+            before = _Count((0,) * len(counts) if is_new else counts, self._started)
         elif len(before.counts) != len(counts) or counts[-1] < before.counts[-1]:
             # It was reset, such as by another process in a slot.
             before = _Count((0,) * len(counts), self._time)
@@ -330,20 +330,20 @@ class Converter:
         self, metric: Metric, series: str, parsed: dict[str, _Parsed]
     ) -> _Parsed:
         """Return the parts of *series*, which are kept while it is there."""
-        known = self._parsed.get(series)
-        if known is None:
+        split = self._parsed.get(series)
+        if split is None:
             full, _, text = series.partition("{")
             # An empty label is none to Prometheus.
             found = {name: value for name, value in labels(text).items() if value}
             bound = found.pop("le", None) if metric.kind == "histogram" else None
-            known = _Parsed(
+            split = _Parsed(
                 full.removeprefix(metric.name),
                 found,
                 tuple(found.items()),
                 None if bound is None else float(bound),
             )
-        parsed[series] = known
-        return known
+        parsed[series] = split
+        return split
 
     def _metric(
         self, metric: Metric, convention: Convention | None, points: list[Any]
@@ -407,7 +407,7 @@ class Parts(NamedTuple):
     """
 
     exporters: list[MetricExporter]
-    said: dict[str, Any]
+    attributes: dict[str, Any]
 
 
 def parts(plan: Plan, environ: Mapping[str, str]) -> Parts:
@@ -426,7 +426,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     environ: Mapping[str, str],
     *,
     started: int,
-    own: bool,
+    from_zero: bool,
     name: str | None,
     names: str,
     failed: Callable[[str], None],
@@ -435,21 +435,21 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     Return a pipe for each exporter in *made*; see `Converter` and `Pusher`. *failed* is
     called with the name of each family that is left out.
     """
-    found = resource.resource(environ, made.said, name=name)
+    found = resource.resource(environ, made.attributes, name=name)
     return [
         Pipe(
-            one,
+            sdk_exporter,
             Converter(
                 found,
                 version=version(),
                 started=started,
                 temporality=plan.temporality,
-                own=own,
+                from_zero=from_zero,
                 conventions=CONVENTIONS if names == SEMANTIC else {},
                 failed=failed,
             ),
         )
-        for one in made.exporters
+        for sdk_exporter in made.exporters
     ]
 
 

@@ -42,7 +42,7 @@ class Pusher:
         collect: returns the families; called on the pusher's thread.
         plan: how to push.
         failed: called while an exception is handled, with the place in our code.
-        own: whether the families are this process's; see `Converter`.
+        from_zero: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
         names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
         timer: whether to push every so often, besides when asked.
@@ -55,7 +55,7 @@ class Pusher:
         plan: Plan,
         *,
         failed: Callable[[str], None],
-        own: bool = True,
+        from_zero: bool = True,
         name: str | None = None,
         names: str = SERVED,
         environ: Mapping[str, str] = os.environ,
@@ -65,7 +65,7 @@ class Pusher:
         self._collect = collect
         self._plan = plan
         self._failed = failed
-        self._own = own
+        self._from_zero = from_zero
         self._name = name
         self._names = names
         self._environ = environ
@@ -177,9 +177,9 @@ class Pusher:
                 stopping, waiting = self._stopping, self._waiting.copy()
                 if not self._over:
                     self._push()
-                for one in waiting:
-                    self._waiting.remove(one)
-                    one.set()
+                for done in waiting:
+                    self._waiting.remove(done)
+                    done.set()
         finally:
             self._close()
 
@@ -231,7 +231,7 @@ class Pusher:
             parts,
             self._environ,
             started=min([now, *starts]),
-            own=self._own,
+            from_zero=self._from_zero,
             name=self._name,
             names=self._names,
             failed=lambda metric: self._failed(f"otlp:{metric}"),

@@ -76,7 +76,7 @@ def attributes(
         found[name] = environ.get(variable, "")
     container = found["container.id"] = container_id(proc)
     found[SERVICE_NAME] = (
-        next((found[one] for one in _WORKLOADS if found[one]), "")
+        next((found[name] for name in _WORKLOADS if found[name]), "")
         or found["slurm.job.name"]
         or _program()
     )
@@ -121,47 +121,47 @@ def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     Return the attributes that the standard variables give, and those of the detectors
     that they name. Unlike `Resource.create`, starts no threads.
     """
-    said: dict[str, Any] = {
+    given: dict[str, Any] = {
         TELEMETRY_SDK_LANGUAGE: "python",
         TELEMETRY_SDK_NAME: "opentelemetry",
         TELEMETRY_SDK_VERSION: __version__,
     }
-    for one in _detectors(environ):
-        said.update(_said(one.detect()))
-    return said
+    for detector in _detectors(environ):
+        given.update(_named(detector.detect()))
+    return given
 
 
 def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
     """Yield the detectors of the environment, that of the variables last."""
-    names = {one.strip() for one in environ.get(_DETECTORS, "").split(",")}
+    names = {name.strip() for name in environ.get(_DETECTORS, "").split(",")}
     if names := names - {"", "otel"}:
         from importlib.metadata import entry_points  # noqa: PLC0415 - takes time
 
-        for one in entry_points(group="opentelemetry_resource_detector"):
-            if one.name in names or "*" in names:
-                yield one.load()()
+        for entry in entry_points(group="opentelemetry_resource_detector"):
+            if entry.name in names or "*" in names:
+                yield entry.load()()
     yield OTELResourceDetector()
 
 
 def resource(
-    environ: Mapping[str, str], said: Mapping[str, Any], *, name: str | None = None
+    environ: Mapping[str, str], given: Mapping[str, Any], *, name: str | None = None
 ) -> Resource:
     """
-    Return the resource of this process: *said* is what `of_variables` returned, *name*
+    Return the resource of this process: *given* is what `of_variables` returned, *name*
     the default of ``service.name``; `None` to find one.
     """
     found: dict[str, Any] = dict(attributes(environ))
     if name is not None:
         found[SERVICE_NAME] = name
-    return Resource({**found, **said, **_said(_of_program())})
+    return Resource({**found, **given, **_named(_of_program())})
 
 
-def _said(known: Any) -> dict[str, Any]:
+def _named(described: Any) -> dict[str, Any]:
     """Return the attributes of a resource but for the SDK's default name."""
-    said = dict(getattr(known, "attributes", None) or {})
-    if str(said.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
-        said.pop(SERVICE_NAME, None)
-    return said
+    found = dict(getattr(described, "attributes", None) or {})
+    if str(found.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
+        found.pop(SERVICE_NAME, None)
+    return found
 
 
 def _of_program() -> Any:

@@ -70,7 +70,7 @@ def test_both_have_the_same_resource(
         made,
         environ,
         started=0,
-        own=True,
+        from_zero=True,
         name=None,
         names=SERVED,
         failed=lambda _: None,

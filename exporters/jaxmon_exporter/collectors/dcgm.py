@@ -141,12 +141,12 @@ def _line(line: bytes) -> DcgmValue | None:
         if value.endswith('"'):
             labels.setdefault(name, value[:-1])
     try:
-        return DcgmValue(match[1], labels, _known(match[3]))
+        return DcgmValue(match[1], labels, _number(match[3]))
     except ValueError:
         return None
 
 
-def _known(text: str) -> float | None:
+def _number(text: str) -> float | None:
     """Return the number *text*, `None` if it is blank or not finite; `ValueError`."""
     value = float(text)
     return value if math.isfinite(value) and value < _FIRST_BLANK else None
@@ -227,7 +227,9 @@ class Dcgm(Collector):
                 "URL of a dcgm-exporter, or wait if it is reloading"
             )
             raise CollectorUnavailable(reason, message, [failures])
-        info = Family(ACCELERATOR_INFO, [(one, 1.0) for one in gpus.values()])
+        info = Family(
+            ACCELERATOR_INFO, [(info_series, 1.0) for info_series in gpus.values()]
+        )
         return [info, *found.values(), failures]
 
     def _page(self) -> bytes:

@@ -85,8 +85,8 @@ class Host(Collector):
         finally:
             psutil.PROCFS_PATH = usual
         # In the kernel's order; old ones have fewer modes.
-        known = {mode: spent[mode] for mode in _MODES if mode in spent}
-        yield by_label(catalog.HOST_CPU_SECONDS, known)
+        times = {mode: spent[mode] for mode in _MODES if mode in spent}
+        yield by_label(catalog.HOST_CPU_SECONDS, times)
         if memory is not None:
             yield gauge(catalog.HOST_MEMORY_SIZE_BYTES, memory.total)
             yield gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, memory.available)

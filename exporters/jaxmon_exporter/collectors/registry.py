@@ -131,7 +131,7 @@ LISTED = (
     CollectorEntry("demo", _demo),
 )
 
-NAMES = tuple(one.name for one in LISTED if one.name != "demo")
+NAMES = tuple(entry.name for entry in LISTED if entry.name != "demo")
 """Those that run unless disabled, or once their source is configured."""
 
 
@@ -141,9 +141,9 @@ def make(
     """Return the collectors that read a source, and those that fill gaps."""
     primary: list[Collector] = []
     secondary: list[Collector] = []
-    for one in _enabled(options):
-        if (collector := one.make(options, give_up)) is not None:
-            (secondary if one.fills_gaps else primary).append(collector)
+    for entry in _enabled(options):
+        if (collector := entry.make(options, give_up)) is not None:
+            (secondary if entry.fills_gaps else primary).append(collector)
     return primary, secondary
 
 
@@ -152,7 +152,7 @@ def load_libraries(options: SidecarOptions) -> None:
     Load the collectors' libraries before their threads start: threads that import at
     the same time take turns at every file, which costs a tenth of the startup time.
     """
-    for library in dict.fromkeys(one.library() for one in _enabled(options)):
+    for library in dict.fromkeys(entry.library() for entry in _enabled(options)):
         if library:
             # Missing, or broken: its collector says so.
             with contextlib.suppress(Exception, SystemExit):
@@ -160,4 +160,4 @@ def load_libraries(options: SidecarOptions) -> None:
 
 
 def _enabled(options: SidecarOptions) -> Iterator[CollectorEntry]:
-    return (one for one in LISTED if one.name not in options.disabled)
+    return (entry for entry in LISTED if entry.name not in options.disabled)

@@ -224,14 +224,14 @@ class _ConfigValue(NamedTuple):
             found.append((key, _ConfigValue(self.name, node)))
         return found
 
-    def section(self, known: tuple[str, ...]) -> dict[str, _ConfigValue]:
-        """Return the values by key, one for each key that is *known*."""
+    def section(self, allowed: tuple[str, ...]) -> dict[str, _ConfigValue]:
+        """Return the values by key, one for each key that is *allowed*."""
         prefix = f"{self.name}." if self.name else ""
-        found = {key: _ConfigValue(prefix + key, None) for key in known}
+        found = {key: _ConfigValue(prefix + key, None) for key in allowed}
         for key, value in self.items():
             name = key.text()
             if name not in found:
-                key.fail(f"has an unknown key; its keys are {', '.join(known)}")
+                key.fail(f"has an unknown key; its keys are {', '.join(allowed)}")
             found[name] = _ConfigValue(prefix + name, value.node)
         return found
 
@@ -250,9 +250,9 @@ class _ConfigValue(NamedTuple):
         if self.kind != "seq":
             self.fail("must be a list of strings")
         found = [_ConfigValue(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
-        for one in found:
-            if not one.text():
-                one.fail("must be a list of strings")
+        for value in found:
+            if not value.text():
+                value.fail("must be a list of strings")
         return found
 
     def check_flag(self) -> None:
@@ -294,7 +294,9 @@ def _tls(section: _ConfigValue, directory: Path) -> Tls:
         key_file=directory / found["key_file"].text(),
         client_auth=client_auth,
         client_ca_file=directory / given if given else None,
-        allowed_sans=tuple(one.text() for one in found["client_allowed_sans"].texts()),
+        allowed_sans=tuple(
+            name.text() for name in found["client_allowed_sans"].texts()
+        ),
         min_version=found["min_version"].one_of(_VERSIONS, "TLS12"),
         max_version=found["max_version"].one_of(_VERSIONS, "TLS13"),
         ciphers=tuple(_ciphers(found["cipher_suites"].texts())),

@@ -72,7 +72,7 @@ class AccessGate:
         self._bcrypt: ModuleType | None = None
         self._salt = os.urandom(16)
         # Passwords checked before, so that a scrape does not wait for a slow hash.
-        self._known: OrderedDict[bytes, bool] = OrderedDict()
+        self._checked: OrderedDict[bytes, bool] = OrderedDict()
         self._checking = 0
         # One thread: guessing passwords must not take more than one core.
         self._pool = ThreadPoolExecutor(1, "jaxmon-passwords")
@@ -142,16 +142,16 @@ class AccessGate:
         material = b"\0".join((name.encode(), password, hashed or b""))
         key = hmac.digest(self._salt, material, hashlib.sha256)
         with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return None if self._known[key] else _REFUSED
+            if key in self._checked:
+                self._checked.move_to_end(key)
+                return None if self._checked[key] else _REFUSED
             if self._checking >= _WAITING:
                 return _REFUSED
             self._checking += 1
         # For an unknown name another user's hash is checked, which takes as long.
         against = hashed or next(iter(users.values()))
-        known = hashed is not None
-        return self._pool.submit(self._check, key, password, against, known=known)
+        is_user = hashed is not None
+        return self._pool.submit(self._check, key, password, against, is_user=is_user)
 
     def close(self) -> None:
         """Stop the thread that checks passwords."""
@@ -172,11 +172,11 @@ class AccessGate:
         return not given.isdisjoint(tls.allowed_sans)
 
     def _check(
-        self, key: bytes, password: bytes, hashed: bytes, *, known: bool
+        self, key: bytes, password: bytes, hashed: bytes, *, is_user: bool
     ) -> Response | None:
         try:
             assert self._bcrypt is not None  # noqa: S101 - there are users
-            right = bool(self._bcrypt.checkpw(password, hashed)) and known
+            right = bool(self._bcrypt.checkpw(password, hashed)) and is_user
         # A zero byte, or a hash that only looks like one; bcrypt's own failures are no
         # Exception. If the check fails, access is denied.
         except BaseException:  # noqa: BLE001 - on a thread of ours
@@ -185,11 +185,11 @@ class AccessGate:
             with self._lock:
                 self._checking -= 1
         with self._lock:
-            self._known[key] = right
-            if len(self._known) > _REMEMBERED:
+            self._checked[key] = right
+            if len(self._checked) > _REMEMBERED:
                 # Guesses first: known clients must not wait for unknown ones.
-                wrong = (one for one, known in self._known.items() if not known)
-                del self._known[next(wrong, next(iter(self._known)))]
+                wrong = (key for key, is_right in self._checked.items() if not is_right)
+                del self._checked[next(wrong, next(iter(self._checked)))]
         return None if right else _REFUSED
 
     def _follow(self) -> None:

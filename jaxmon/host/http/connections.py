@@ -242,7 +242,7 @@ class ConnectionPool:
             if answer is not None and pending is not None and pending.done():
                 self._go_on_with(client, partial(_resume, answer, pending))
         self._answer()
-        for client in [one for one in self if one.deadline <= since]:
+        for client in [other for other in self if other.deadline <= since]:
             if client.deadline <= since:  # and not closed meanwhile
                 self._end_the_time_of(client)
 
@@ -422,9 +422,9 @@ class ConnectionPool:
         peers = Counter(client.peer for client in clients)
         peers[peer] += 1
         found = [
-            (not slow, -peers[one.peer], one.progress, number, one)
-            for number, one in enumerate(clients)
-            if peers[one.peer] >= peers[peer] + (not (slow := is_slow(one)))
+            (not slow, -peers[other.peer], other.progress, number, other)
+            for number, other in enumerate(clients)
+            if peers[other.peer] >= peers[peer] + (not (slow := is_slow(other)))
         ]
         if not found:
             return False
@@ -432,9 +432,9 @@ class ConnectionPool:
         return True
 
     def _become(self, kind: _Kind | None, client: Connection) -> None:
-        for one in self._kinds:
-            if one is not kind:
-                one.pop(client, None)
+        for clients in self._kinds:
+            if clients is not kind:
+                clients.pop(client, None)
         if kind is not None:
             kind[client] = None
 

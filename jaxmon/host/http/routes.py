@@ -50,7 +50,7 @@ class HostPolicy:
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
-        names = [one.lower() for one in allowed]
+        names = [name.lower() for name in allowed]
         for name in names:
             if not re.fullmatch(_PATTERN, name.removesuffix(".")) or name == "*.":
                 msg = (
@@ -77,13 +77,13 @@ class HostPolicy:
             headers: of the request, by lower-case name.
             sock: the socket that received it.
         """
-        return self._known(headers.get("host", "")) or not (
+        return self._is_ours(headers.get("host", "")) or not (
             is_loopback(sock)
             or any(name in headers for name in _BROWSER)
             or headers.get("user-agent", "").startswith("Mozilla/")
         )
 
-    def _known(self, host: str) -> bool:
+    def _is_ours(self, host: str) -> bool:
         if self._any or host.startswith("["):
             return True
         name = host.partition(":")[0].lower().rstrip(".")

@@ -57,7 +57,7 @@ class Transport:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.wants = READ
-        self._own = OwnedSocket(sock)
+        self._owned = OwnedSocket(sock)
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
@@ -69,21 +69,21 @@ class Transport:
     def receive(self, size: int) -> bytes:
         """Return at most *size* bytes, ``b""`` once the client has finished sending."""
         self.wants = READ
-        return self._own.get().recv(size)
+        return self._owned.get().recv(size)
 
     def send(self, data: memoryview) -> int:
         """Send some of *data* and return how many bytes."""
         self.wants = WRITE
-        return self._own.get().send(data)
+        return self._owned.get().send(data)
 
     def end(self) -> None:
         """Finish sending, and notify the client; receiving is still possible."""
         self.wants = READ
-        self._own.get().shutdown(_socket.SHUT_WR)
+        self._owned.get().shutdown(_socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the socket, unless the program has. Idempotent."""
-        self._own.close()
+        self._owned.close()
 
 
 _Socket: TypeAlias = OwnedSocket | Transport
@@ -156,7 +156,9 @@ class EventLoop:
             due = min(due, now() + _DEAF_SECONDS)
         unlist()
         ready = self._poll.poll(-1 if due == inf else max(0.0, due - now()) * 1000)
-        for number, watch in [(one, self._watched.get(one)) for one, _ in ready]:
+        for number, watch in [
+            (descriptor, self._watched.get(descriptor)) for descriptor, _ in ready
+        ]:
             # It may have been closed meanwhile, and its number be another socket's.
             if watch is not None and self._watched.get(number) is watch:
                 self._do(watch.call)

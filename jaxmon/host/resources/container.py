@@ -99,8 +99,8 @@ def _memory(root: Path, group: Path) -> list[Family]:
     if (inactive := stat.get("inactive_file")) is not None:
         working_set = max(used - inactive, 0)
         found.append(gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set))
-    limits = [_number(one / "memory.max") for one in _upwards(root, group)]
-    if limit := min((one for one in limits if one is not None), default=None):
+    limits = [_number(directory / "memory.max") for directory in _upwards(root, group)]
+    if limit := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit))
     if (kills := events.get("oom_kill")) is not None:
         found.append(gauge(catalog.CONTAINER_OOM_KILLS, kills))
@@ -120,8 +120,8 @@ def _cpu(root: Path, group: Path) -> list[Family]:
     if (throttled := stat.get("throttled_usec")) is not None:
         seconds = throttled / _MICROSECONDS
         found.append(gauge(catalog.CONTAINER_CPU_THROTTLED_SECONDS, seconds))
-    limits = [_cores(one / "cpu.max") for one in _upwards(root, group)]
-    if cores := min((one for one in limits if one is not None), default=None):
+    limits = [_cores(directory / "cpu.max") for directory in _upwards(root, group)]
+    if cores := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_CPU_LIMIT, cores))
     return found
 

@@ -66,12 +66,12 @@ def exit_of(process: int) -> dict[str, int] | None:
     Return the exit ``status`` of the process with the descriptor *process*, or the
     ``signal`` that ended it; `None` while it runs, or if the kernel does not say.
     """
-    known = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
     try:
-        fcntl.ioctl(process, _PIDFD_GET_INFO, known)
+        fcntl.ioctl(process, _PIDFD_GET_INFO, info)
     except OSError:
         return None
-    mask, code = _PIDFD_INFO.unpack(known)
+    mask, code = _PIDFD_INFO.unpack(info)
     # Only after its parent has waited for it.
     if not mask & _PIDFD_INFO_EXIT and not (code := _exit_of_zombie(process)):
         return None

@@ -118,7 +118,9 @@ def _pages(proc: Path) -> tuple[int, int] | None:
 def _garbage() -> list[Family]:
     generations = gc.get_stats()
     return [
-        by_label(metric, dict(enumerate([one[figure] for one in generations])))
+        by_label(
+            metric, dict(enumerate([generation[figure] for generation in generations]))
+        )
         for metric, figure in _GENERATIONS.items()
     ]
 

@@ -299,8 +299,8 @@ class SpanBatches:
                 asked, self._asked = self._asked, []
             if not self._stopped:
                 self._send_all()
-            for one in asked:
-                one.set()
+            for done in asked:
+                done.set()
         self._send_all()
         self._close()
 

@@ -30,7 +30,7 @@ def payer_of(spans: Sequence[RequestSpan]) -> Payer:
     if not spans:
         return Payer(contexts.get_current(), (), Clock())
     first = spans[0]
-    links = [trace.Link(one.span.get_span_context()) for one in spans[1:]]
+    links = [trace.Link(span.span.get_span_context()) for span in spans[1:]]
     return Payer(first.inside, links, first.clock)
 
 
@@ -96,7 +96,7 @@ class Tracer:
     Makes spans, in the application's provider or our own. No method raises.
 
     Args:
-        own: our own provider, if that is in use.
+        provider: our own, if that is in use.
         ratio: fraction of healthy steps to keep.
         settling: called before a step that is kept ends: each adds what it still has.
     """
@@ -105,21 +105,21 @@ class Tracer:
         self,
         guard: FailureGuard,
         spans: trace.Tracer,
-        own: OwnProvider | None,
+        provider: OwnProvider | None,
         ratio: float = 1.0,
         settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._guard = guard
         self._spans = spans
-        self._own = own
+        self._provider = provider
         self._loops = LoopSpans(
-            spans, guard, ratio, own=own is not None, settling=settling
+            spans, guard, ratio, in_own_provider=provider is not None, settling=settling
         )
 
     @property
     def is_own(self) -> bool:
         """Whether spans go through a provider of our own."""
-        return self._own is not None
+        return self._provider is not None
 
     def request(
         self, route: str, origin: RequestOrigin | None, started: float
@@ -132,8 +132,8 @@ class Tracer:
         except Exception:  # noqa: BLE001 - contained: the request goes on
             self._guard.failed(SITE)
             return None
-        if found is not None and self._own is not None:
-            found.kept = self._own.tail.kept
+        if found is not None and self._provider is not None:
+            found.kept = self._provider.tail.kept
         return found
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
@@ -153,7 +153,9 @@ class Tracer:
         try:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
-            spans = [s for one in requests if isinstance(s := one.trace, RequestSpan)]
+            spans = [
+                s for request in requests if isinstance(s := request.trace, RequestSpan)
+            ]
             return payer_of(spans)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
@@ -166,9 +168,9 @@ class Tracer:
         """
         try:
             requests = payers()
-            for one in requests:
-                if isinstance(one.trace, RequestSpan):
-                    return one.trace
+            for request in requests:
+                if isinstance(request.trace, RequestSpan):
+                    return request.trace
             if requests:
                 return None
             if isinstance(loop := loop_trace(), LoopSpan):
@@ -203,9 +205,9 @@ class Tracer:
         Return the ids of the span of the first of *requests* that has one; without any,
         of the step in progress.
         """
-        for one in requests:
-            if isinstance(one.trace, RequestSpan):
-                return span_ids(one.trace.span)
+        for request in requests:
+            if isinstance(request.trace, RequestSpan):
+                return span_ids(request.trace.span)
         if not requests and isinstance(loop := loop_trace(), LoopSpan):
             return loop.ids()
         return None
@@ -220,8 +222,10 @@ class Tracer:
 
     def dropped(self) -> int:
         """Return the number of spans dropped."""
-        own = self._own
-        return 0 if own is None else own.tail.dropped + own.batches.dropped
+        provider = self._provider
+        return (
+            0 if provider is None else provider.tail.dropped + provider.batches.dropped
+        )
 
     def settle(self) -> None:
         """End the spans of steps that were left."""
@@ -229,33 +233,33 @@ class Tracer:
 
     def flush(self, seconds: float) -> None:
         """Send what has ended, and wait at most so many *seconds* for that."""
-        if self._own is not None:
-            self._own.batches.flush(seconds)
+        if self._provider is not None:
+            self._provider.batches.flush(seconds)
         elif (provider := application_provider()) is not None:
             provider.force_flush(int(seconds * 1000))
 
     def send(self) -> None:
         """Begin to send what there is, with the steps in progress."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.send()
+        if self._provider is not None:
+            self._provider.batches.send()
 
     def end(self) -> None:
         """Begin to send what is left, and stop then. Never blocks."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.end()
+        if self._provider is not None:
+            self._provider.batches.end()
 
     def stop(self, deadline: Deadline) -> None:
         """Send what is left, within the *deadline*."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.stop(deadline)
+        if self._provider is not None:
+            self._provider.batches.stop(deadline)
 
     def abandon(self) -> None:
         """Send nothing, in a forked child."""
-        if self._own is not None:
-            self._own.abandon()
+        if self._provider is not None:
+            self._provider.abandon()
 
 
 def application_tracer(
@@ -283,5 +287,5 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     *timer* only when asked, or for many spans.
     """
     send = exporter("TRACES", environ)
-    own = OwnProvider(send, ratio, run, environ, timer=timer)
-    return Tracer(guard, own.tracer(), own, ratio, settling)
+    provider = OwnProvider(send, ratio, run, environ, timer=timer)
+    return Tracer(guard, provider.tracer(), provider, ratio, settling)

@@ -57,7 +57,7 @@ class SlotSeries:
         self._counted: dict[str, tuple[int, int]] = {}
 
     def families(
-        self, slots: Mapping[str, SlotEnds], *, up: set[str], gone: set[str]
+        self, slots: Mapping[str, SlotEnds], *, up: set[str], unheard: set[str]
     ) -> list[Family]:
         """
         Return the families of all *slots*, some 10 µs each.
@@ -65,14 +65,14 @@ class SlotSeries:
         Args:
             slots: the slots by worker.
             up: workers that have just responded.
-            gone: workers on whose socket nothing listens.
+            unheard: workers on whose socket nothing listens.
         """
         died: dict[tuple[str, str], float] = {}
         counted = {}
         for worker, slot in slots.items():
             dead = slot.died
             if dead is None:  # the system does not say
-                dead = worker in gone
+                dead = worker in unheard
             record = slot.latest
             counted[worker] = self._number(worker, record, dead=dead)
             # An agent of a release without records may have the slot now.
@@ -81,10 +81,11 @@ class SlotSeries:
         return [
             by_label(
                 catalog.AGENT_STARTS,
-                {one: starts for one, (starts, _) in counted.items()},
+                {worker: starts for worker, (starts, _) in counted.items()},
             ),
             by_label(
-                catalog.AGENT_CRASHES, {one: died for one, (_, died) in counted.items()}
+                catalog.AGENT_CRASHES,
+                {worker: died for worker, (_, died) in counted.items()},
             ),
             by_label(catalog.AGENT_DIED, died),
         ]
@@ -119,9 +120,9 @@ class ExitStatuses:
             slot = slots.get(worker)
             if slot is not None and slot.latest.starts == starts and slot.held:
                 continue
-            known = hung.exit_of(process)
-            if known is not None:
-                endings.complete(self._path(worker), starts, known)
+            status = hung.exit_of(process)
+            if status is not None:
+                endings.complete(self._path(worker), starts, status)
             elif slot is not None and slot.of(starts) is not None:
                 continue  # nothing has waited for it yet
             del self._followed[worker, starts]
@@ -176,7 +177,7 @@ class EndedCounts:
     def __init__(self, run_dir: Path, max_total: int) -> None:
         self._run_dir = run_dir
         self._max_total = max_total
-        self._known: dict[str, LeftCounts] = {}
+        self._left_counts: dict[str, LeftCounts] = {}
 
     def read(self, slots: Mapping[str, SlotEnds]) -> dict[str, PageError]:
         """Read what is new in *slots*; return what is wrong with counts, by worker."""
@@ -186,20 +187,20 @@ class EndedCounts:
         for worker, slot in slots.items():
             if (of := slot.counted) is None:
                 continue
-            known = self._known.get(worker)
-            if known is None or _identity(known.of) != _identity(of):
+            counts = self._left_counts.get(worker)
+            if counts is None or _identity(counts.of) != _identity(of):
                 try:
-                    known = self._read(worker, of)
+                    counts = self._read(worker, of)
                 except (PageError, ValueError) as error:
                     msg = f"counts of ended processes: {error}"
                     troubles[worker] = PageError(msg)
-                    known = LeftCounts(of, [], 0)
-            if known is None:
+                    counts = LeftCounts(of, [], 0)
+            if counts is None:
                 continue
-            total += known.size
+            total += counts.size
             if total <= self._max_total:
-                found[worker] = known
-        self._known = found
+                found[worker] = counts
+        self._left_counts = found
         return troubles
 
     def merged(
@@ -213,16 +214,16 @@ class EndedCounts:
             pages: responses by worker, without samples if there is none.
             slots: what is known of the slots since then.
         """
-        for worker in {**pages, **self._known}:
+        for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
-            known = self._known.get(worker)
-            if known is None or not known.families or slot is None:
+            counts = self._left_counts.get(worker)
+            if counts is None or not counts.families or slot is None:
                 yield worker, page
-            elif known.of.starts == slot.latest.starts:
+            elif counts.of.starts == slot.latest.starts:
                 # It has ended, and what is left has more than it responded.
-                yield worker, _left(worker, known)
-            elif known.of.starts + 1 == slot.latest.starts:
-                yield worker, _continued(worker, page, known)
+                yield worker, _left(worker, counts)
+            elif counts.of.starts + 1 == slot.latest.starts:
+                yield worker, _continued(worker, page, counts)
             else:
                 yield worker, page
 
@@ -264,11 +265,13 @@ def _left(worker: str, counts: LeftCounts) -> list[Family]:
 
 
 def _continued(worker: str, page: list[Family], counts: LeftCounts) -> list[Family]:
-    own = [one for one in page if one.metric.name != catalog.COUNTING_SECONDS.name]
+    counting = [
+        family for family in page if family.metric.name != catalog.COUNTING_SECONDS.name
+    ]
     # Agents of earlier releases do not know that there is something to continue.
-    if len(own) == len(page):
+    if len(counting) == len(page):
         return page
-    return [*added(own, counts.families), _counting(worker, counts.of)]
+    return [*added(counting, counts.families), _counting(worker, counts.of)]
 
 
 def _counting(worker: str, of: ProcessEnd) -> Family:
@@ -350,20 +353,20 @@ class Agents(Collector):
             self._trouble(f"{worker} (record)", BAD_PAGE, PageError(refused[worker]))
         self._refused = refused
         self._exits.follow(slots, sockets)
-        pages, gone = self._pages(answers)
+        pages, unheard = self._pages(answers)
         up = {worker: float(page is not None) for worker, page in pages.items()}
         responded = {worker for worker, is_up in up.items() if is_up}
         # Where another process started meanwhile, it is unknown whose page it is.
-        known = {
+        served = {
             worker: page
             for worker, page in pages.items()
             if page and not changed(before, slots, worker)
         }
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
-        for worker, page in self._ended.merged(known, slots):
+        for worker, page in self._ended.merged(served, slots):
             found += unowned(self._compatible(worker, page, taken), owned)
-        ends = self._series.families(slots, up=responded, gone=gone)
+        ends = self._series.families(slots, up=responded, unheard=unheard)
         return [*found, *ends, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
@@ -378,7 +381,7 @@ class Agents(Collector):
         response, and on whose sockets nothing listens. Removes *answers*.
         """
         pages: dict[str, list[Family] | None] = {}
-        gone = set()
+        unheard = set()
         for worker in list(answers):
             pages[worker] = None
             try:
@@ -390,14 +393,14 @@ class Agents(Collector):
                     continue
                 self._trouble(worker, error.reason, error)
                 if error.reason == fetch.GONE:
-                    gone.add(worker)
+                    unheard.add(worker)
             except PageError as error:
                 self._trouble(worker, BAD_PAGE, error)
             else:
                 self._troubles.pop(worker, None)
         for worker in self._troubles.keys() - pages.keys():
             del self._troubles[worker]
-        return pages, gone
+        return pages, unheard
 
     def _sockets(self) -> dict[str, Path]:
         try:

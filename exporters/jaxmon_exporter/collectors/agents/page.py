@@ -29,8 +29,10 @@ def families(worker: str, page: str) -> list[Family]:
     found = [
         # A device does not belong to the worker: others may use it, and the driver
         # reports it.
-        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
-        for one in parse(page)
+        to_family(
+            family if family.name in _BORROWED else relabel(family, "worker", worker)
+        )
+        for family in parse(page)
     ]
     taken: dict[str, str] = {}
     for family in found:
@@ -86,17 +88,17 @@ def _check(family: Family) -> None:
 
 def _problem(family: Family) -> str:  # noqa: PLR0911 - each check has its own text
     name, names = family.metric.name, [series for series, _ in family.samples]
-    known = BY_NAME.get(name)
-    if known is None and len(name) + len(family.metric.help) > _LONGEST:
+    metric = BY_NAME.get(name)
+    if metric is None and len(name) + len(family.metric.help) > _LONGEST:
         return f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
     if not name.startswith(_OURS):
         return f"{name} is not a jaxmon metric; names start with {', '.join(_OURS)}"
-    if known is not None and "agent" not in known.sources:
+    if metric is not None and "agent" not in metric.sources:
         return f"{name} must not be exported by an agent"
-    if known is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
+    if metric is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
         return f"{name} collides with a sample name of a jaxmon metric"
-    if known is not None and known is not family.metric:
-        return f"{name} is a {family.metric.kind}; this sidecar has a {known.kind}"
+    if metric is not None and metric is not family.metric:
+        return f"{name} is a {family.metric.kind}; this sidecar has a {metric.kind}"
     if len(set(names)) < len(names):
         return f"{name} has a duplicate series"
     if max(map(len, names), default=0) > _LONGEST_SERIES:

@@ -193,7 +193,9 @@ class Tallies:
     def families(self) -> Iterator[Family]:
         """Return the counters of workers that have records of the last hour."""
         since = self._clock() - _KEPT_SECONDS
-        for worker in [one for one, heard in self._heard.items() if heard < since]:
+        for worker in [
+            silent for silent, heard in self._heard.items() if heard < since
+        ]:
             self._forget(worker)
         for place, metric in enumerate(_METRICS):
             sums = {labels: of[place] for labels, of in self._sums.items()}
@@ -202,9 +204,9 @@ class Tallies:
 
     def _forget(self, worker: str) -> None:
         del self._heard[worker]
-        for labels in [one for one in self._sums if one[0] == worker]:
+        for labels in [key for key in self._sums if key[0] == worker]:
             del self._sums[labels]
-        for pair in [one for one in self._unrecorded if one[0] == worker]:
+        for pair in [key for key in self._unrecorded if key[0] == worker]:
             del self._unrecorded[pair]
 
 

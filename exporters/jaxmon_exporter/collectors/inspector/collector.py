@@ -111,7 +111,7 @@ class Directory:
         growing = self._growing()
         left = self._budget
         # What those with little leave is shared by the others.
-        growing.sort(key=lambda one: one.appended)
+        growing.sort(key=lambda file: file.appended)
         for number, (path, key, file, appended) in enumerate(growing):
             share = left // (len(growing) - number)
             left -= min(appended, share)
@@ -129,8 +129,8 @@ class Directory:
         processes = set()
         with os.scandir(self._path) as entries:
             some = islice(entries, _MOST_ENTRIES)
-            ours = ((one, self._name.fullmatch(one.name)) for one in some)
-            named = ((one, match) for one, match in ours if match)
+            ours = ((entry, self._name.fullmatch(entry.name)) for entry in some)
+            named = ((entry, match) for entry, match in ours if match)
             for entry, match in islice(named, _MOST_FILES):
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -281,7 +281,9 @@ class Inspector(Collector):
         failures = self._bad + self._directory.failures
         return [
             *counters,
-            partial_failures(self.name, {one: failures[one] for one in _REASONS}),
+            partial_failures(
+                self.name, {reason: failures[reason] for reason in _REASONS}
+            ),
         ]
 
     def found(self) -> InspectedCollectives | None:
@@ -336,8 +338,8 @@ class _Owners:
         """Forget all but *processes*; agents may be read again. Ends a poll."""
         self._fresh = False
         self._asked.intersection_update(processes)
-        for one in self._workers.keys() - processes:
-            del self._workers[one]
+        for process in self._workers.keys() - processes:
+            del self._workers[process]
 
     def _refresh(self) -> None:
         self._read, self._fresh = self._clock(), True

@@ -84,12 +84,12 @@ def found(place: Place) -> Place | None:
     host, port = place
     # NCCL listens at one of these; no resolver, and no thread for it, is needed.
     hosts = ("127.0.0.1", "::1") if host == "localhost" else (host,)
-    for one in hosts:
+    for address in hosts:
         try:
-            with connected((one, port), Bounds(_GREETING_SECONDS, 0)):
-                return one, port
+            with connected((address, port), Bounds(_GREETING_SECONDS, 0)):
+                return address, port
         except TimeoutError:  # as a process that is stopped, with a full queue
-            return one, port
+            return address, port
         except OSError:
             continue
     return None
@@ -219,15 +219,19 @@ class _StuckFinder:
         Return what is as *uneven* as in the last reply. Counts that differ are normal
         while they change: RAS reads the ranks one after the other.
         """
-        found = {one.key: one for one in uneven}
+        found = {communicator.key: communicator for communicator in uneven}
         stuck = [
-            one for key, one in found.items() if self._counts.get(key) == one.counts
+            communicator
+            for key, communicator in found.items()
+            if self._counts.get(key) == communicator.counts
         ]
-        self._counts = {key: one.counts for key, one in found.items()}
+        self._counts = {key: communicator.counts for key, communicator in found.items()}
         return _Stuck(
             communicators=len(stuck),
-            lagging=max((one.lagging for one in stuck), default=0),
-            behind=tuple(rank for one in stuck for rank in one.behind),
+            lagging=max((communicator.lagging for communicator in stuck), default=0),
+            behind=tuple(
+                rank for communicator in stuck for rank in communicator.behind
+            ),
         )
 
 
@@ -275,7 +279,7 @@ class Nccl(Collector):
         self._chance = chance or _chance
         self._json = True
         self._stuck = _StuckFinder()
-        self._known: _LatestReply | None = None
+        self._latest: _LatestReply | None = None
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
@@ -292,17 +296,19 @@ class Nccl(Collector):
             self._pause -= 1
         else:
             self._query(place)
-        return [] if self._known is None else list(self._families(self._known))
+        return [] if self._latest is None else list(self._families(self._latest))
 
     def found(self) -> Ras | None:
         """Return what the last query returned, if any; called from other threads."""
-        if (known := self._known) is None:
+        if (latest := self._latest) is None:
             return None
-        report, stuck = known.report, known.stuck
-        behind = sorted(stuck.behind, key=lambda one: (-one.lag, one.host, one.rank))
+        report, stuck = latest.report, latest.stuck
+        behind = sorted(
+            stuck.behind, key=lambda rank: (-rank.lag, rank.host, rank.rank)
+        )
         return Ras(
             report.version,
-            max(self._clock() - known.taken, 0.0),
+            max(self._clock() - latest.taken, 0.0),
             RasProcesses(**report.processes),
             stuck.communicators,
             stuck.lagging,
@@ -312,7 +318,7 @@ class Nccl(Collector):
 
     def _query(self, place: Place) -> None:
         # Whatever it is, what was known before is out of date.
-        self._known = None
+        self._latest = None
         try:
             report = self._report(place)
         except FetchError as error:
@@ -327,7 +333,7 @@ class Nccl(Collector):
             raise CollectorUnavailable(error.reason, message) from error
         here = is_here(report.first_host)
         stuck = self._stuck.update(report.uneven)
-        self._known = _LatestReply(report, stuck, self._clock(), here)
+        self._latest = _LatestReply(report, stuck, self._clock(), here)
         if not here:
             least = _UNPLACED if here is None else _ELSEWHERE
             about = min(max(least, report.nodes), _MOST)
@@ -353,7 +359,7 @@ class Nccl(Collector):
             raise CollectorUnavailable(NOT_RAS, message) from error
 
     def _forget(self) -> None:
-        self._known = self._pause = None
+        self._latest = self._pause = None
         self._json = True
         self._stuck = _StuckFinder()
 
@@ -363,8 +369,8 @@ class Nccl(Collector):
             "2.24 or later, or its NCCL_RAS_ADDR is another, or NCCL_RAS_ENABLE is 0"
         )
 
-    def _families(self, known: _LatestReply) -> Iterator[Family]:
-        report, stuck = known.report, known.stuck
+    def _families(self, latest: _LatestReply) -> Iterator[Family]:
+        report, stuck = latest.report, latest.stuck
         yield gauge(catalog.NCCL_INFO, 1, report.version, report.cuda, report.driver)
         yield _by(catalog.NCCL_PROCESSES, report.processes, NCCL_PROCESS_STATES)
         yield gauge(catalog.NCCL_GPUS, report.gpus)
@@ -376,9 +382,9 @@ class Nccl(Collector):
         yield _by(catalog.NCCL_FAULTY_COMMUNICATORS, faults, NCCL_FAULTS)
         yield gauge(catalog.NCCL_LAGGING_RANKS, stuck.lagging)
         # One sidecar of a job names who is behind.
-        if known.here is not False:
+        if latest.here is not False:
             yield from _named(report, stuck)
-        age = self._clock() - known.taken
+        age = self._clock() - latest.taken
         yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, age)
         yield gauge(catalog.NCCL_COLLECTION_SECONDS, report.seconds)
         yield gauge(catalog.NCCL_COLLECTION_TIMEOUTS, report.timeouts)
@@ -391,15 +397,15 @@ def _chance(least: int, most: int) -> int:
 
 
 def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:
-    return by_label(metric, {one: float(counts[one]) for one in values})
+    return by_label(metric, {value: float(counts[value]) for value in values})
 
 
 def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
     """Return the ranks furthest behind, and the hosts with most processes missing."""
     lags: dict[tuple[str, int], int] = {}
-    for one in stuck.behind:
-        rank = (one.host, one.rank)
-        lags[rank] = max(one.lag, lags.get(rank, 0))
+    for lagging in stuck.behind:
+        rank = (lagging.host, lagging.rank)
+        lags[rank] = max(lagging.lag, lags.get(rank, 0))
     worst = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:_NAMED]
     if worst:
         yield by_label(catalog.NCCL_RANK_LAG, dict(worst))

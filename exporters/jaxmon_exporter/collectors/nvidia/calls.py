@@ -227,7 +227,11 @@ def _license(nvml: Nvml, gpu: Handle) -> Values:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
     of_vgpus = nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
-    states = [one.featureState > 0 for one in features if one.featureCode == of_vgpus]
+    states = [
+        feature.featureState > 0
+        for feature in features
+        if feature.featureCode == of_vgpus
+    ]
     return (states[0] if states else None,)
 
 

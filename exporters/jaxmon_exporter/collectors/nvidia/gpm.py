@@ -58,7 +58,7 @@ _RATES = {
     61: catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
 }
 # The queries of collector nvml for the same bytes.
-_COUNTING = [one for one in FIELDS if one.figure.metric in COUNTERS.values()]
+_COUNTING = [row for row in FIELDS if row.figure.metric in COUNTERS.values()]
 _MEBIBYTE = 1 << 20
 _PERCENT = 100
 
@@ -276,7 +276,7 @@ def _mig_instances(
                 raise
         else:
             found.setdefault(instance, []).append(uuid)
-    return bool(current), {one: tuple(uuids) for one, uuids in found.items()}
+    return bool(current), {number: tuple(uuids) for number, uuids in found.items()}
 
 
 def _sampled(nvml: Nvml, unit: _Unit) -> Any:

@@ -105,7 +105,7 @@ def _moved(before: CoreState, now: CoreState) -> bool:
 
 def _plain(text: str) -> str:
     """Return *text* on one line, shortened."""
-    line = "".join(one if one.isprintable() else " " for one in text)
+    line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"
 
 
@@ -203,12 +203,12 @@ class Tpus(Collector):
         return list(self._chips), per_chip
 
     def _identity(self, present: set[str]) -> list[Family]:
-        known = self._chips.values()
+        chips = self._chips.values()
         infos = {
-            (one.uuid, one.index, "google", one.model.name, "", one.pci_bus_id): 1.0
-            for one in known
+            (chip.uuid, chip.index, "google", chip.model.name, "", chip.pci_bus_id): 1.0
+            for chip in chips
         }
-        up = {one.uuid: float(one.uuid in present) for one in known}
+        up = {chip.uuid: float(chip.uuid in present) for chip in chips}
         return [
             by_label(catalog.ACCELERATOR_INFO, infos),
             by_label(catalog.ACCELERATOR_UP, up),

@@ -36,19 +36,19 @@ def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     Return which of *total* cores or chips of this host each of *keys* means, which are
     in the order of the runtimes; empty if ambiguous.
     """
-    known = list(dict.fromkeys(keys))
-    numbers = [number for _, number in known]
-    if not known or total < 1 or min(numbers) < 0:
+    distinct = list(dict.fromkeys(keys))
+    numbers = [number for _, number in distinct]
+    if not distinct or total < 1 or min(numbers) < 0:
         return {}
-    if len(set(numbers)) == len(known):
+    if len(set(numbers)) == len(distinct):
         # One numbering for all processes, which continues from host to host.
-        local = {key: key[1] % total for key in known}
-        return local if len(set(local.values())) == len(known) else {}
-    if len(known) != total:
+        local = {key: key[1] % total for key in distinct}
+        return local if len(set(local.values())) == len(distinct) else {}
+    if len(distinct) != total:
         return {}
     # Each process counts for itself: they follow each other as their ports do.
-    order = {runtime: index for index, (runtime, _) in enumerate(reversed(known))}
-    ranked = sorted(known, key=lambda key: (-order[key[0]], key[1]))
+    order = {runtime: index for index, (runtime, _) in enumerate(reversed(distinct))}
+    ranked = sorted(distinct, key=lambda key: (-order[key[0]], key[1]))
     return {key: index for index, key in enumerate(ranked)}
 
 
@@ -135,7 +135,9 @@ class Figures:
         """
         reported: set[tuple[int, int]] = set()
         keys = [
-            (one.runtime, state.chip) for one in self._readings for state in one.states
+            (reading.runtime, state.chip)
+            for reading in self._readings
+            for state in reading.states
         ]
         chips = self._complete(keys, numbered(keys, len(self._uuids)))
         for reading in self._readings:
@@ -199,7 +201,9 @@ class Figures:
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
-                reported = [one for _, one in reading.distributions(name)]
+                reported = [
+                    distribution for _, distribution in reading.distributions(name)
+                ]
                 # Sizes of buffers are apart there; their sum is exact.
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in _COUNTERS:
@@ -255,11 +259,11 @@ class Figures:
             for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
         ]
         placed = self._placed(keys)
-        return [place for (one, _), place in placed.items() if one == runtime]
+        return [place for (process, _), place in placed.items() if process == runtime]
 
     def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
-        known = list(keys)
-        return self._complete(known, cores(known, len(self._uuids), self._per_chip))
+        listed = list(keys)
+        return self._complete(listed, cores(listed, len(self._uuids), self._per_chip))
 
     def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
         if keys and not placed:
@@ -291,20 +295,20 @@ def _histogram(
     """
     if not reported:
         return []
-    count = sum(one.count for one in reported)
+    count = sum(counted.count for counted in reported)
     text = labels_text(metric.labels, labels)
     samples: list[Sample] = []
     bounds = reported[0].bounds
-    if all(one.bounds == bounds for one in reported):
+    if all(counted.bounds == bounds for counted in reported):
         counts = [0] * (len(bounds) + 1)
-        for one in reported:
-            for index, some in enumerate(one.counts):
+        for counted in reported:
+            for index, some in enumerate(counted.counts):
                 counts[index] += some
         running = list(accumulate(counts))
         count = max(count, running[-1])
         for bound, below in _kept(metric.buckets, bounds, running):
             samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
-    seconds = sum(one.mean * one.count for one in reported) / _MICROSECONDS
+    seconds = sum(counted.mean * counted.count for counted in reported) / _MICROSECONDS
     return [
         *samples,
         (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),

@@ -98,14 +98,14 @@ class CoreState:
     error: str = ""
 
 
-def metric_request(name: str, *, own: bool) -> bytes:
+def metric_request(name: str, *, single: bool) -> bytes:
     """
     Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
-    process alone if *own*, else of all processes of the host, as far as the runtime
+    process alone if *single*, else of all processes of the host, as far as the runtime
     gathers them.
     """
     raw = name.encode()
-    return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if own else b"")
+    return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if single else b"")
 
 
 LIST_REQUEST = b""
@@ -183,7 +183,7 @@ class _Message:
             if isinstance(value, int) or len(value) % _DOUBLE.size:
                 msg = f"field {number} is not a double or a list of doubles"
                 raise WireError(msg)
-            found += (one for (one,) in _DOUBLE.iter_unpack(value))
+            found += (double for (double,) in _DOUBLE.iter_unpack(value))
         return found
 
     def text(self, number: int) -> str:
@@ -277,7 +277,9 @@ def _core_state(state: _Message) -> CoreState | None:
     if identity is None or on_chip is None or on_chip.integer(1) != _TENSOR_CORE:
         return None
     sequencers = [
-        one for one in state.messages(2) if one.integer(1) == _TENSOR_CORE_SEQUENCER
+        sequencer
+        for sequencer in state.messages(2)
+        if sequencer.integer(1) == _TENSOR_CORE_SEQUENCER
     ]
     at = sequencers[0] if sequencers else _Message(b"")
     return CoreState(
@@ -352,7 +354,7 @@ class GrpcFailure:
         return self.code == _DEADLINE_EXCEEDED
 
     @property
-    def gone(self) -> bool:
+    def is_absent(self) -> bool:
         """Whether nothing, or something else, is listening there."""
         return self.code == _UNAVAILABLE
 

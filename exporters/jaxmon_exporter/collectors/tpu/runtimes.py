@@ -295,89 +295,99 @@ class Runtimes:
         Query all runtimes; those not known to be up are probed first. Raises
         `ImportError`: something is listening, and grpcio is not installed.
         """
-        known = {one.name for one in self._runtimes if one.up}
-        self._probe([one for one in self._runtimes if not one.up])
-        up = [one for one in self._runtimes if one.up]
+        before = {runtime.name for runtime in self._runtimes if runtime.up}
+        self._probe([runtime for runtime in self._runtimes if not runtime.up])
+        up = [runtime for runtime in self._runtimes if runtime.up]
         # Several processes each report their own; a single one reports for all. One
         # that hangs is not queried again: that would hang as well.
-        own = sum(one.slow or (one.up and one.met) for one in self._runtimes) > 1
+        single = (
+            sum(
+                runtime.slow or (runtime.up and runtime.met)
+                for runtime in self._runtimes
+            )
+            > 1
+        )
         asked = [
-            (one, name, one.call(tpu_messages.METRIC, request))
-            for one in up
-            for name in one.names()
-            for request in (tpu_messages.metric_request(name, own=own),)
+            (runtime, name, runtime.call(tpu_messages.METRIC, request))
+            for runtime in up
+            for name in runtime.names()
+            for request in (tpu_messages.metric_request(name, single=single),)
         ]
         status, request = tpu_messages.STATUS, tpu_messages.STATUS_REQUEST
         asked += [
-            (one, status, one.call(status, request))
-            for one in up
-            if status not in one.unknown
+            (runtime, status, runtime.call(status, request))
+            for runtime in up
+            if status not in runtime.unknown
         ]
         replies = call_all([call for _, _, call in asked], _SECONDS)
-        readings = {one.name: RuntimeReading(one.name) for one in up}
-        of_runtime: dict[str, list[Reply]] = {one.name: [] for one in up}
-        for (one, name, _), reply in zip(asked, replies, strict=True):
-            of_runtime[one.name].append(reply)
-            self._take(one, readings[one.name], name, reply)
-        for one in up:
-            self._judge(one, readings[one.name], of_runtime[one.name])
-            if one.name in known and not one.up:
-                log.info("TPU runtime %s no longer responds", one.name)
-        return [readings[one.name] for one in up if one.up]
+        readings = {runtime.name: RuntimeReading(runtime.name) for runtime in up}
+        of_runtime: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
+        for (runtime, name, _), reply in zip(asked, replies, strict=True):
+            of_runtime[runtime.name].append(reply)
+            self._take(runtime, readings[runtime.name], name, reply)
+        for runtime in up:
+            self._judge(runtime, readings[runtime.name], of_runtime[runtime.name])
+            if runtime.name in before and not runtime.up:
+                log.info("TPU runtime %s no longer responds", runtime.name)
+        return [readings[runtime.name] for runtime in up if runtime.up]
 
     def up(self) -> Family:
         """Return which runtimes are up: those that ever responded, or the usual one."""
-        listed = [one for one in self._runtimes if one.met or self._configured]
+        listed = [
+            runtime for runtime in self._runtimes if runtime.met or self._configured
+        ]
         shown = listed or self._runtimes[:1]
-        return by_label(TPU_RUNTIME_UP, {one.name: float(one.up) for one in shown})
+        return by_label(
+            TPU_RUNTIME_UP, {runtime.name: float(runtime.up) for runtime in shown}
+        )
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
         wanted = set(names)
-        asked = [one for one in self._runtimes if one.name in wanted]
+        asked = [runtime for runtime in self._runtimes if runtime.name in wanted]
         request = tpu_messages.STATUS_WITH_LOCATIONS
         replies = call_all(
-            [one.call(tpu_messages.STATUS, request) for one in asked], _SECONDS
+            [runtime.call(tpu_messages.STATUS, request) for runtime in asked], _SECONDS
         )
         found: dict[tuple[str, int, int], str] = {}
-        for one, reply in zip(asked, replies, strict=True):
-            reading = RuntimeReading(one.name)
-            self._take(one, reading, tpu_messages.STATUS, reply)
+        for runtime, reply in zip(asked, replies, strict=True):
+            reading = RuntimeReading(runtime.name)
+            self._take(runtime, reading, tpu_messages.STATUS, reply)
             for state in reading.states:
-                found[one.name, state.chip, state.core] = state.location
+                found[runtime.name, state.chip, state.core] = state.location
         return found
 
     def _probe(self, silent: Sequence[_Runtime]) -> None:
-        unreached = unreachable(one.address.target for one in silent)
+        unreached = unreachable(runtime.address.target for runtime in silent)
         request = tpu_messages.LIST_REQUEST
         calls = [
-            one.call(tpu_messages.NAMES, request)
-            for one in silent
-            if one.address.target not in unreached
+            runtime.call(tpu_messages.NAMES, request)
+            for runtime in silent
+            if runtime.address.target not in unreached
         ]
         replies: dict[Target, Reply] = dict(unreached)
         replies.update(
             (call.target, reply)
             for call, reply in zip(calls, call_all(calls, _SECONDS), strict=True)
         )
-        for one in silent:
-            reply = replies[one.address.target]
-            one.renew()
-            one.slow = isinstance(reply, GrpcFailure) and reply.slow
-            if one.slow:
+        for runtime in silent:
+            reply = replies[runtime.address.target]
+            runtime.renew()
+            runtime.slow = isinstance(reply, GrpcFailure) and reply.slow
+            if runtime.slow:
                 self._failures["runtime_slow"] += 1
             elif isinstance(reply, bytes):
-                one.up = one.met = True
+                runtime.up = runtime.met = True
                 try:
-                    one.further = further_names(tpu_messages.names(reply))
+                    runtime.further = further_names(tpu_messages.names(reply))
                 except WireError:
                     self._failures["bad_reply"] += 1
             elif reply.unknown:
                 # An old one, that has no list; or a web server, see `_judge`.
-                one.up = True
+                runtime.up = True
 
     def _take(
-        self, one: _Runtime, reading: RuntimeReading, name: str, reply: Reply
+        self, runtime: _Runtime, reading: RuntimeReading, name: str, reply: Reply
     ) -> None:
         """Put a reply about *name* into *reading*, or take note of a failure."""
         if isinstance(reply, bytes):
@@ -389,18 +399,18 @@ class Runtimes:
             except WireError:
                 self._failures["bad_reply"] += 1
         elif reply.unknown:
-            log.debug("TPU runtime %s has no %s: %s", one.name, name, reply.code)
-            one.unknown.add(name)
+            log.debug("TPU runtime %s has no %s: %s", runtime.name, name, reply.code)
+            runtime.unknown.add(name)
         elif reply.slow:
-            # Not gone: other replies may come, and are what one wants to see now.
+            # Not absent: other replies may come, and are what one wants to see now.
             self._failures["runtime_slow"] += 1
-        elif reply.gone:
-            one.up = False
+        elif reply.is_absent:
+            runtime.up = False
         else:
             self._failures["request_failed"] += 1
 
     def _judge(
-        self, one: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
+        self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
         """
         Decide whether a runtime is still up, and still the same.
@@ -409,11 +419,11 @@ class Runtimes:
         says to a question that it does not know.
         """
         uptime = max(reading.values(UPTIME), default=0.0)
-        if uptime < one.uptime:
-            one.renew()
-        one.uptime = uptime
+        if uptime < runtime.uptime:
+            runtime.renew()
+        runtime.uptime = uptime
         failures = [reply for reply in replies if isinstance(reply, GrpcFailure)]
         answered = len(failures) < len(replies)
-        one.met = one.met or answered
-        one.slow = not answered and all(failure.slow for failure in failures)
-        one.up = one.up and answered
+        runtime.met = runtime.met or answered
+        runtime.slow = not answered and all(failure.slow for failure in failures)
+        runtime.up = runtime.up and answered
