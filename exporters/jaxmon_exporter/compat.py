@@ -52,12 +52,7 @@ _IDENTITIES = catalog.ACCELERATOR_INFO, catalog.GPU_MIG_INFO
 
 
 class DcgmNames:
-    """
-    Re-exports series under dcgm-exporter's names.
-
-    Args:
-        hostname: for the label ``Hostname``.
-    """
+    """Re-exports series under dcgm-exporter's names, with *hostname* as a label."""
 
     def __init__(self, hostname: str | None = None) -> None:
         self._hostname = hostname or socket.gethostname()

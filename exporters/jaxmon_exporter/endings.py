@@ -162,12 +162,8 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
 class Kills:
     """
     What the kernel has killed for memory, as far as it shows that: only in a process
-    namespace in which *pid* is the process.
-
-    Args:
-        pid: a process; `None` if it is in another namespace.
-        on_host: how many processes of the host have been killed so far.
-        root: the directory that contains ``proc`` and ``sys``.
+    namespace in which *pid* is the process, `None` if it is in another one. So many
+    processes of the host have been killed *on_host* so far.
     """
 
     def __init__(

@@ -23,12 +23,8 @@ def pusher(
     names: str,
 ) -> Pusher:
     """
-    Return what pushes *collect*'s families as OpenTelemetry's standard variables say.
-
-    Args:
-        collect: returns the families of the page.
-        failed: called while an exception is handled, with its place.
-        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
+    Return what pushes the page's families, which *collect* returns, as OpenTelemetry's
+    standard variables say; see `Pusher`.
 
     Raises:
         CommandError: the extra is missing, or a variable is invalid.

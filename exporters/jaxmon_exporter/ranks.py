@@ -363,11 +363,8 @@ class Ranks:
 
 class Setups:
     """
-    The setups of ranks, of which those on a host usually share one: each once.
-
-    Attributes:
-        by_digest: setups.
-        size: their length as JSON.
+    The setups of ranks, of which those on a host usually share one: each once, by its
+    digest. `size` is their length as JSON.
     """
 
     def __init__(self) -> None:

@@ -215,11 +215,8 @@ def forms(content: str) -> str:
 
 def hidden(words: Sequence[str], *, announced: bool = False) -> Iterator[str]:
     """
-    Yield what `command` hides of *words*, as far as it does not occur in ordinary text.
-
-    Args:
-        words: a command line.
-        announced: only what looks like a secret, or has a name that announces one.
+    Yield what `command` hides of *words*, as far as it does not occur in ordinary text;
+    if *announced*, only what looks like a secret or has a name that announces one.
     """
     before = ""
     for shown, word in _command(words):

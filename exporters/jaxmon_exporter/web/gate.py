@@ -53,9 +53,6 @@ class AccessGate:
     change is logged once and exported as a metric, and the previous configuration stays
     in effect.
 
-    Args:
-        path: of the configuration.
-
     Raises:
         WebConfigError: it is invalid.
         CommandError: it has passwords, and bcrypt is not installed.
@@ -158,12 +155,7 @@ class AccessGate:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
-        """
-        Return whether a verified client certificate has one of the required names.
-
-        Args:
-            certificate: as `ssl.SSLSocket.getpeercert` returns it.
-        """
+        """Return whether a verified certificate of a client has a required name."""
         tls = self._config.tls
         if tls is None or not tls.allowed_sans:
             return True
@@ -293,16 +285,9 @@ _RECORD = 1 << 14
 
 class TlsTransport(Transport):
     """
-    The socket of a TLS client.
-
-    Args:
-        sock: just accepted, non-blocking.
-        context: with the server's certificate.
-        admits: returns whether the client's certificate, verified or `None`, is
-            accepted.
-
-    Raises:
-        OSError: the client is gone.
+    The socket of a TLS client, just accepted and non-blocking. *context* has the
+    server's certificate; *admits* returns whether the client's, verified or `None`, is
+    accepted. Raises `OSError`: the client is gone.
     """
 
     sock: ssl.SSLSocket

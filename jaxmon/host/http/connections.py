@@ -46,17 +46,12 @@ class Connection:
     `receive`, `send` and `drain` do what can be done without blocking, and return
     whether they are finished. They raise `OSError` when the client is gone.
 
-    Args:
-        transport: carries its bytes.
-        listener: the listener that accepted it.
-        peer: its address, the same for all clients of a Unix socket.
-
     Attributes:
+        peer: its address, the same for all clients of a Unix socket.
         progress: time when it last sent or received something, or had to wait for us.
         deadline: end of the time allowed for its current phase.
         request: its request, once that is complete.
-        answer: the response being generated.
-        pending: what *answer* waits for.
+        answer: the response being generated, which waits for *pending*.
         open: the handshake is done, so a response can be sent.
     """
 
@@ -161,17 +156,9 @@ class ConnectionPool:
     Used on the server's thread only. Clients are *asking* until there is room to
     process their request, *answered* until they have received the response, and
     *ending* until they have closed as well: closing first, with unread bytes, resets a
-    connection and loses the response in it.
-
-    Args:
-        loop: watches their sockets.
-        router: creates the responses.
-        timeouts: of a client.
-        most: maximum number of clients served at a time.
-        report: called with our failures and their locations.
-
-    Attributes:
-        dropped: number of clients refused, or dropped for others.
+    connection and loses the response in it. At most *most* are served at a time;
+    `dropped` is the number of clients refused, or dropped for others. *report* is
+    called with our failures and their locations.
     """
 
     def __init__(
@@ -229,12 +216,9 @@ class ConnectionPool:
 
     def turn(self, since: float) -> None:
         """
-        Do everything possible without blocking.
-
-        Args:
-            since: when the loop was last polled for ready sockets. Clients whose
-                deadline had passed by then are dropped; later ones may have been
-                delayed by a handler.
+        Do everything possible without blocking. Clients are dropped whose deadline had
+        passed when the loop was last polled, *since*; others may have been delayed by a
+        handler.
         """
         while self._ready:
             client = self._ready.popleft()

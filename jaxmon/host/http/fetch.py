@@ -40,12 +40,9 @@ _AT_ONCE = 256
 
 class FetchError(JaxmonError):
     """
-    Raised when a response did not arrive.
-
-    Args:
-        reason: ``gone`` (nothing is listening), ``left`` (its socket was removed, as by
-            an orderly exit), ``timeout``, ``too_large`` or ``broken``; subclasses may
-            have more.
+    Raised when a response did not arrive, with a reason: ``gone`` (nothing is
+    listening), ``left`` (its socket was removed, as by an orderly exit), ``timeout``,
+    ``too_large``, ``broken``, or another client's own.
     """
 
     def __init__(self, reason: str, message: str) -> None:

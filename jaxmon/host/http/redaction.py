@@ -19,11 +19,8 @@ _BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 class Secrets:
     """
-    Secrets, and the forms in which they may be echoed.
-
-    Args:
-        secrets: passwords, tokens; empty ones are ignored.
-        hidden: the replacement.
+    Passwords and tokens, and the forms in which they may be echoed; empty ones are
+    ignored. *hidden* replaces them.
     """
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:

@@ -37,11 +37,8 @@ class CertificatesError(JaxmonError, ValueError):
 
 def trusted(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
     """
-    Return which certificates to trust; `None` if none are needed or given.
-
-    Args:
-        server: the URL.
-        ca_file: CA certificates (PEM) to trust instead of the system's.
+    Return which certificates to trust of *server*, those in *ca_file* (PEM) instead of
+    the system's; `None` if none are needed or given.
 
     Raises:
         CertificatesError: *ca_file* cannot be used.

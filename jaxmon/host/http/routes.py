@@ -71,11 +71,8 @@ class HostPolicy:
 
         One with a foreign name is not if it came over loopback, which only this
         machine's names resolve to, or if a browser may have sent it. Otherwise it is: a
-        remote scraper may use any name for this machine.
-
-        Args:
-            headers: of the request, by lower-case name.
-            sock: the socket that received it.
+        remote scraper may use any name for this machine. *headers* have lower-case
+        names; *sock* received the request.
         """
         return self._is_ours(headers.get("host", "")) or not (
             is_loopback(sock)
