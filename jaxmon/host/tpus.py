@@ -8,7 +8,7 @@ Sidecar and agents identify a chip by its PCI address, so their metrics can be j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -87,6 +87,18 @@ def find(root: Path = ROOT) -> list[Chip]:
         Chip(f"TPU-{address}", index, model, address, node or _accel(root, index))
         for index, (model, address, node) in enumerate(ordered)
     ]
+
+
+NONE = ("no_devices", "no TPU found on this host's PCI bus")
+"""Reason and message of a host without chips."""
+
+ADDRESS, PORTS = "TPU_RUNTIME_METRICS_ADDRESS", "TPU_RUNTIME_METRICS_PORTS"
+PRIMARY_PORT = "TPU_RUNTIME_PRIMARY_METRIC_PORT"
+
+
+def is_configured(environ: Mapping[str, str]) -> bool:
+    """Return whether variables may say where runtimes serve metrics."""
+    return any(name in environ for name in (ADDRESS, PORTS, PRIMARY_PORT))
 
 
 def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:

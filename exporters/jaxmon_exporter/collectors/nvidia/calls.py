@@ -7,7 +7,6 @@ a device supports is kept; the other is for older or newer drivers.
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon_exporter.collectors.nvidia import NO_DRIVER, driver_is_here
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     Figure,
@@ -29,12 +29,8 @@ from jaxmon_exporter.polling import CollectorUnavailable
 
 DRIVER_MISMATCH = "driver_mismatch"
 INIT_FAILED = "init_failed"
-_NOT_FOUND = "library_not_found"
 _ADVICE = {
-    _NOT_FOUND: (
-        "libnvidia-ml.so.1 not found: no NVIDIA driver on this host, or none passed "
-        "into this container"
-    ),
+    NO_DRIVER[0]: NO_DRIVER[1],
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
     DRIVER_MISMATCH: (
         "the driver was upgraded under this process; restart the exporter or, if that "
@@ -66,7 +62,7 @@ class NvmlSession:
         if self.nvml is not None:
             return self.nvml
         if not driver_is_here():
-            raise CollectorUnavailable(_NOT_FOUND, _ADVICE[_NOT_FOUND])
+            raise CollectorUnavailable(*NO_DRIVER)
         try:
             import pynvml  # noqa: PLC0415 - 3 MB, and most hosts need none of it
         except ModuleNotFoundError as error:
@@ -91,15 +87,6 @@ class NvmlSession:
         if nvml is not None:
             with suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
-
-
-def driver_is_here() -> bool:
-    """Return whether the driver's library can be loaded, as by pynvml."""
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
 
 
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:

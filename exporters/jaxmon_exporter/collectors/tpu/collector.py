@@ -151,8 +151,7 @@ class Tpus(Collector):
         if not present <= self._chips.keys():
             self._chips = {chip.uuid: chip for chip in chips}
         if not self._chips and not self._configured:
-            reason, message = "no_devices", "no TPU found on this host's PCI bus"
-            raise CollectorUnavailable(reason, message)
+            raise CollectorUnavailable(*tpus.NONE)
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # disabled by the variable that enables them
             return identity

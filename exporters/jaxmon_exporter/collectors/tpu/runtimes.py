@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from jaxmon.catalog import TPU_RUNTIME_UP
 from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, by_label
+from jaxmon.host import tpus
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import (
     GONE,
@@ -157,11 +158,11 @@ def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
     The variables are those that configure libtpu. Without them: the usual ports, most
     of which are unused.
     """
-    if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
+    if text := environ.get(tpus.ADDRESS, "").strip():
         return [_address(text)], True
-    if (listed := environ.get("TPU_RUNTIME_METRICS_PORTS")) is not None:
+    if (listed := environ.get(tpus.PORTS)) is not None:
         return [_local(port) for port in _ports(listed)], True
-    if ports := _ports(environ.get("TPU_RUNTIME_PRIMARY_METRIC_PORT", "")):
+    if ports := _ports(environ.get(tpus.PRIMARY_PORT, "")):
         return [_local(port) for port in ports], True
     return [_local(port) for port in PROBED_PORTS], False
 
