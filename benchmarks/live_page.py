@@ -29,7 +29,7 @@ def measure() -> list[Row]:
     from jaxmon.facts.charts import EVERY
     from jaxmon.facts.record import dumps, encoded
     from jaxmon.facts.status import UNREAD
-    from jaxmon_exporter.live import Live
+    from jaxmon_exporter.pages import Live
 
     page = _page()
     families, parsing = _families(page)

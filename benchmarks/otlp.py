@@ -29,7 +29,7 @@ def measure() -> list[Row]:
     from opentelemetry.exporter.otlp.proto.http import metric_exporter  # noqa: F401
     from opentelemetry.sdk.resources import Resource
 
-    from jaxmon.otel.points import Converter
+    from jaxmon.otel.pipes import Converter
 
     imports = 1000 * (process_time() - began)
     page = families(SAMPLES)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import age_of
@@ -28,7 +28,7 @@ from jaxmon.facts.rank import Rank
 from jaxmon.facts.record import encoded
 from jaxmon.host.resources import container
 from jaxmon.threads import DaemonThread
-from jaxmon_exporter.collecting import Clock
+from jaxmon_exporter.polling import Clock
 
 
 KEPT_SECONDS = 3600.0
@@ -103,15 +103,15 @@ class ObservedRank:
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what is known, with ages at *now*."""
         ended, closed, end = self.ended, self.closed, self.end
-        said = end is not None and (end.kind or ended)
-        own = end.as_json() if end is not None and said else {}
+        is_ended = end is not None and (end.kind or ended)
+        record = end.as_json() if end is not None and is_ended else {}
         return {
             **self.rank,
             # It may have joined its job since, or was never read.
             **{
-                name: own[of]
+                name: record[of]
                 for of, name in _OF_RANK.items()
-                if of in own and not self.rank.get(name)
+                if of in record and not self.rank.get(name)
             },
             **encoded(
                 Rank(
@@ -124,15 +124,15 @@ class ObservedRank:
                 )
             ),
             **self.killed,
-            "words": words(end) if end is not None and said else {},
+            "words": words(end) if end is not None and is_ended else {},
         }
 
 
 def words(end: ProcessEnd) -> dict[str, Any]:
     """Return what a process said of its *end*, and its age, as JSON types."""
     found = {
-        _OF_RANK.get(name, name): one
-        for name, one in end.as_json().items()
+        _OF_RANK.get(name, name): value
+        for name, value in end.as_json().items()
         if name not in _OF_SLOT
     }
     age = age_of(end)
@@ -152,22 +152,18 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
     then = since = now - age
     if not end.kind:  # it lived a little longer
         since = min(now, then + 2 * _WRITTEN_EVERY)
-    known = ObservedRank(
+    observed = ObservedRank(
         {"host": os.uname().nodename}, then, Kills(None, None), end.starts
     )
-    known.end, known.ended, known.since = end, end.ended, since
-    return known
+    observed.end, observed.ended, observed.since = end, end.ended, since
+    return observed
 
 
 class Kills:
     """
     What the kernel has killed for memory, as far as it shows that: only in a process
-    namespace in which *pid* is the process.
-
-    Args:
-        pid: a process; `None` if it is in another namespace.
-        on_host: how many processes of the host have been killed so far.
-        root: the directory that contains ``proc`` and ``sys``.
+    namespace in which *pid* is the process, `None` if it is in another one. So many
+    processes of the host have been killed *on_host* so far.
     """
 
     def __init__(
@@ -203,10 +199,6 @@ class Closings:
     """
     Watches a run directory on a thread of its own, which sleeps until something is
     closed there.
-
-    Args:
-        directory: the run directory.
-        clock: seconds.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -219,10 +211,7 @@ class Closings:
         self._stopped = False
 
     def watch(self) -> None:
-        """
-        Watch, unless that is done, or impossible: there is no such directory yet, or
-        there are too many watches.
-        """
+        """Watch, unless that is done, or impossible: no directory, too many watches."""
         if self._watch or self._stopped or not self._directory.is_dir():
             return
         try:
@@ -286,11 +275,8 @@ class Closings:
 def xids(families: Iterable[Family], now: float) -> list[XidError]:
     """Return the latest Xid error of each kind and GPU, of the hour before *now*."""
     found = []
-    for family in families:
-        if family.metric.name == GPU_XID_LAST_TIMESTAMP_SECONDS.name:
-            for name, at in family.samples:
-                if at > 0 and 0 <= now - at <= KEPT_SECONDS:
-                    of = labels(name)
-                    uuid, xid = of.get("uuid", ""), of.get("xid", "")
-                    found.append(XidError(uuid, xid, now - at))
+    for name, at in samples_of(families, GPU_XID_LAST_TIMESTAMP_SECONDS):
+        if at > 0 and 0 <= now - at <= KEPT_SECONDS:
+            of = labels(name)
+            found.append(XidError(of.get("uuid", ""), of.get("xid", ""), now - at))
     return found[:_MOST_XIDS]

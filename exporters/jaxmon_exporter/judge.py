@@ -8,8 +8,9 @@ so that only one response is held as objects. Loaded when someone reads the find
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from jaxmon.facts import endings, responses
@@ -59,13 +60,16 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
         return HostVerdict(
             trouble=f"unknown: run directory {run_dir}: {error.strerror}"
         )
-    overviews = _fetched(sockets, "/debug/overview", timeout)
+    fetched = partial(
+        fetch_all, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
+    )
+    overviews = fetched(sockets, "/debug/overview")
     responding = {
         worker: path
         for worker, path in sockets.items()
         if not isinstance(overviews[worker], FetchError)
     }
-    events = _fetched(responding, "/debug/events", timeout)
+    events = fetched(responding, "/debug/events")
     host = HostFindings()
     processes: dict[str, ProcessVerdict] = {}
     for worker in sockets:
@@ -79,10 +83,10 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.pid,
                 of.program[:_MOST_OF_A_PROGRAM],
                 of.observed_seconds,
-                notes=tuple(one[:_MOST_OF_A_NOTE] for one in doubts(snapshot)),
+                notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
             )
-    known: dict[str, list[Finding]] = {}
+    judged: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):
         if not process.trouble:
             with _contained(worker, processes):
@@ -90,33 +94,25 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 processes[worker] = process.replace(
                     findings=_as_facts(found), verdict=verdict(found)
                 )
-                known[worker] = found
+                judged[worker] = found
     processes = {
-        worker: _seen(sockets[worker], one) if one.trouble else one
-        for worker, one in processes.items()
+        worker: _seen(sockets[worker], process) if process.trouble else process
+        for worker, process in processes.items()
     }
     for worker, end in endings.ends(run_dir).items():
         # What its socket says, if that is left, is only that it is gone.
-        gone = worker not in processes or processes[worker].trouble
-        if gone and end.ended != FINISHED:
+        is_unread = worker not in processes or processes[worker].trouble
+        if is_unread and end.ended != FINISHED:
             processes[worker] = ProcessVerdict(
                 end.pid or None,
                 end.program[:_MOST_OF_A_PROGRAM],
                 verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
             )
     together = tuple(
-        SharedFinding(**vars(as_fact(one)), workers=tuple(workers))
-        for workers, one in shared(known)
+        SharedFinding(**vars(as_fact(finding)), workers=tuple(workers))
+        for workers, finding in shared(judged)
     )
     return HostVerdict(processes, together)
-
-
-def _fetched(
-    sockets: Mapping[str, Path], target: str, timeout: float
-) -> dict[str, str | FetchError]:
-    return fetch_all(
-        sockets, target, timeout=timeout, max_bytes=_MAX_BYTES, max_total=_MAX_TOTAL
-    )
 
 
 def _seen(path: Path, found: ProcessVerdict) -> ProcessVerdict:
@@ -147,10 +143,8 @@ def _contained(worker: str, processes: dict[str, ProcessVerdict]) -> Iterator[No
 
 def _as_facts(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
     """
-    Return *findings* for the summary.
-
-    Raises:
-        ValueError: they are too long, or have a number that JSON does not.
+    Return *findings* for the summary. Raises `ValueError`: they are too long, or have a
+    number that JSON does not.
     """
     found = tuple(map(as_fact, findings))
     if len(json.dumps([*map(vars, found)], allow_nan=False)) > _MAX_FINDINGS:

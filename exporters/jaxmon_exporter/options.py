@@ -52,9 +52,7 @@ def _page(url: str) -> str:
 
 def _place(address: str) -> str:
     """Return *address*, of a host and a port."""
-    from jaxmon_exporter.collectors.nccl.client import (  # noqa: PLC0415 - see above
-        place_of,
-    )
+    from jaxmon_exporter.collectors.nccl.collector import place_of  # noqa: PLC0415 - see above
 
     place_of(address)
     return address
@@ -155,13 +153,10 @@ class SidecarOptions:
         check=_page,
     )
     dcgm_interval: float = setting(
-        "Seconds between scrapes of the dcgm-exporter.",
-        default=10.0,
-        within=_SECONDS,
+        "Seconds between scrapes of the dcgm-exporter.", default=10.0, within=_SECONDS
     )
     dcgm_all_gpus: bool = setting(
-        "Include its GPUs that NVML does not show to this process.",
-        default=False,
+        "Include its GPUs that NVML does not show to this process.", default=False
     )
     compat: str | None = setting(
         "Export GPU metrics under dcgm-exporter's names as well, for dashboards "

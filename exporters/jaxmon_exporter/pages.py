@@ -1,21 +1,198 @@
-"""The sidecar's endpoints besides ``/metrics``; `screens.livepage` has the page."""
+"""
+The sidecar's endpoints besides ``/metrics``, and what they show: the status of the host
+as it goes on, and values that are made when they are read. `screens.livepage` has the
+page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
-from jaxmon.host.http.messages import error_response
+from jaxmon.exposition.families import Family
+from jaxmon.facts.charts import EVERY, ChartSamples
+from jaxmon.facts.reading import read
+from jaxmon.facts.recent import Window
+from jaxmon.facts.status import CollectorSummary
+from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.page import shared
-from jaxmon.host.http.server import Request, Response
+from jaxmon.limits import Limits
+from jaxmon.threads import DaemonThread
+from jaxmon_exporter.polling import Clock
 
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.facts.charts import ShownCharts
-    from jaxmon.facts.status import Summary
+    from jaxmon.facts.status import HostVerdict, Summary
+    from jaxmon.symptoms.answer import Onsets
+    from jaxmon_exporter.polling import Status
+
+_MOST_OF_A_CORE = 0.1
+
+T = TypeVar("T")
+
+
+class _Known(NamedTuple, Generic[T]):
+    value: T
+    began: float
+
+
+class Refreshed(Generic[T]):
+    """
+    A value that is made when it is read, on a thread of its own, and kept for a while.
+
+    `refresh` is called on one thread; the rest is thread-safe.
+
+    Args:
+        make: returns the value.
+        failed: called with what `make` raises; the value before stays.
+        every: seconds from the start of one making to the start of the next, however
+            many read it; longer if all of them would take a tenth of a core.
+        patience: seconds that a reader waits at most for others' makings; longer ones
+            continue, and readers get the value before.
+    """
+
+    def __init__(  # noqa: PLR0913 - each has a default, or is a limit
+        self,
+        make: Callable[[], T],
+        failed: Callable[[BaseException], None],
+        *,
+        every: float,
+        patience: float,
+        clock: Clock = time.monotonic,
+        cpu: Clock = time.thread_time,
+    ) -> None:
+        self._make = make
+        self._failed = failed
+        self._every = every
+        self._patience = patience
+        self._clock = clock
+        self._cpu = cpu
+        self._taken = 0.0
+        self._latest: _Known[T] | None = None
+        self._began: float | None = None
+        self._making: Future[None] | None = None
+
+    def refresh(self) -> Future[None] | None:
+        """Return what is done when the value is recent; `None` if it is, or is late."""
+        now = self._clock()
+        if (making := self._making) is not None:
+            late = self._began is not None and now - self._began > self._patience
+            return None if late else making
+        pause = max(self._every, self._taken / _MOST_OF_A_CORE)
+        if self._began is not None and now - self._began < pause:
+            return None
+        from concurrent.futures import Future  # noqa: PLC0415 - few hosts have readers
+
+        self._began, self._making = now, (making := Future())
+        try:
+            DaemonThread("jaxmon-refresh", lambda: self._run(making, now)).start()
+        except RuntimeError as error:  # no threads left
+            self._making = None
+            self._failed(error)
+            return None
+        return making
+
+    def latest(self) -> tuple[T, float] | None:
+        """Return the value and its age in seconds, `None` if there is none yet."""
+        made = self._latest
+        return None if made is None else (made.value, self._clock() - made.began)
+
+    def _run(self, making: Future[None], began: float) -> None:
+        taken = self._cpu()
+        try:
+            self._latest = _Known(self._make(), began)
+        except Exception as error:  # noqa: BLE001 - contained and counted
+            self._failed(error)
+        finally:
+            self._taken = self._cpu() - taken
+            self._making = None
+            making.set_result(None)
+
+
+class Live:
+    """
+    Samples what is measured, so that a page that is opened knows the last minute.
+    *families* returns the latest values of all collectors; agents in *run_dir* are
+    judged by *limits*.
+    """
+
+    every = EVERY
+    """Seconds between two samples."""
+
+    def __init__(
+        self,
+        families: Callable[[], Iterable[Family]],
+        *,
+        version: str,
+        run_dir: str,
+        limits: Limits | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        self._families = families
+        self._version = version
+        self._run_dir = run_dir
+        self._limits = limits
+        self._clock = clock
+        self._window = Window()
+        self._history = ChartSamples()
+        self._onsets: Onsets | None = None
+
+    def sample(self) -> None:
+        """Keep the latest values, without those of functions."""
+        now = read(self._families(), time=self._clock(), details=False)
+        self._window.add(now)
+        self._history.add(now)
+
+    def charts(self, worker: str | None) -> ShownCharts | None:
+        """Return the samples of the host, or of one process; `None` without any."""
+        return self._history.charts(worker)
+
+    def summary(
+        self,
+        statuses: Sequence[Status],
+        verdict: HostVerdict,
+        worker: str | None = None,
+    ) -> Summary | None:
+        """
+        Return the status as of now, with the findings in *verdict*: of the host, or of
+        the process *worker*, `None` if there is none.
+        """
+        from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
+        from jaxmon.screens.status.summary import summarise  # noqa: PLC0415 - likewise
+        from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
+
+        now = read(self._families(), time=self._clock())
+        before = self._window.before(now.time)
+        if worker is not None:
+            found = by_process(now).get(worker)
+            if found is None or not worker:
+                return None
+            now, verdict = found, verdict.of(worker)
+            before = by_process(before).get(worker) if before is not None else None
+        elif self._onsets is None:
+            self._onsets = answer.Onsets()
+        return summarise(
+            now,
+            before,
+            version=self._version,
+            whole=worker is None,
+            run_dir=self._run_dir,
+            verdict=verdict,
+            limits=self._limits,
+            onsets=None if worker else self._onsets,
+            collectors=[] if worker else [_collector(status) for status in statuses],
+        )
+
+
+def _collector(status: Status) -> CollectorSummary:
+    errors = {reason: count for reason, count in status.errors.items() if count}
+    return CollectorSummary(*status[:-1], errors)
+
 
 Page: TypeAlias = Callable[[Request], Response]
 SlowPage: TypeAlias = Callable[[Request], "Response | Future[Response]"]
@@ -85,22 +262,19 @@ def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     return handle
 
 
-def health_page() -> Page:
+def health_page(_: Request) -> Response:
     """
-    Return the handler of ``/-/healthy``: this process serves requests.
-
-    It deliberately ignores collectors: a hung driver would hang the replacement too,
-    and a restart would lose the evidence.
+    Respond to ``/-/healthy``: this process serves requests. Deliberately ignores
+    collectors: a hung driver would hang the replacement too, and a restart would lose
+    the evidence.
     """
-    response = Response(b"healthy\n", headers=_NO_STORE)
-    return lambda _request: response
+    return Response(b"healthy\n", headers=_NO_STORE)
 
 
 def ready_page(ready: Callable[[], bool]) -> Page:
     """Return the handler of ``/-/ready``: 200 once every collector was polled."""
 
-    def handle(request: Request) -> Response:
-        del request
+    def handle(_: Request) -> Response:
         if ready():
             return Response(b"ready\n", headers=_NO_STORE)
         return Response(b"waiting for the first poll\n", status=503, headers=_NO_STORE)

@@ -16,26 +16,80 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from jaxmon.catalog import (
-    COLLECTOR_AGE_SECONDS,
-    COLLECTOR_DURATION_SECONDS,
-    COLLECTOR_ERRORS,
-    COLLECTOR_SUCCESS,
-)
-from jaxmon.exposition.families import Family, series
+from jaxmon import catalog
+from jaxmon.errors import JaxmonError
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.exposition.plausible import PlausibilityFilter
 from jaxmon.host import disclosure
-from jaxmon_exporter.collecting import (
-    NO_JOB,
-    NO_RUN_DIR,
-    Clock,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-)
 from jaxmon_exporter.precedence import unowned, unserved
+
+
+# Reasons for having nothing to read that other modules refer to.
+NO_RUN_DIR = "no_run_dir"
+NO_JOB = "no_job"
+
+Clock = Callable[[], float]
+
+
+class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
+    """
+    Raised when a collector has nothing to read, such as on a host without GPUs.
+
+    Args:
+        reason: one short word; a value of the label ``reason``.
+        message: what was found and what to do, for the log and the landing page.
+        families: metric families that are still valid, such as ``up 0``. Values of
+            earlier polls are dropped.
+        costly: retrying is expensive, so back off.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        families: Sequence[Family] = (),
+        *,
+        costly: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.families = list(families)
+        self.costly = costly
+
+
+class Collector(Protocol):
+    """
+    A source of metrics. All methods run on the collector's own thread.
+
+    Attributes:
+        name: value of the label ``collector``.
+        interval: seconds from the start of one poll to the start of the next.
+        deadline: seconds after which an unfinished poll counts as failed.
+    """
+
+    name: str
+    interval: float
+    deadline: float
+
+    def collect(self) -> Iterable[Family]:
+        """Read the source once, or raise `CollectorUnavailable`."""
+
+    def close(self) -> None:
+        """Release what is held between polls. Called once, after the last poll."""
+        return
+
+
+def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
+    """
+    Return failures that cost a collector some metrics but not the poll.
+
+    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
+    and ``error``, which the poller counts.
+    """
+    found = {(collector, reason): count for reason, count in counts.items()}
+    return by_label(catalog.COLLECTOR_ERRORS, found)
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -113,9 +167,7 @@ class Poller:
         self._thread.start()
 
     def stop(self) -> None:
-        """
-        Request the thread to stop after the poll in progress; returns immediately.
-        """
+        """Have the thread stop after the poll in progress; returns immediately."""
         self._stop.set()
 
     def join(self, timeout: float) -> bool:
@@ -244,12 +296,8 @@ class Poller:
 
 class PollerGroup:
     """
-    All collectors of a sidecar.
-
-    Args:
-        collectors: read at the source.
-        secondary: collectors that fill gaps from other exporters.
-        merge: selects which of the secondary families to add.
+    All collectors of a sidecar: those that read at the source, and *secondary* ones,
+    which fill gaps from other exporters; *merge* selects what of these to add.
     """
 
     def __init__(
@@ -272,11 +320,8 @@ class PollerGroup:
 
     def stop(self, timeout: float = 3.0) -> list[str]:
         """
-        Stop polling within *timeout* seconds.
-
-        Returns:
-            Names of the collectors whose poll did not return; their daemon threads stop
-            when the process exits.
+        Stop polling within *timeout* seconds; return the names of collectors whose poll
+        did not return. Their daemon threads stop when the process exits.
         """
         end = time.monotonic() + timeout
         for poller in self._pollers:
@@ -302,9 +347,8 @@ class PollerGroup:
 
     def families(self) -> list[Family]:
         """
-        Return the latest values of all collectors, and metrics about them.
-
-        A metric may come in several families, one per collector or agent.
+        Return the latest values of all collectors, and metrics about them; a metric may
+        come in several families.
         """
         statuses = self.statuses()
         found = _status_families(statuses)
@@ -314,26 +358,26 @@ class PollerGroup:
         # Until all have polled, the gaps are unknown.
         looked = all(status.polled for status in statuses[: len(self._primary)])
         if self._secondary and looked:
-            others = [one for poller in self._secondary for one in poller.families()]
+            others = [
+                family for poller in self._secondary for family in poller.families()
+            ]
             found += self._merge(found, others)
         return found
 
 
 def _status_families(statuses: Sequence[Status]) -> list[Family]:
-    success = Family(COLLECTOR_SUCCESS, [])
-    duration = Family(COLLECTOR_DURATION_SECONDS, [])
-    age = Family(COLLECTOR_AGE_SECONDS, [])
-    errors = Family(COLLECTOR_ERRORS, [])
-    for status in statuses:
-        name = status.name
-        if status.polled:
-            worked = 1.0 if status.success else 0.0
-            success.samples.append((series(COLLECTOR_SUCCESS, name), worked))
-        if status.duration is not None:
-            duration.samples.append(
-                (series(COLLECTOR_DURATION_SECONDS, name), status.duration)
-            )
-        if status.age is not None:
-            age.samples.append((series(COLLECTOR_AGE_SECONDS, name), status.age))
-        errors.samples.extend(partial_failures(name, status.errors).samples)
-    return [success, duration, age, errors]
+    worked = {
+        status.name: float(status.success) for status in statuses if status.polled
+    }
+    spent = {
+        status.name: status.duration
+        for status in statuses
+        if status.duration is not None
+    }
+    ages = {status.name: status.age for status in statuses if status.age is not None}
+    return [
+        by_label(catalog.COLLECTOR_SUCCESS, worked),
+        by_label(catalog.COLLECTOR_DURATION_SECONDS, spent),
+        by_label(catalog.COLLECTOR_AGE_SECONDS, ages),
+        *(partial_failures(status.name, status.errors) for status in statuses),
+    ]

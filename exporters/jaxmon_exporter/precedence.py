@@ -12,29 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from jaxmon.catalog import (
-    ACCELERATOR_INFO,
-    BORROWED,
-    GPU_MIG_INFO,
-    GPU_NVLINK_RECEIVE_BYTES,
-    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
-    GPU_NVLINK_TRANSMIT_BYTES,
-    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
-    GPU_PCIE_RECEIVE_BYTES,
-    GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
-    GPU_PCIE_TRANSMIT_BYTES,
-    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
-)
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, Sample, samples_of, series
 
 
 _UUID = re.compile(r'\{uuid="([^"\\]*)"')
-_BORROWED = {metric.name for metric in BORROWED}
+_BORROWED = {metric.name for metric in catalog.BORROWED}
+_SENT_BY_NVLINK = catalog.GPU_NVLINK_TRANSMIT_BYTES
 COUNTERS = {
-    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND.name: GPU_PCIE_TRANSMIT_BYTES,
-    GPU_PCIE_RECEIVE_BYTES_PER_SECOND.name: GPU_PCIE_RECEIVE_BYTES,
-    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: GPU_NVLINK_TRANSMIT_BYTES,
-    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: GPU_NVLINK_RECEIVE_BYTES,
+    catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND.name: catalog.GPU_PCIE_TRANSMIT_BYTES,
+    catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND.name: catalog.GPU_PCIE_RECEIVE_BYTES,
+    catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: _SENT_BY_NVLINK,
+    catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: catalog.GPU_NVLINK_RECEIVE_BYTES,
 }
 """
 Counters by the rate metric they replace: rates are only for devices without counters.
@@ -76,7 +65,10 @@ def unserved(
         for sample in family.samples:
             for uuid, name, value in _named(sample, instances):
                 if uuid is not None:
-                    if family.metric.name == ACCELERATOR_INFO.name and uuid in ours:
+                    if (
+                        family.metric.name == catalog.ACCELERATOR_INFO.name
+                        and uuid in ours
+                    ):
                         continue
                     if ours and not all_gpus and uuid not in ours:
                         continue
@@ -96,15 +88,18 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     agents, or an agent and a driver, know a device, the first provides all of its
     metrics. Only the metrics in the catalogue's `BORROWED` can overlap.
     """
-    shared = [family for family in families if family.metric.name in _BORROWED]
-    described = {device_of(name) for family in shared for name, _ in family.samples}
+    described = {device_of(name) for name, _ in samples_of(families, *catalog.BORROWED)}
     described |= _identities(families)
     found = list(families)
     if not described.isdisjoint(owned):
         found = [
             Family(
                 family.metric,
-                [one for one in family.samples if device_of(one[0]) not in owned],
+                [
+                    sample
+                    for sample in family.samples
+                    if device_of(sample[0]) not in owned
+                ],
             )
             if family.metric.name in _BORROWED
             else family
@@ -139,22 +134,16 @@ def _named(
 
 
 def _identities(families: Iterable[Family]) -> set[str]:
-    return {
-        device_of(name)
-        for family in families
-        if family.metric.name in (ACCELERATOR_INFO.name, GPU_MIG_INFO.name)
-        for name, _ in family.samples
-    }
+    found = samples_of(families, catalog.ACCELERATOR_INFO, catalog.GPU_MIG_INFO)
+    return {device_of(name) for name, _ in found}
 
 
 def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
     from jaxmon.exposition.parse import labels  # noqa: PLC0415 - few have instances
 
     found: dict[str, list[str]] = {}
-    for family in families:
-        if family.metric.name == GPU_MIG_INFO.name:
-            for name, _ in family.samples:
-                known = labels(name)
-                key = instance(known["parent"], known["gpu_instance"])
-                found.setdefault(key, []).append(known["uuid"])
+    for name, _ in samples_of(families, catalog.GPU_MIG_INFO):
+        device = labels(name)
+        key = instance(device["parent"], device["gpu_instance"])
+        found.setdefault(key, []).append(device["uuid"])
     return found

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
 from jaxmon.errors import CommandError, ConfigFileError
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, Sample, samples_of, series
 from jaxmon.exposition.parse import labels
 from jaxmon.host.files.bounded import read_text
 from jaxmon.host.formats.yaml_file import compose
@@ -56,14 +56,11 @@ class Prices:
 
     def family(self, families: Iterable[Family]) -> Family:
         """Return the price of each accelerator in *families*."""
-        known = (
-            self._sample(name)
-            for family in families
-            if family.metric is ACCELERATOR_INFO
-            for name, _ in family.samples
-        )
+        infos = samples_of(families, ACCELERATOR_INFO)
+        samples = (self._sample(name) for name, _ in infos)
         return Family(
-            ACCELERATOR_COST_DOLLARS_PER_HOUR, [one for one in known if one is not None]
+            ACCELERATOR_COST_DOLLARS_PER_HOUR,
+            [sample for sample in samples if sample is not None],
         )
 
     def _sample(self, info: str) -> Sample | None:
@@ -86,12 +83,7 @@ class Prices:
 
 
 def from_flags(texts: Iterable[str]) -> dict[str, float]:
-    """
-    Return prices given as ``MODEL=DOLLARS``.
-
-    Raises:
-        CommandError: one of them is invalid.
-    """
+    """Return prices given as ``MODEL=DOLLARS``; `CommandError` if one is invalid."""
     found = {}
     for text in texts:
         pattern, _, price = text.rpartition("=")
@@ -102,10 +94,8 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 def from_file(path: Path) -> dict[str, float]:
     """
     Return prices from a YAML mapping of models to dollars, or from lines of
-    ``model,dollars`` if its name ends in ``.csv``.
-
-    Raises:
-        CommandError: it cannot be read or is invalid.
+    ``model,dollars`` if its name ends in ``.csv``. Raises `CommandError`: it cannot be
+    read or is invalid.
     """
     found: dict[str, float] = {}
     try:
@@ -145,8 +135,8 @@ def _yaml(text: str) -> Iterator[tuple[str, str]]:
     for model, price in table.value:
         if model.tag != _TEXT:
             raise ConfigFileError(wanted, line=model.start_mark.line + 1)
-        known = isinstance(price, yaml.ScalarNode)
-        text = price.value if known else f"a {price.id}"
+        is_scalar = isinstance(price, yaml.ScalarNode)
+        text = price.value if is_scalar else f"a {price.id}"
         yield model.value, text
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from jaxmon.catalog import OTLP_EXPORTS, SIDECAR
 from jaxmon.errors import CommandError, OtlpError
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.otel.environment import plan
 from jaxmon.otel.pusher import Pusher
@@ -23,28 +23,17 @@ def pusher(
     names: str,
 ) -> Pusher:
     """
-    Return what pushes *collect*'s families as OpenTelemetry's standard variables say.
-
-    Args:
-        collect: returns the families of the page.
-        failed: called while an exception is handled, with its place.
-        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
+    Return what pushes the page's families, which *collect* returns, as OpenTelemetry's
+    standard variables say; see `Pusher`.
 
     Raises:
         CommandError: the extra is missing, or a variable is invalid.
     """
-    wanted = plan(os.environ)
-    if wanted.exponential:
-        problem = (
-            "exponential histograms are pushed by agents alone: from what they serve "
-            "to a sidecar, their buckets cannot be had exactly"
-        )
-        wanted = wanted._replace(problems=(*wanted.problems, problem))
     made = Pusher(
-        lambda: own(collect()),
-        wanted,
+        lambda: unpushed(collect()),
+        plan(os.environ),
         failed=failed,
-        own=False,
+        from_zero=False,
         name=NAME,
         names=names,
     )
@@ -55,23 +44,23 @@ def pusher(
     return made
 
 
-def own(families: Iterable[Family]) -> list[Family]:
+def unpushed(families: Iterable[Family]) -> list[Family]:
     """
     Return *families* without the series of agents that push: those with a count of
     exports of metrics. What the sidecar itself says about them stays.
     """
     page = list(families)
     workers = {
-        known.get("worker", "")
-        for family in page
-        if family.metric.name == OTLP_EXPORTS.name
-        for known in [labels(series) for series, _ in family.samples]
-        if known.get("signal") == "metrics"
+        pushing.get("worker", "")
+        for pushing in [labels(series) for series, _ in samples_of(page, OTLP_EXPORTS)]
+        if pushing.get("signal") == "metrics"
     } - {""}
     if not workers:
         return page
     # The label is put first when a series is relayed.
-    starts = tuple([f'worker="{one}"{end}' for one in workers for end in (",", "}")])
+    starts = tuple(
+        [f'worker="{worker}"{end}' for worker in workers for end in (",", "}")]
+    )
     return [
         family
         if family.metric.sources == SIDECAR

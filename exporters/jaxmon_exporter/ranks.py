@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
+from ipaddress import IPv6Address
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts import SCHEMA, endings, responses
 from jaxmon.facts.ending import KILLED, RUNNING, ProcessEnd
 from jaxmon.facts.endings import SlotEnds
-from jaxmon.facts.host import (
-    InspectedCollectives,
-    JobHost,
-    Ras,
-    ThrottledGpu,
-    XidError,
-)
+from jaxmon.facts.host import InspectedCollectives, JobHost, Ras, ThrottledGpu, XidError
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.record import encoded
@@ -42,9 +39,9 @@ from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.resources import container, hung
-from jaxmon_exporter.collecting import Clock
 from jaxmon_exporter.endings import KEPT_SECONDS, Closings, Kills, ObservedRank, left
-from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.pages import Refreshed, after
+from jaxmon_exporter.polling import Clock
 
 
 if TYPE_CHECKING:
@@ -65,10 +62,16 @@ _STUCK_SECONDS = 15.0
 _TIMES_AS_USUAL = 3.0
 _LONGEST, _DIGITS = 200, 16
 _MOST_GPUS = 100
+_MOST_ADDRESSES, _MOST_OF_A_TABLE = 64, 1 << 20
+# In the kernel's table of routes.
+_LOCAL = r"\|-- ([\d.]{7,15})\n\s+/32 host LOCAL"
 # Of NVML's, those that lower the clocks of a GPU that works.
 _REASONS = frozenset(
     ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake")
 )
+
+
+_fetched = partial(fetch_all, timeout=_TIMEOUT, max_total=_MOST_TOTAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,8 @@ _NOTHING = HostSources()
 
 class Ranks:
     """
-    Follows the ranks of one run directory.
-
-    Args:
-        run_dir: where the agents are.
-        failed: called with what fails, on the thread that reads.
-        sources: what else is known of this host.
-        clock: seconds.
+    Follows the ranks of one run directory. *failed* is called with what fails, on the
+    thread that reads; *sources* have what else is known of this host.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class Ranks:
         self._clock = clock
         self._sources = sources
         self._closings = Closings(run_dir, clock)
-        self._known: dict[str, ObservedRank] = {}
+        self._observed: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
         # Those whose slot another process has now.
         self._past: deque[tuple[str, ObservedRank]] = deque(maxlen=_MOST_RANKS)
@@ -138,8 +136,6 @@ class Ranks:
 
     def page(self, request: Request) -> Response | Future[Response]:
         """Respond to ``/job``, with the stacks of all threads if ``?stacks=1``."""
-        from jaxmon_exporter.pages import after  # noqa: PLC0415 - few hosts have peers
-
         stacks = request.query.get("stacks") == "1"
         source = self._with_stacks if stacks else self._latest
         making = source.refresh()
@@ -156,13 +152,13 @@ class Ranks:
         now, total = self._clock(), 0
         found: list[dict[str, Any]] = []
         setups = Setups()
-        known = sorted(self._known.copy().items(), key=lambda item: int(item[0]))
-        known += list(self._past)
-        for worker, one in known:
-            rank = setups.shared({**one.as_json(now), "worker": worker})
-            if stacks and one.stacks:
-                age = max(now - one.stacks_read, 0.0)
-                rank["stacks"] = {**one.stacks, "age_seconds": age}
+        observed = sorted(self._observed.copy().items(), key=lambda item: int(item[0]))
+        observed += list(self._past)
+        for worker, process in observed:
+            rank = setups.shared({**process.as_json(now), "worker": worker})
+            if stacks and process.stacks:
+                age = max(now - process.stacks_read, 0.0)
+                rank["stacks"] = {**process.stacks, "age_seconds": age}
             total += len(json.dumps(rank))
             if total + setups.size <= _MOST_TOTAL:
                 found.append(rank)
@@ -170,8 +166,8 @@ class Ranks:
             "schema": SCHEMA,
             "host": os.uname().nodename,
             "ranks": found,
-            "left_out": len(known) - len(found),
-            "setups": setups.known,
+            "left_out": len(observed) - len(found),
+            "setups": setups.by_digest,
             **encoded(self._of_host()),
         }
 
@@ -187,8 +183,6 @@ class Ranks:
         if (ras := sources.nccl()) is None:
             return found
         # Its processes have a host by its address.
-        from jaxmon.host.resources.addresses import addresses  # noqa: PLC0415 - few have it
-
         return found.replace(nccl=ras, addresses=tuple(addresses()))
 
     def _read(self) -> None:
@@ -199,14 +193,14 @@ class Ranks:
         self._closings.watch()
         try:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
-            answers = _fetched(sockets, "/debug/rank", _MOST_BYTES)
+            answers = _fetched(sockets, "/debug/rank", max_bytes=_MOST_BYTES)
             # After the responses: what died meanwhile is dead.
             slots = endings.slots(self._run_dir)
         except OSError:  # no agent has run here yet
             sockets, answers, slots = {}, {}, {}
         now, self._host_kills = self._clock(), container.host_oom_kills()
-        for worker, known in self._known.items():
-            self._read_record(known, slots.get(worker))
+        for worker, process in self._observed.items():
+            self._read_record(process, slots.get(worker))
         for worker, answer in answers.items():
             slot = slots.get(worker)
             try:
@@ -214,14 +208,14 @@ class Ranks:
                 self._heard(worker, rank, sockets[worker], slot, now)
             except FetchError as error:
                 self._unheard(worker, sockets[worker], error, slot, now)
-        for worker in self._known.keys() - answers.keys():
+        for worker in self._observed.keys() - answers.keys():
             self._left(worker, slots.get(worker), now)
         self._find_unread(slots, now)
-        for worker, known in self._known.items():
-            self._read_record(known, slots.get(worker))
-            self._note_closing(worker, known)
-        for worker, known in self._past:
-            self._read_record(known, slots.get(worker))
+        for worker, process in self._observed.items():
+            self._read_record(process, slots.get(worker))
+            self._note_closing(worker, process)
+        for worker, process in self._past:
+            self._read_record(process, slots.get(worker))
         while self._past and now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
         self._keep_stacks(sockets, self._stuck(now))
@@ -229,24 +223,28 @@ class Ranks:
     def _find_unread(self, slots: Mapping[str, SlotEnds], now: float) -> None:
         """Note what processes left that ended before they were ever read."""
         for worker, slot in slots.items():
-            known = self._known.get(worker)
-            if known is None and len(self._known) >= _MOST_RANKS:
+            process = self._observed.get(worker)
+            if process is None and len(self._observed) >= _MOST_RANKS:
                 continue
             self._find_replaced(worker, slot.before, now)
-            if known is not None and not known.is_before(slot.latest):
+            if process is not None and not process.is_before(slot.latest):
                 continue
             unread = None if slot.ended is None else left(slot.ended, now)
             if unread is not None:
-                if known is not None:
-                    self._past.append((worker, known))
-                self._known[worker] = unread
+                if process is not None:
+                    self._past.append((worker, process))
+                self._observed[worker] = unread
 
     def _find_replaced(self, worker: str, end: ProcessEnd | None, now: float) -> None:
         """Note likewise what the process left whose slot another one has."""
         if end is None or (unread := left(end, now)) is None:
             return
-        read = (one for of, one in (*self._past, *self._known.items()) if of == worker)
-        if all(one.starts != end.starts for one in read):
+        read = (
+            process
+            for of, process in (*self._past, *self._observed.items())
+            if of == worker
+        )
+        if all(process.starts != end.starts for process in read):
             self._past.append((worker, unread))
 
     def _heard(
@@ -257,7 +255,7 @@ class Ranks:
         slot: SlotEnds | None,
         now: float,
     ) -> None:
-        before = self._known.get(worker)
+        before = self._observed.get(worker)
         starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
             made = ObservedRank(rank, now, before.kills, starts)
@@ -271,22 +269,22 @@ class Ranks:
                 self._note_closing(worker, before)
                 self._past.append((worker, before))
         made.kills.read(self._host_kills)
-        self._known[worker] = made
+        self._observed[worker] = made
 
     @staticmethod
-    def _read_record(known: ObservedRank, slot: SlotEnds | None) -> None:
+    def _read_record(process: ObservedRank, slot: SlotEnds | None) -> None:
         """Note what the record of a process says, which its successor leaves alone."""
-        if known.starts and slot is not None:
-            known.end = slot.of(known.starts) or known.end
+        if process.starts and slot is not None:
+            process.end = slot.of(process.starts) or process.end
 
-    def _note_closing(self, worker: str, known: ObservedRank) -> None:
+    def _note_closing(self, worker: str, process: ObservedRank) -> None:
         """Note when the record of a process was closed."""
-        if known.ended and known.closed is None:
-            completed = known.end is not None and known.end.exited
+        if process.ended and process.closed is None:
+            completed = process.end is not None and process.end.exited
             closed = self._closings.at(worker, completed=completed) or 0.0
             # It may have been another process's, of before or after.
-            if known.read - _EVERY <= closed <= known.since + _EVERY:
-                known.closed = closed
+            if process.read - _EVERY <= closed <= process.since + _EVERY:
+                process.closed = closed
 
     def _unheard(
         self,
@@ -296,83 +294,81 @@ class Ranks:
         slot: SlotEnds | None,
         now: float,
     ) -> None:
-        known = self._known.get(worker)
-        if known is None:
+        process = self._observed.get(worker)
+        if process is None:
             return  # it has never said that it is a rank
         if error.reason == fetch.GONE:
-            self._end(known, now)
+            self._end(process, now)
             return
         if error.reason == fetch.LEFT:
             self._left(worker, slot, now)
             return
         pid = hung.listener(path)
-        known.trouble = responses.trouble(error)[:_LONGEST]
-        known.stopped = pid is not None and hung.is_stopped(pid)
+        process.trouble = responses.trouble(error)[:_LONGEST]
+        process.stopped = pid is not None and hung.is_stopped(pid)
 
     def _left(self, worker: str, slot: SlotEnds | None, now: float) -> None:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
-        known = self._known[worker]
-        if known.ended:
-            if now - known.since > KEPT_SECONDS:
-                del self._known[worker]
+        process = self._observed[worker]
+        if process.ended:
+            if now - process.since > KEPT_SECONDS:
+                del self._observed[worker]
             return
         over = slot is not None and (slot.latest.state != RUNNING or slot.held is False)
-        if over or now - known.read > _RECREATED_SECONDS:
-            self._end(known, now)
+        if over or now - process.read > _RECREATED_SECONDS:
+            self._end(process, now)
         else:
-            known.trouble = "has no socket in the run directory"
+            process.trouble = "has no socket in the run directory"
 
-    def _end(self, known: ObservedRank, now: float) -> None:
-        if known.ended:
+    def _end(self, process: ObservedRank, now: float) -> None:
+        if process.ended:
             return
-        known.ended = KILLED if known.end is None else known.end.ended
-        known.since = now
-        known.trouble, known.stopped = "", False
-        known.killed = known.kills.since(self._host_kills)
+        process.ended = KILLED if process.end is None else process.end.ended
+        process.since = now
+        process.trouble, process.stopped = "", False
+        process.killed = process.kills.since(self._host_kills)
 
     def _stuck(self, now: float) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
         found = []
-        for worker, one in self._known.items():
-            age = _since_progress(one.rank)
-            if one.ended or one.trouble or age is None:
+        for worker, process in self._observed.items():
+            age = _since_progress(process.rank)
+            if process.ended or process.trouble or age is None:
                 continue
-            if one.stacks_read < now - age:  # of an earlier time, or of none
+            if process.stacks_read < now - age:  # of an earlier time, or of none
                 found.append(worker)
         return found
 
     def _read_stacks(self) -> None:
         with self._lock:
             self._follow()
-            known = self._known.items()
-            live = [one for one, of in known if not (of.ended or of.trouble)]
+            observed = self._observed.items()
+            live = [worker for worker, of in observed if not (of.ended or of.trouble)]
             with suppress(OSError):  # no agent has run here yet
                 self._keep_stacks(rundir.sockets(self._run_dir), live)
 
     def _keep_stacks(self, sockets: Mapping[str, Path], workers: Iterable[str]) -> None:
-        paths = {one: sockets[one] for one in workers if one in sockets}
-        for worker, answer in _fetched(paths, "/debug/stacks", _MOST_STACKS).items():
-            known = self._known.get(worker)
-            if known is None:
+        paths = {worker: sockets[worker] for worker in workers if worker in sockets}
+        found = _fetched(paths, "/debug/stacks", max_bytes=_MOST_STACKS)
+        for worker, answer in found.items():
+            process = self._observed.get(worker)
+            if process is None:
                 continue
             try:
-                known.stacks = responses.decoded(answer)
+                process.stacks = responses.decoded(answer)
             except FetchError:
                 continue
-            known.stacks_read = self._clock()
+            process.stacks_read = self._clock()
 
 
 class Setups:
     """
-    The setups of ranks, of which those on a host usually share one: each once.
-
-    Attributes:
-        known: setups by digest.
-        size: their length as JSON.
+    The setups of ranks, of which those on a host usually share one: each once, by its
+    digest. `size` is their length as JSON.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, Mapping[str, Any]] = {}
+        self.by_digest: dict[str, Mapping[str, Any]] = {}
         self.size = 0
 
     def shared(self, rank: dict[str, Any]) -> dict[str, Any]:
@@ -381,37 +377,46 @@ class Setups:
             return rank
         text = json.dumps(setup, sort_keys=True)
         digest = sha256(text.encode()).hexdigest()[:_DIGITS]
-        if digest not in self.known:
-            self.known[digest] = setup
+        if digest not in self.by_digest:
+            self.by_digest[digest] = setup
             self.size += len(text)
         return {**rank, "setup": digest}
+
+
+def addresses(root: Path = Path("/")) -> list[str]:
+    """Return those of all interfaces, loopback included; without a resolver."""
+    net = root / "proc/net"
+    found = dict.fromkeys(re.findall(_LOCAL, _text(net / "fib_trie")))
+    for line in _text(net / "if_inet6").splitlines():
+        digits = line.split(" ", 1)[0]
+        if re.fullmatch(r"[0-9a-f]{32}", digits):
+            found[str(IPv6Address(int(digits, 16)))] = None
+    return list(found)[:_MOST_ADDRESSES]
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_OF_A_TABLE)
+    except OSError:
+        return ""
 
 
 def throttled(families: Iterable[Family]) -> list[ThrottledGpu]:
     """Return the GPUs that are throttled now, and why."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for family in families:
-        if family.metric.name == GPU_CLOCK_EVENT_ACTIVE.name:
-            for name, active in family.samples:
-                of = labels(name)
-                if active > 0 and of.get("reason") in _REASONS:
-                    found[of.get("uuid", "")].append(of["reason"])
+    for name, active in samples_of(families, GPU_CLOCK_EVENT_ACTIVE):
+        of = labels(name)
+        if active > 0 and of.get("reason") in _REASONS:
+            found[of.get("uuid", "")].append(of["reason"])
     return [
         ThrottledGpu(uuid, tuple(sorted(reasons)))
         for uuid, reasons in list(found.items())[:_MOST_GPUS]
     ]
 
 
-def _fetched(
-    paths: Mapping[str, Path], target: str, most: int
-) -> dict[str, str | FetchError]:
-    return fetch_all(
-        paths, target, timeout=_TIMEOUT, max_bytes=most, max_total=_MOST_TOTAL
-    )
-
-
 def _since_progress(rank: Mapping[str, Any]) -> float | None:
     """Return for how long *rank* has not got on, `None` if that is not long."""
-    known = from_json(Rank, rank)
-    limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * known.pace.usual_seconds)
-    return None if known.age is None or known.age < limit else known.age
+    state = from_json(Rank, rank)
+    limit = max(_STUCK_SECONDS, _TIMES_AS_USUAL * state.pace.usual_seconds)
+    return None if state.age is None or state.age < limit else state.age

@@ -6,17 +6,18 @@ import errno
 import logging
 import os
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from jaxmon.catalog import BUILD_INFO, DROPPED, INTERNAL_ERRORS, SCRAPE_SECONDS
+from jaxmon import catalog
 from jaxmon.errors import CommandError, JaxmonError
-from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.exposition.families import Family, Histogram, by_label, gauge, samples_of
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
@@ -25,24 +26,65 @@ from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.version import version
 from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
-from jaxmon_exporter.live import Live
 from jaxmon_exporter.options import SidecarOptions
-from jaxmon_exporter.polling import PollerGroup
+from jaxmon_exporter.pages import Live, Refreshed
+from jaxmon_exporter.polling import Clock, PollerGroup
 from jaxmon_exporter.precedence import unserved
-from jaxmon_exporter.refreshed import Refreshed
-from jaxmon_exporter.unseen import Unseen
 
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon_exporter.collecting import Collector
     from jaxmon_exporter.compat import DcgmNames
+    from jaxmon_exporter.polling import Collector
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
     from jaxmon_exporter.web.gate import AccessGate
+
+
+_EVERY = 0.1
+
+
+class Unseen:
+    """
+    Which ended processes were in a response, or a push; *families* returns the latest
+    values.
+    """
+
+    def __init__(
+        self, families: Callable[[], Iterable[Family]], *, clock: Clock
+    ) -> None:
+        self._families = families
+        self._clock = clock
+        self._seen: set[tuple[str, float]] = set()
+
+    def seen(self, families: Iterable[Family]) -> None:
+        """Note that *families* are about to be sent."""
+        self._seen = _ended(families)
+
+    def wait(self, seconds: float, *, least: float) -> None:
+        """
+        Wait until all have been seen, at most *seconds*, and at least *least* of them,
+        so that what has just ended is known.
+        """
+        begun = self._clock()
+        pause = threading.Event()
+        while (waited := self._clock() - begun) < seconds:
+            if waited >= least and _ended(self._families()) <= self._seen:
+                return
+            pause.wait(_EVERY)
+
+
+def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
+    """Return the workers that have ended, with how many started in their slot."""
+    page = list(families)
+    starts = {
+        name.partition("{")[2]: number
+        for name, number in samples_of(page, catalog.AGENT_STARTS)
+    }
+    ended = samples_of(page, catalog.AGENT_ENDED_SECONDS)
+    workers = {name.partition("{")[2] for name, _ in ended}
+    return {(worker, starts.get(worker, 0)) for worker in workers}
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -89,10 +131,24 @@ class Service:
         self._version = version()
         self._process = ProcessFamilies()
         self._container = ContainerFamilies()
-        self._seconds = Histogram(SCRAPE_SECONDS)
+        self._seconds = Histogram(catalog.SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
-        self._gate = _gate(options.web_config) if options.web_config else None
-        self._names = _names() if options.compat == "dcgm" else None
+        self._gate: AccessGate | None = None
+        self._names: DcgmNames | None = None
+        self._prices: Prices | None = None
+        # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
+        if options.web_config:
+            from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
+
+            self._gate = AccessGate(options.web_config)
+        if options.compat == "dcgm":
+            from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
+
+            self._names = DcgmNames()
+        if options.prices:
+            from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
+
+            self._prices = Prices(options.prices)
         primary, secondary = registry.make(options, give_up)
         self._polling = PollerGroup(
             primary,
@@ -103,7 +159,6 @@ class Service:
                 all_rates=self._names is not None,
             ),
         )
-        self._prices = _prices(options.prices) if options.prices else None
         self._verdict = Refreshed(
             self._judge,
             partial(self._count_error, "findings"),
@@ -125,8 +180,8 @@ class Service:
                 "/metrics": metrics_handler(
                     self.families,
                     self._seconds,
-                    failed=lambda one, error: self._count_error(
-                        f"encode:{one.name}", error
+                    failed=lambda metric, error: self._count_error(
+                        f"encode:{metric.name}", error
                     ),
                 ),
                 "/api/summary": pages.summary_page(
@@ -134,7 +189,7 @@ class Service:
                 ),
                 "/api/history": pages.history_page(self._live.charts),
                 **({} if self._ranks is None else {"/job": self._ranks.page}),
-                "/-/healthy": pages.health_page(),
+                "/-/healthy": pages.health_page,
                 "/-/ready": pages.ready_page(self._polling.ready),
             },
             name="jaxmon-exporter",
@@ -144,10 +199,8 @@ class Service:
 
     def start(self) -> int:
         """
-        Bind, then start serving and polling; return the port.
-
-        Raises:
-            CommandError: the address cannot be bound.
+        Bind, then start serving and polling; return the port. Raises `CommandError`:
+        the address cannot be bound.
         """
         host, wanted = self._options.host, self._options.port
         try:
@@ -200,7 +253,7 @@ class Service:
 
     def families(self) -> Iterator[Family]:
         """Return what ``/metrics`` shows; reads only memory and ``/proc/self``."""
-        yield gauge(BUILD_INFO, 1, self._version)
+        yield gauge(catalog.BUILD_INFO, 1, self._version)
         found = self._contained("polling", self._polling.families)
         self._unseen.seen(found)
         yield from found
@@ -212,19 +265,13 @@ class Service:
         yield from self._contained("container", self._container.collect)
         if (gate := self._gate) is not None:
             yield from self._contained("web_config", lambda: [gate.family()])
-        yield gauge(DROPPED, self._server.dropped, "connection")
-        yield gauge(DROPPED, self._polling.dropped, "figure")
-        yield Family(SCRAPE_SECONDS, self._seconds.samples())
+        yield gauge(catalog.DROPPED, self._server.dropped, "connection")
+        yield gauge(catalog.DROPPED, self._polling.dropped, "figure")
+        yield Family(catalog.SCRAPE_SECONDS, self._seconds.samples())
         if (pusher := self._pusher) is not None:
             yield from pusher.families()
         if self._errors:
-            yield Family(
-                INTERNAL_ERRORS,
-                [
-                    (series(INTERNAL_ERRORS, site), count)
-                    for site, count in self._errors.copy().items()
-                ],
-            )
+            yield by_label(catalog.INTERNAL_ERRORS, self._errors.copy())
 
     def summary(
         self,
@@ -280,10 +327,8 @@ class Service:
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         """
         Return what serves the ranks of this host to others, with what those of the
-        *collectors* know of them that read NCCL.
-
-        Raises:
-            CommandError: anyone could read them.
+        *collectors* know of them that read NCCL. Raises `CommandError`: anyone could
+        read them.
         """
         from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise
@@ -349,24 +394,3 @@ def _reason(error: OSError | OverflowError) -> str:
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"
     return getattr(error, "strerror", None) or str(error)
-
-
-# Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
-
-
-def _gate(path: Path) -> AccessGate:
-    from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
-
-    return AccessGate(path)
-
-
-def _names() -> DcgmNames:
-    from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
-
-    return DcgmNames()
-
-
-def _prices(prices: Mapping[str, float]) -> Prices:
-    from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
-
-    return Prices(prices)

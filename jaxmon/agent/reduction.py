@@ -7,12 +7,11 @@ each function, and a total is the sum of the same counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.catalog import Metric
 from jaxmon.declarations import words
-from jaxmon.exposition.exponential import Exponential
 from jaxmon.exposition.families import Family, Sample, labels_text
 from jaxmon.settings import Settings
 
@@ -46,24 +45,9 @@ class Reduction:
         """Return *families* with fewer series; 0.2 µs per sample."""
         own = () if self._functions else self._own()
         return [
-            one._replace(
-                samples=self._samples(one.metric, one.samples, own),
-                exponentials=self._exponentials(one, own),
-            )
+            one._replace(samples=self._samples(one.metric, one.samples, own))
             for one in families
         ]
-
-    def _exponentials(
-        self, family: Family, own: tuple[str, ...]
-    ) -> Mapping[str, Exponential]:
-        """Return the exponential buckets of *family*, of JAX's functions together."""
-        if not own or not family.exponentials:
-            return family.exponentials
-        found: dict[str, Exponential] = {}
-        for series, one in family.exponentials.items():
-            name = _fold(series, own) or series
-            found[name] = one if name not in found else found[name].plus(one)
-        return found
 
     def _samples(
         self, metric: Metric, samples: list[Sample], own: tuple[str, ...]

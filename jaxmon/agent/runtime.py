@@ -24,7 +24,6 @@ from jaxmon.agent.parts import AgentParts
 from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition import exponential
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram
@@ -250,7 +249,6 @@ class Runtime:
                 functools.partial(self.serving.withdraw, self._last),
                 self.hooks.detach,
                 self._markers.stop,
-                functools.partial(exponential.ask, wanted=False),
                 functools.partial(atexit.unregister, self._exit),
                 *(() if self._pusher is None else (self._stop_pusher,)),
                 *(part.send for part in self.parts),

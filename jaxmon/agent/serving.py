@@ -25,7 +25,6 @@ from jaxmon import interrupts
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.agent.guard import Guard, log
 from jaxmon.errors import JaxmonError, OtlpError, PageError
-from jaxmon.exposition import exponential
 from jaxmon.exposition.add import prepare
 from jaxmon.exposition.families import Family
 from jaxmon.facts import endings
@@ -53,9 +52,7 @@ def planned(settings: Settings) -> Plan | None:
     to be pushed. From now on, histograms count what it needs.
     """
     wanted = is_asked(os.environ) if settings.otlp is None else settings.otlp
-    found = plan(os.environ) if wanted else None
-    exponential.ask(wanted=found is not None and found.exponential)
-    return found
+    return plan(os.environ) if wanted else None
 
 
 def prepared(

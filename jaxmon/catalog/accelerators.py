@@ -14,56 +14,47 @@ from jaxmon.catalog.values import (
 )
 
 
-_accelerators = Sheet("Accelerators", BOTH)
-_accelerators_of_sidecar = Sheet("Accelerators", SIDECAR)
+_accelerators = Sheet("Accelerators", BOTH, of="uuid")
+_accelerators_of_sidecar = Sheet("Accelerators", SIDECAR, of="uuid")
 
 ACCELERATOR_INFO = _accelerators.info(
     "jaxmon_accelerator_info",
     "Accelerators of this host.",
-    "uuid",
     "index",
     "vendor",
     "model",
     "driver",
     "pci_bus_id",
 )
-ACCELERATOR_UP = _accelerators.gauge(
+ACCELERATOR_UP = _accelerators.flag(
     "jaxmon_accelerator_up",
     "1 while the accelerator responds to its driver, 0 if it is lost.",
-    "uuid",
-    limits=(0, 1),
 )
 ACCELERATOR_UTILIZATION_RATIO = _accelerators.gauge(
     "jaxmon_accelerator_utilization_ratio",
     "Fraction of the last sample period during which a kernel was running.",
-    "uuid",
 )
 ACCELERATOR_MEMORY_USED_BYTES = _accelerators.gauge(
     "jaxmon_accelerator_memory_used_bytes",
     "Accelerator memory in use, by all processes.",
-    "uuid",
 )
 ACCELERATOR_MEMORY_SIZE_BYTES = _accelerators.gauge(
-    "jaxmon_accelerator_memory_size_bytes", "Total accelerator memory.", "uuid"
+    "jaxmon_accelerator_memory_size_bytes", "Total accelerator memory."
 )
 ACCELERATOR_TEMPERATURE_CELSIUS = _accelerators.gauge(
     "jaxmon_accelerator_temperature_celsius",
     "Temperature of the accelerator.",
-    "uuid",
     ("sensor", ("gpu", "memory")),
 )
 ACCELERATOR_POWER_WATTS = _accelerators.gauge(
-    "jaxmon_accelerator_power_watts", "Power draw of the accelerator.", "uuid"
+    "jaxmon_accelerator_power_watts", "Power draw of the accelerator."
 )
 ACCELERATOR_POWER_LIMIT_WATTS = _accelerators.gauge(
-    "jaxmon_accelerator_power_limit_watts",
-    "Enforced power limit of the accelerator.",
-    "uuid",
+    "jaxmon_accelerator_power_limit_watts", "Enforced power limit of the accelerator."
 )
 ACCELERATOR_ENERGY_JOULES = _accelerators.counter(
     "jaxmon_accelerator_energy_joules_total",
     "Energy consumed by the accelerator since the driver was loaded.",
-    "uuid",
 )
 BORROWED = (
     ACCELERATOR_INFO,
@@ -83,34 +74,27 @@ Metrics that agents export for their own devices if the sidecar has no driver to
 ACCELERATOR_COST_DOLLARS_PER_HOUR = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_cost_dollars_per_hour",
     "Price of the accelerator per hour, from the sidecar's price table.",
-    "uuid",
 )
 ACCELERATOR_MEMORY_FREE_BYTES = _accelerators_of_sidecar.gauge(
-    "jaxmon_accelerator_memory_free_bytes",
-    "Free accelerator memory.",
-    "uuid",
+    "jaxmon_accelerator_memory_free_bytes", "Free accelerator memory."
 )
 ACCELERATOR_MEMORY_RESERVED_BYTES = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_memory_reserved_bytes",
     "Accelerator memory reserved by driver and firmware.",
-    "uuid",
 )
 ACCELERATOR_CLOCK_HERTZ = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_clock_hertz",
     "Clock frequency of an accelerator domain.",
-    "uuid",
     ("clock", CLOCKS),
 )
 ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_temperature_margin_celsius",
     "Temperature margin before the accelerator throttles.",
-    "uuid",
     limits=(-200, 200),
 )
 ACCELERATOR_NUMA_NODE = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_numa_node",
     "NUMA node that the accelerator is attached to.",
-    "uuid",
     limits=(0, 4095),
 )
 
@@ -170,8 +154,7 @@ NCCL_MISSING_PROCESSES = _nccl.gauge(
     limits=_MANY,
 )
 NCCL_REPLY_AGE_SECONDS = _nccl.gauge(
-    "jaxmon_nccl_reply_age_seconds",
-    "Age of the reply that these metrics are from.",
+    "jaxmon_nccl_reply_age_seconds", "Age of the reply that these metrics are from."
 )
 NCCL_COLLECTION_SECONDS = _nccl.gauge(
     "jaxmon_nccl_collection_seconds",
@@ -185,7 +168,7 @@ NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
 
 # --- Inspector -------------------------------------------------------------------
 
-_inspector = Sheet("NCCL Inspector", SIDECAR)
+_inspector = Sheet("NCCL Inspector", SIDECAR, of="worker")
 
 _KIND = ("collective", NCCL_COLLECTIVES)
 _SIZE = ("size", NCCL_MESSAGE_SIZES)
@@ -193,35 +176,30 @@ _SIZE = ("size", NCCL_MESSAGE_SIZES)
 NCCL_COLLECTIVES_RECORDED = _inspector.counter(
     "jaxmon_nccl_collectives_total",
     "Collectives that NCCL Inspector recorded, by kind and size of the message.",
-    "worker",
     _KIND,
     _SIZE,
 )
 NCCL_MESSAGE_BYTES = _inspector.counter(
     "jaxmon_nccl_message_bytes_total",
     "Size of their messages, as NCCL counts it: of each rank.",
-    "worker",
     _KIND,
     _SIZE,
 )
 NCCL_BUS_BYTES = _inspector.counter(
     "jaxmon_nccl_bus_bytes_total",
     "Bus bandwidth times kernel time of each; divided by the seconds, bus bandwidth.",
-    "worker",
     _KIND,
     _SIZE,
 )
 NCCL_COLLECTIVE_SECONDS = _inspector.counter(
     "jaxmon_nccl_collective_seconds_total",
     "Time of their kernels on the GPU, including the wait for other ranks.",
-    "worker",
     _KIND,
     _SIZE,
 )
 NCCL_UNRECORDED_COLLECTIVES = _inspector.counter(
     "jaxmon_nccl_unrecorded_collectives_total",
     "Collectives launched between those recorded: too small, overwritten, or not read.",
-    "worker",
     _KIND,
 )
 
@@ -232,11 +210,10 @@ _tpus = Sheet("TPUs", SIDECAR)
 _EXECUTIONS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 _TRANSFERS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
 
-TPU_RUNTIME_UP = _tpus.gauge(
+TPU_RUNTIME_UP = _tpus.flag(
     "jaxmon_tpu_runtime_up",
     "1 while a process's TPU runtime responds, else 0.",
     "runtime",
-    limits=(0, 1),
 )
 TPU_RUNTIME_UPTIME_SECONDS = _tpus.gauge(
     "jaxmon_tpu_runtime_uptime_seconds",
@@ -294,9 +271,7 @@ TPU_DCN_RETRANSMIT_BYTES = _tpus.counter(
     "runtime",
 )
 TPU_MEGASCALE_ERRORS = _tpus.counter(
-    "jaxmon_tpu_megascale_errors_total",
-    "Inter-slice communication errors.",
-    "runtime",
+    "jaxmon_tpu_megascale_errors_total", "Inter-slice communication errors.", "runtime"
 )
 TPU_ICI_LINK_HEALTH = _tpus.gauge(
     "jaxmon_tpu_ici_link_health",
@@ -343,12 +318,11 @@ TPU_CORE_PROGRAM_POSITION = _tpus.gauge(
     "core",
     limits=(0, 2**53),
 )
-TPU_CORE_ERROR = _tpus.gauge(
+TPU_CORE_ERROR = _tpus.flag(
     "jaxmon_tpu_core_error",
     "1 while the core reports an error; the text is in the sidecar's log.",
     "uuid",
     "core",
-    limits=(0, 1),
 )
 TPU_OWNER_PID = _tpus.gauge(
     "jaxmon_tpu_owner_pid",

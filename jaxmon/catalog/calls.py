@@ -106,8 +106,7 @@ COMPILES_IN_PROGRESS = _compile.gauge(
     "Backend compiles in progress, including persistent cache lookups.",
 )
 COMPILE_OLDEST_SECONDS = _compile.gauge(
-    "jaxmon_compile_oldest_seconds",
-    "Age of the oldest compile in progress; 0 if none.",
+    "jaxmon_compile_oldest_seconds", "Age of the oldest compile in progress; 0 if none."
 )
 PERSISTENT_CACHE_REQUESTS = _compile.counter(
     "jaxmon_persistent_cache_requests_total",
@@ -146,84 +145,65 @@ WARMUP_SIGNATURES = _compile.counter(
     "Signatures tried by `jaxmon.warmup`, by result.",
     ("result", WARMUP_RESULTS),
 )
-READY = _compile.gauge(
+READY = _compile.flag(
     "jaxmon_ready",
     "Whether /-/ready responds 200: no warm-up is running or still expected.",
-    limits=(0, 1),
 )
 
 # --- Programs --------------------------------------------------------------------
 
-_programs = Sheet("Programs")
+_programs = Sheet("Programs", of="function")
 
 PROGRAMS = _programs.counter(
-    "jaxmon_programs_total",
-    "Distinct programs compiled or loaded for a function.",
-    "function",
+    "jaxmon_programs_total", "Distinct programs compiled or loaded for a function."
 )
 PROGRAM_INFO = _programs.info(
     "jaxmon_program_info",
     "Latest program of a function; hosts with different fingerprints run "
     "different programs.",
-    "function",
     "fingerprint",
 )
 PROGRAM_FLOPS = _programs.gauge(
     "jaxmon_program_flops",
     "Floating-point operations of the latest program, as estimated by XLA (loop "
     "bodies counted once).",
-    "function",
 )
 PROGRAM_MATRIX_FLOPS = _programs.gauge(
     "jaxmon_program_matrix_flops",
     "FLOPs of matrix products and convolutions in the latest program, with loops, on "
     "all devices.",
-    "function",
     ("work", FLOPS_WORK),
 )
 PROGRAM_ACCESSED_BYTES = _programs.gauge(
     "jaxmon_program_accessed_bytes",
     "Bytes read and written by the latest program, as estimated by XLA (loop "
     "bodies counted once).",
-    "function",
 )
 PROGRAM_ARGUMENT_BYTES = _programs.gauge(
-    "jaxmon_program_argument_bytes",
-    "Argument memory of a function's latest program.",
-    "function",
+    "jaxmon_program_argument_bytes", "Argument memory of a function's latest program."
 )
 PROGRAM_OUTPUT_BYTES = _programs.gauge(
-    "jaxmon_program_output_bytes",
-    "Output memory of a function's latest program.",
-    "function",
+    "jaxmon_program_output_bytes", "Output memory of a function's latest program."
 )
 PROGRAM_TEMPORARY_BYTES = _programs.gauge(
     "jaxmon_program_temporary_bytes",
     "Temporary device memory of a function's latest program.",
-    "function",
 )
 PROGRAM_PEAK_BYTES = _programs.gauge(
-    "jaxmon_program_peak_bytes",
-    "Peak device memory of a function's latest program.",
-    "function",
+    "jaxmon_program_peak_bytes", "Peak device memory of a function's latest program."
 )
 PROGRAM_CODE_BYTES = _programs.gauge(
-    "jaxmon_program_code_bytes",
-    "Code size of a function's latest program.",
-    "function",
+    "jaxmon_program_code_bytes", "Code size of a function's latest program."
 )
 PROGRAM_FUSIONS = _programs.gauge(
-    "jaxmon_program_fusions", "Fusions in a function's latest program.", "function"
+    "jaxmon_program_fusions", "Fusions in a function's latest program."
 )
 PROGRAM_INSTRUCTIONS = _programs.gauge(
-    "jaxmon_program_instructions",
-    "HLO instructions in a function's latest program.",
-    "function",
+    "jaxmon_program_instructions", "HLO instructions in a function's latest program."
 )
 PROGRAM_DEVICES = _programs.gauge(
     "jaxmon_program_devices",
     "Number of devices a function's latest program runs on, across all processes.",
-    "function",
 )
 
 # --- Model FLOPs utilization -----------------------------------------------------
@@ -247,12 +227,11 @@ IDEAL_SECONDS = _utilization.counter(
     "function",
     ("work", FLOPS_WORK),
 )
-FLOPS_UNKNOWN_REASON = _utilization.gauge(
+FLOPS_UNKNOWN_REASON = _utilization.flag(
     "jaxmon_flops_unknown",
     "1 for a function whose FLOPs are not all known, and are not exported.",
     "function",
     ("reason", FLOPS_UNKNOWN),
-    limits=(0, 1),
 )
 DEVICE_PEAK_FLOPS = _utilization.gauge(
     "jaxmon_device_peak_flops",

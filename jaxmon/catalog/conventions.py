@@ -8,6 +8,7 @@ and scheme, which markers do not know. GPU errors are not: they have two scopes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import accelerators, gpus, host, process
@@ -25,8 +26,6 @@ class Convention(NamedTuple):
     What a metric is called by convention.
 
     Attributes:
-        name: of the convention.
-        instrument: its instrument.
         unit: in UCUM.
         labels: attributes that our labels become; others keep their names.
         attributes: attributes that all of its series have.
@@ -34,92 +33,83 @@ class Convention(NamedTuple):
             keep our name.
     """
 
-    name: str
     instrument: Instrument
+    name: str
     unit: str
     labels: Pairs = ()
     attributes: Pairs = ()
     only: str = ""
 
 
+_amount = partial(Convention, "updowncounter")
+_count = partial(Convention, "counter")
+_gauge = partial(Convention, "gauge")
+
 _UUID = (("uuid", "hw.id"),)
 _GENERATION = (("generation", "cpython.gc.generation"),)
 _GPU = (("hw.type", "gpu"),)
 _OF_GPUS = "GPU-"
-_SENT, _RECEIVED = ((("network.io.direction", one),) for one in ("transmit", "receive"))
+_SENT, _RECEIVED = (
+    (("network.io.direction", direction),) for direction in ("transmit", "receive")
+)
 _INTERFACE = (("interface", "network.interface.name"),)
 
 CONVENTIONS: dict[Metric, Convention] = {
-    process.PROCESS_CPU_SECONDS: Convention("process.cpu.time", "counter", "s"),
-    process.PROCESS_RESIDENT_MEMORY_BYTES: Convention(
-        "process.memory.usage", "updowncounter", "By"
+    process.PROCESS_CPU_SECONDS: _count("process.cpu.time", "s"),
+    process.PROCESS_RESIDENT_MEMORY_BYTES: _amount("process.memory.usage", "By"),
+    process.PROCESS_VIRTUAL_MEMORY_BYTES: _amount("process.memory.virtual", "By"),
+    process.PROCESS_OPEN_FDS: _amount(
+        "process.unix.file_descriptor.count", "{file_descriptor}"
     ),
-    process.PROCESS_VIRTUAL_MEMORY_BYTES: Convention(
-        "process.memory.virtual", "updowncounter", "By"
+    process.UPTIME_SECONDS: _gauge("process.uptime", "s"),
+    process.PYTHON_GC_COLLECTIONS: _count(
+        "cpython.gc.collections", "{collection}", _GENERATION
     ),
-    process.PROCESS_OPEN_FDS: Convention(
-        "process.unix.file_descriptor.count", "updowncounter", "{file_descriptor}"
+    process.PYTHON_GC_OBJECTS_COLLECTED: _count(
+        "cpython.gc.collected_objects", "{object}", _GENERATION
     ),
-    process.UPTIME_SECONDS: Convention("process.uptime", "gauge", "s"),
-    process.PYTHON_GC_COLLECTIONS: Convention(
-        "cpython.gc.collections", "counter", "{collection}", _GENERATION
+    process.PYTHON_GC_OBJECTS_UNCOLLECTABLE: _count(
+        "cpython.gc.uncollectable_objects", "{object}", _GENERATION
     ),
-    process.PYTHON_GC_OBJECTS_COLLECTED: Convention(
-        "cpython.gc.collected_objects", "counter", "{object}", _GENERATION
+    host.HOST_CPUS: _amount("system.cpu.logical.count", "{cpu}"),
+    host.HOST_MEMORY_SIZE_BYTES: _amount("system.memory.limit", "By"),
+    host.HOST_MEMORY_AVAILABLE_BYTES: _amount("system.memory.linux.available", "By"),
+    host.HOST_NETWORK_RECEIVE_BYTES: _count(
+        "system.network.io", "By", _INTERFACE, _RECEIVED
     ),
-    process.PYTHON_GC_OBJECTS_UNCOLLECTABLE: Convention(
-        "cpython.gc.uncollectable_objects", "counter", "{object}", _GENERATION
+    host.HOST_NETWORK_TRANSMIT_BYTES: _count(
+        "system.network.io", "By", _INTERFACE, _SENT
     ),
-    host.HOST_CPUS: Convention("system.cpu.logical.count", "updowncounter", "{cpu}"),
-    host.HOST_MEMORY_SIZE_BYTES: Convention(
-        "system.memory.limit", "updowncounter", "By"
+    host.CONTAINER_MEMORY_USED_BYTES: _amount("container.memory.usage", "By"),
+    host.CONTAINER_MEMORY_WORKING_SET_BYTES: _amount(
+        "container.memory.working_set", "By"
     ),
-    host.HOST_MEMORY_AVAILABLE_BYTES: Convention(
-        "system.memory.linux.available", "updowncounter", "By"
+    host.CONTAINER_CPU_SECONDS: _count(
+        "container.cpu.time", "s", (("mode", "cpu.mode"),)
     ),
-    host.HOST_NETWORK_RECEIVE_BYTES: Convention(
-        "system.network.io", "counter", "By", _INTERFACE, _RECEIVED
+    accelerators.ACCELERATOR_UTILIZATION_RATIO: _gauge(
+        "hw.gpu.utilization", "1", _UUID, only=_OF_GPUS
     ),
-    host.HOST_NETWORK_TRANSMIT_BYTES: Convention(
-        "system.network.io", "counter", "By", _INTERFACE, _SENT
+    accelerators.ACCELERATOR_MEMORY_USED_BYTES: _amount(
+        "hw.gpu.memory.usage", "By", _UUID, only=_OF_GPUS
     ),
-    host.CONTAINER_MEMORY_USED_BYTES: Convention(
-        "container.memory.usage", "updowncounter", "By"
+    accelerators.ACCELERATOR_MEMORY_SIZE_BYTES: _amount(
+        "hw.gpu.memory.limit", "By", _UUID, only=_OF_GPUS
     ),
-    host.CONTAINER_MEMORY_WORKING_SET_BYTES: Convention(
-        "container.memory.working_set", "updowncounter", "By"
-    ),
-    host.CONTAINER_CPU_SECONDS: Convention(
-        "container.cpu.time", "counter", "s", (("mode", "cpu.mode"),)
-    ),
-    accelerators.ACCELERATOR_UTILIZATION_RATIO: Convention(
-        "hw.gpu.utilization", "gauge", "1", _UUID, only=_OF_GPUS
-    ),
-    accelerators.ACCELERATOR_MEMORY_USED_BYTES: Convention(
-        "hw.gpu.memory.usage", "updowncounter", "By", _UUID, only=_OF_GPUS
-    ),
-    accelerators.ACCELERATOR_MEMORY_SIZE_BYTES: Convention(
-        "hw.gpu.memory.limit", "updowncounter", "By", _UUID, only=_OF_GPUS
-    ),
-    accelerators.ACCELERATOR_TEMPERATURE_CELSIUS: Convention(
+    accelerators.ACCELERATOR_TEMPERATURE_CELSIUS: _gauge(
         "hw.temperature",
-        "gauge",
         "Cel",
         (*_UUID, ("sensor", "hw.sensor_location")),
         _GPU,
         _OF_GPUS,
     ),
-    accelerators.ACCELERATOR_POWER_WATTS: Convention(
-        "hw.power", "gauge", "W", _UUID, _GPU, _OF_GPUS
+    accelerators.ACCELERATOR_POWER_WATTS: _gauge(
+        "hw.power", "W", _UUID, _GPU, _OF_GPUS
     ),
-    accelerators.ACCELERATOR_ENERGY_JOULES: Convention(
-        "hw.energy", "counter", "J", _UUID, _GPU, _OF_GPUS
+    accelerators.ACCELERATOR_ENERGY_JOULES: _count(
+        "hw.energy", "J", _UUID, _GPU, _OF_GPUS
     ),
-    gpus.GPU_PCIE_TRANSMIT_BYTES: Convention(
-        "hw.gpu.io", "counter", "By", _UUID, _SENT, _OF_GPUS
-    ),
-    gpus.GPU_PCIE_RECEIVE_BYTES: Convention(
-        "hw.gpu.io", "counter", "By", _UUID, _RECEIVED, _OF_GPUS
-    ),
+    gpus.GPU_PCIE_TRANSMIT_BYTES: _count("hw.gpu.io", "By", _UUID, _SENT, _OF_GPUS),
+    gpus.GPU_PCIE_RECEIVE_BYTES: _count("hw.gpu.io", "By", _UUID, _RECEIVED, _OF_GPUS),
 }
 """By metric. Labels are declared with the metric, in `jaxmon.catalog`."""

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog import (
-    accelerators,
-    calls,
-    gpu_activity,
-    gpus,
-    host,
-    indicators,
-    process,
-)
+from jaxmon.catalog import accelerators, calls, gpus, host, indicators, process
 from jaxmon.catalog.accelerators import *  # noqa: F403 - one table on several sheets
-from jaxmon.catalog.gpu_activity import *  # noqa: F403
 from jaxmon.catalog.gpus import *  # noqa: F403
 from jaxmon.catalog.host import *  # noqa: F403
 from jaxmon.catalog.model import Metric
 
 
 # As the documentation lists them.
-_SHEETS = (calls, indicators, process, host, accelerators, gpus, gpu_activity)
+_SHEETS = (calls, indicators, process, host, accelerators, gpus)
 
 METRICS: tuple[Metric, ...] = tuple(
     value

@@ -21,9 +21,7 @@ COLLECTOR_DURATION_SECONDS = _collectors.gauge(
     "collector",
 )
 COLLECTOR_AGE_SECONDS = _collectors.gauge(
-    "jaxmon_collector_age_seconds",
-    "Age of the values a collector serves.",
-    "collector",
+    "jaxmon_collector_age_seconds", "Age of the values a collector serves.", "collector"
 )
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
@@ -31,11 +29,10 @@ COLLECTOR_ERRORS = _collectors.counter(
     "collector",
     "reason",
 )
-AGENT_UP = _collectors.gauge(
+AGENT_UP = _collectors.flag(
     "jaxmon_agent_up",
     "1 if the agent in this slot responded to the last poll, else 0.",
     "worker",
-    limits=(0, 1),
 )
 AGENT_STARTS = _collectors.counter(
     "jaxmon_agent_starts_total",
@@ -47,13 +44,12 @@ AGENT_CRASHES = _collectors.counter(
     "Processes of this slot that ended without finishing: killed, or by an exception.",
     "worker",
 )
-AGENT_DIED = _collectors.gauge(
+AGENT_DIED = _collectors.flag(
     "jaxmon_agent_died",
     "1 from when a process ended without finishing until another takes its slot; loop "
     "is what it ran.",
     "worker",
     "loop",
-    limits=(0, 1),
 )
 AGENT_ENDED_SECONDS = _collectors.gauge(
     "jaxmon_agent_ended_seconds",
@@ -133,9 +129,7 @@ CONTAINER_OOM_KILLS = _container.counter(
     "Processes in the cgroup killed by the kernel's OOM killer.",
 )
 CONTAINER_CPU_SECONDS = _container.counter(
-    "jaxmon_container_cpu_seconds_total",
-    "CPU time of the cgroup, by mode.",
-    "mode",
+    "jaxmon_container_cpu_seconds_total", "CPU time of the cgroup, by mode.", "mode"
 )
 CONTAINER_CPU_THROTTLED_SECONDS = _container.counter(
     "jaxmon_container_cpu_throttled_seconds_total",

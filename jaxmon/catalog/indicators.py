@@ -84,7 +84,7 @@ STEP_SECONDS = _training.histogram(
     # Steps are alike: with wider ones, most are in a single bucket.
     buckets=(
         *(0.001, 0.002, 0.003, 0.005),
-        *(float(f"{one}e{power}") for power in (-2, -1, 0, 1) for one in _DECADE),
+        *(float(f"{step}e{power}") for power in (-2, -1, 0, 1) for step in _DECADE),
         100.0,
     ),
     few=(0.01, 0.1, 1.0, 10.0),
@@ -108,9 +108,7 @@ STEP_AGE_SECONDS = _training.gauge(
     "loop",
 )
 TIME_SECONDS = _training.counter(
-    "jaxmon_time_seconds_total",
-    "Wall time of the program, by activity.",
-    "activity",
+    "jaxmon_time_seconds_total", "Wall time of the program, by activity.", "activity"
 )
 ACTIVITY_RUNNING_SECONDS = _training.gauge(
     "jaxmon_activity_running_seconds",

@@ -94,13 +94,17 @@ class Sheet:
     Args:
         group: see `Metric`.
         sources: see `Metric`.
+        of: the first label of all of them, ``""`` for none.
     """
 
-    __slots__ = ("_group", "_sources")
+    __slots__ = ("_first", "_group", "_sources")
 
-    def __init__(self, group: str, sources: tuple[Source, ...] = AGENT) -> None:
+    def __init__(
+        self, group: str, sources: tuple[Source, ...] = AGENT, *, of: str = ""
+    ) -> None:
         self._group = group
         self._sources = sources
+        self._first = (of,) if of else ()
 
     def counter(
         self,
@@ -121,6 +125,10 @@ class Sheet:
     ) -> Metric:
         """Return a gauge."""
         return self._metric("gauge", name, text, *labels, limits=limits)
+
+    def flag(self, name: str, text: str, *labels: Label) -> Metric:
+        """Return a gauge that is 0 or 1."""
+        return self._metric("gauge", name, text, *labels, limits=(0, 1))
 
     def histogram(
         self,
@@ -153,10 +161,13 @@ class Sheet:
             kind,
             text,
             unit=suffix if suffix in _UNITS else "",
-            labels=tuple([one if isinstance(one, str) else one[0] for one in labels]),
+            labels=(
+                *self._first,
+                *[label if isinstance(label, str) else label[0] for label in labels],
+            ),
             buckets=buckets,
             sources=self._sources,
             group=self._group,
-            values=tuple([one for one in labels if not isinstance(one, str)]),
+            values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 PHASES = ("trace", "lower", "backend_compile", "cache_retrieval")
 # Of an export by OTLP, and what names it uses.
 EXPORT_SIGNALS = ("logs", "metrics", "traces")
@@ -10,31 +14,13 @@ SEMANTIC, SERVED = "semantic", "served"
 PUSHED_NAMES = (SERVED, SEMANTIC)
 EXPORT_OUTCOMES = ("success", "failure")
 OUTCOMES = ("compiled", "cache_hit", "failed")
-CAUSES = (
-    "shape",
-    "dtype",
-    "weak_type",
-    "static_argument",
-    "tree_structure",
-    "sharding",
-    "committed",
-    "context",
-    "options",
-    "new_function",
-    "evicted",
-    "unknown",
+CAUSES = _words(
+    "shape dtype weak_type static_argument tree_structure sharding committed context "
+    "options new_function evicted unknown"
 )
-ERROR_KINDS = (
-    "oom",
-    "invalid_argument",
-    "nan",
-    "key_reuse",
-    "trace_error",
-    "cancelled",
-    "deadline",
-    "unavailable",
-    "internal",
-    "other",
+ERROR_KINDS = _words(
+    "oom invalid_argument nan key_reuse trace_error cancelled deadline unavailable "
+    "internal other"
 )
 # What became slower, and than what: than before in this run, or in another.
 SLOWDOWN_KINDS = ("function", "loop")
@@ -42,51 +28,23 @@ SLOWDOWN_REFERENCES = ("earlier", "past_run")
 # What the model needs, and what `jax.checkpoint` computes once more.
 FLOPS_WORK = ("model", "recomputed")
 # Why the FLOPs of a function are unknown.
-FLOPS_UNKNOWN = (
-    "loop",
-    "branch",
-    "kernel",
-    "library",
-    "layout",
-    "size",
-    "untraced",
-    "programs",
-    "format",
-    "uncounted",
+FLOPS_UNKNOWN = _words(
+    "loop branch kernel library layout size untraced programs format uncounted"
 )
 FLOPS_FORMATS = ("bf16", "fp16", "fp8", "int8", "tf32", "fp32", "fp64", "any")
-WARNING_KINDS = (
-    "donation",
-    "dtype_unavailable",
-    "dtype_cast",
-    "deprecated",
-    "backend",
-    "callback",
-    "other",
+WARNING_KINDS = _words(
+    "donation dtype_unavailable dtype_cast deprecated backend callback other"
 )
 PERSISTENT_CACHE_RESULTS = ("hit", "miss")
 PERSISTENT_CACHE_OPERATIONS = ("read", "write")
 # Why JAX's persistent cache cannot hit, or not in every process.
-PERSISTENT_CACHE_OBSTACLES = (
-    "disabled",
-    "no_directory",
-    "unusable_directory",
-    "not_in_use",
-    "check_contents",
-    "below_threshold",
-    "too_large",
-    "path_in_key",
-    "private_directory",
-    "varying_flags",
-    "not_writer",
-    "no_eviction",
-    "host_callback",
+PERSISTENT_CACHE_OBSTACLES = _words(
+    "disabled no_directory unusable_directory not_in_use check_contents "
+    "below_threshold too_large path_in_key private_directory varying_flags not_writer "
+    "no_eviction host_callback"
 )
-TPU_TRANSFER_DIRECTIONS = (
-    "dcn_transmit",
-    "dcn_receive",
-    "device_to_host",
-    "host_to_device",
+TPU_TRANSFER_DIRECTIONS = _words(
+    "dcn_transmit dcn_receive device_to_host host_to_device"
 )
 TRANSFER_DIRECTIONS = ("device_to_host", "host_to_device")
 CHECK_OUTCOMES = ("passed", "failed")
@@ -98,37 +56,18 @@ STARTS = ("cold", "delayed", "warm")
 # double-bit ECC, NVLink, fallen off the bus, contained and uncontained ECC, GSP.
 CRITICAL_XIDS = ("48", "62", "64", "74", "79", "94", "95", "119", "120")
 # What the program is doing; what each means is in docs/time.md.
-WALL_STATES = (
-    "compile",
-    "data_wait",
-    "device",
-    "fetch",
-    "transfer",
-    "eager",
-    "python",
-    "startup",
-    "gc",
-    "gil",
-    "blocked",
-    "marked",
-    "idle",
+WALL_STATES = _words(
+    "compile data_wait device fetch transfer eager python startup gc gil blocked "
+    "marked idle"
 )
 # A save until it is committed; how long it blocked the program; how much of that was
 # spent waiting for the save before.
 CHECKPOINT_OPERATIONS = ("save", "blocking", "wait", "restore")
 CHECKPOINT_DIRECTIONS = ("save", "restore")
 # What the wall time of a run goes into, from its first attempt on.
-RUN_ACTIVITIES = (
-    "step",
-    "compile",
-    "data_wait",
-    "checkpoint",
-    "startup",
-    "recovery",
-    "lost_progress",
-    "waiting",
-    "marked",
-    "unknown",
+RUN_ACTIVITIES = _words(
+    "step compile data_wait checkpoint startup recovery lost_progress waiting marked "
+    "unknown"
 )
 # How an attempt ended: by an exception; without a word; in order, though the
 # run was not over; or before it could be recorded, as the scheduler's number says.
@@ -136,14 +75,8 @@ RUN_ENDINGS = ("crashed", "killed", "stopped", "unseen")
 REQUEST_OUTCOMES = ("success", "client_error", "error")
 # The pool is what an allocator holds for itself. A block is what one array can take of
 # it: with much free and no large block, memory is fragmented.
-MEMORY_KINDS = (
-    "in_use",
-    "peak",
-    "limit",
-    "reserved",
-    "largest_allocation",
-    "pool",
-    "largest_free_block",
+MEMORY_KINDS = _words(
+    "in_use peak limit reserved largest_allocation pool largest_free_block"
 )
 PRESSURE_RESOURCES = ("cpu", "memory", "io")
 PRESSURE_KINDS = ("some", "full")
@@ -153,56 +86,26 @@ ENGINES = ("encoder", "decoder", "jpeg", "ofa")
 SEVERITIES = ("corrected", "uncorrected")
 # Since the driver was loaded, and over the lifetime of the GPU.
 ECC_SCOPES = ("volatile", "aggregate")
-THROTTLE_REASONS = (
-    "power",
-    "thermal",
-    "sync_boost",
-    "board_limit",
-    "low_utilization",
-    "reliability",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
+THROTTLE_REASONS = _words(
+    "power thermal sync_boost board_limit low_utilization reliability sw_thermal "
+    "hw_thermal hw_power_brake"
 )
 # Never active for long on a healthy host: overheating, or a failing power supply or
 # board.
-UNDUE_THROTTLING = (
-    "thermal",
-    "board_limit",
-    "reliability",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
+UNDUE_THROTTLING = _words(
+    "thermal board_limit reliability sw_thermal hw_thermal hw_power_brake"
 )
 # In the order of NVML's bits.
-CLOCK_EVENTS = (
-    "idle",
-    "application_clocks",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal",
-    "hw_thermal",
-    "hw_power_brake",
-    "display_clock",
+CLOCK_EVENTS = _words(
+    "idle application_clocks sw_power_cap hw_slowdown sync_boost sw_thermal "
+    "hw_thermal hw_power_brake display_clock"
 )
 PCIE_ERRORS = ("correctable", "non_fatal", "fatal")
 LINK_KINDS = ("current", "maximum")
-NVLINK_ERRORS = (
-    "crc_flit",
-    "crc_data",
-    "replay",
-    "recovery",
-    "ecc_data",
-    "malformed_packet",
-    "buffer_overrun",
-    "receive",
-    "receive_remote",
-    "link_integrity",
-    "transmit_discard",
-    "recovery_failed",
-    "effective",
-    "symbol",
+NVLINK_ERRORS = _words(
+    "crc_flit crc_data replay recovery ecc_data malformed_packet buffer_overrun "
+    "receive receive_remote link_integrity transmit_discard recovery_failed effective "
+    "symbol"
 )
 # What NCCL's RAS says of a job: of its processes, and of its communicators, the state
 # of the rank that is furthest.
@@ -210,17 +113,8 @@ NCCL_PROCESS_STATES = ("responding", "unresponsive", "dead")
 NCCL_COMMUNICATOR_STATES = ("unknown", "init", "running", "finalize", "abort")
 NCCL_FAULTS = ("mismatch", "stuck", "error", "incomplete")
 # By the names that NCCL gives them, and by the size of the message.
-NCCL_COLLECTIVES = (
-    "AllReduce",
-    "AllGather",
-    "ReduceScatter",
-    "AllGatherV",
-    "All2All",
-    "Broadcast",
-    "Reduce",
-    "SendRecv",
-    "Send",
-    "Recv",
-    "other",
+NCCL_COLLECTIVES = _words(
+    "AllReduce AllGather ReduceScatter AllGatherV All2All Broadcast Reduce SendRecv "
+    "Send Recv other"
 )
 NCCL_MESSAGE_SIZES = ("under_1MiB", "under_16MiB", "under_256MiB", "larger")

@@ -57,7 +57,7 @@ class Sockets:
 
     def families(self) -> list[Family]:
         """Read all agents; an absent run directory has none."""
-        from jaxmon_exporter.collecting import NO_RUN_DIR, CollectorUnavailable
+        from jaxmon_exporter.polling import NO_RUN_DIR, CollectorUnavailable
 
         try:
             return list(self._agents.collect())

@@ -17,7 +17,7 @@ from jaxmon.host import disclosure, rundir
 from jaxmon.host.formats.layout import clean, duration, shortened
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.host.resources import hung
+from jaxmon.host.resources import hung, process
 
 
 TIMEOUT = 5.0
@@ -63,8 +63,10 @@ class AgentProcess:
     @cached_property
     def age(self) -> float | None:
         """Seconds since it was started, or else since its agent was."""
-        if self.pid is not None and (age := hung.age(self.pid)) is not None:
-            return age
+        if self.pid is not None:
+            age = process.age(Path(f"/proc/{self.pid}"))
+            if age is not None:
+                return age
         return self._process.observed_seconds if self.overview else None
 
     @property

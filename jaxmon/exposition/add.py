@@ -25,12 +25,12 @@ def lasting(families: Iterable[Family]) -> list[Family]:
     what runs count, which outlives each process anyway.
     """
     return [
-        one
-        for one in families
-        if one.metric.kind in _COUNTED
-        and (one.metric.sources == _AGENT or one.metric.name == _ALSO)
-        and one.metric.name != _NOT
-        and one.metric.group != RUNS_GROUP
+        family
+        for family in families
+        if family.metric.kind in _COUNTED
+        and (family.metric.sources == _AGENT or family.metric.name == _ALSO)
+        and family.metric.name != _NOT
+        and family.metric.group != RUNS_GROUP
     ]
 
 
@@ -46,9 +46,7 @@ def prepare() -> None:
 def read(text: str) -> list[Family]:
     """
     Return the families in *text* that outlive a process and are in the catalogue.
-
-    Raises:
-        PageError: they cannot be exported.
+    Raises `PageError`: they cannot be exported.
     """
     # Few processes need them, and only when they exit.
     from jaxmon.catalog import BY_NAME  # noqa: PLC0415
@@ -56,13 +54,15 @@ def read(text: str) -> list[Family]:
     from jaxmon.exposition.parse import parse, to_family  # noqa: PLC0415
 
     found = lasting(map(to_family, parse(text)))
-    found = [one for one in found if BY_NAME.get(one.metric.name) is one.metric]
-    for one in found:
-        if len(dict(one.samples)) < len(one.samples):
-            msg = f"{one.metric.name} has a duplicate series"
+    found = [
+        family for family in found if BY_NAME.get(family.metric.name) is family.metric
+    ]
+    for family in found:
+        if len(dict(family.samples)) < len(family.samples):
+            msg = f"{family.metric.name} has a duplicate series"
             raise PageError(msg)
-        if one.metric.kind == "histogram":
-            check_distribution(one)
+        if family.metric.kind == "histogram":
+            check_distribution(family)
     return found
 
 
@@ -73,7 +73,7 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
 
     A histogram whose buckets were others cannot be added, and stays as it is.
     """
-    earlier = {one.metric.name: one for one in before}
+    earlier = {family.metric.name: family for family in before}
     found = []
     for family in families:
         past = earlier.pop(family.metric.name, None)
@@ -86,12 +86,8 @@ def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
 
 
 def _sums(family: Family, past: Family) -> list[Sample]:
-    if [name for name, _ in family.samples] == [name for name, _ in past.samples]:
-        counts = [value for _, value in past.samples]
-        return [
-            (name, value + count)
-            for (name, value), count in zip(family.samples, counts, strict=True)
-        ]
+    if (sums := _pairwise(family.samples, past.samples)) is not None:
+        return sums
     if family.metric.kind != "histogram":
         rest = dict(past.samples)
         sums = [(name, value + rest.pop(name, 0)) for name, value in family.samples]
@@ -99,17 +95,18 @@ def _sums(family: Family, past: Family) -> list[Sample]:
     groups = dict(_histograms(past))
     sums = []
     for labels, samples in _histograms(family):
-        before = groups.pop(labels, [])
-        if [name for name, _ in samples] == [name for name, _ in before]:
-            counts = [value for _, value in before]
-            samples = [  # noqa: PLW2901 - the same with sums
-                (name, value + count)
-                for (name, value), count in zip(samples, counts, strict=True)
-            ]
-        sums += samples
+        sums += _pairwise(samples, groups.pop(labels, [])) or samples
     for samples in groups.values():
         sums += samples
     return sums
+
+
+def _pairwise(samples: list[Sample], past: list[Sample]) -> list[Sample] | None:
+    """Return the sums of the same series in the same order, `None` if they differ."""
+    if [name for name, _ in samples] != [name for name, _ in past]:
+        return None
+    pairs = zip(samples, past, strict=True)
+    return [(name, value + count) for (name, value), (_, count) in pairs]
 
 
 def _histograms(family: Family) -> Iterator[tuple[str, list[Sample]]]:
@@ -119,13 +116,8 @@ def _histograms(family: Family) -> Iterator[tuple[str, list[Sample]]]:
     def labels(sample: Sample) -> str:
         text = sample[0][length:].partition("{")[2].removesuffix("}")
         # The label of a bucket is the last one.
-        return (
-            text.rpartition('le="')[0].rstrip(",") if _bucket(sample, length) else text
-        )
+        is_bucket = sample[0].startswith("_bucket{", length)
+        return text.rpartition('le="')[0].rstrip(",") if is_bucket else text
 
     for key, samples in groupby(family.samples, labels):
         yield key, list(samples)
-
-
-def _bucket(sample: Sample, length: int) -> bool:
-    return sample[0].startswith("_bucket{", length)

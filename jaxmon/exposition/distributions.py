@@ -19,10 +19,8 @@ _HIGHEST = 1e300
 
 def check_distribution(family: Family) -> None:
     """
-    Check the histograms, or summaries, of *family*. About 0.7 µs per sample.
-
-    Raises:
-        PageError: with the reason.
+    Check the histograms, or summaries, of *family*. About 0.7 µs per sample. Raises
+    `PageError`: with the reason.
     """
     label = "le" if family.metric.kind == "histogram" else "quantile"
     seen: set[str] = set()

@@ -139,8 +139,8 @@ def _family(metric: Metric) -> tuple[str, str]:
     suffix = _SUFFIXES.get(metric.kind, "")
     # A counter without _total, for example of another exporter, is invalid in
     # OpenMetrics.
-    known = metric.kind != "untyped" and metric.name.endswith(suffix)
-    return metric.name.removesuffix(suffix), metric.kind if known else "unknown"
+    is_typed = metric.kind != "untyped" and metric.name.endswith(suffix)
+    return metric.name.removesuffix(suffix), metric.kind if is_typed else "unknown"
 
 
 def _samples_text(samples: list[Sample]) -> str:

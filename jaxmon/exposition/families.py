@@ -18,12 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
-from jaxmon.exposition import exponential
-from jaxmon.exposition.exponential import Exponential
 from jaxmon.threads import RLock
 
 
@@ -76,7 +74,12 @@ def checked(labels: str, value: str, time: str) -> Exemplar | None:
     cannot be: too long, a label twice, a value or time that is no finite number.
     """
     pairs = [
-        (name, _ESCAPE.sub(lambda one: "\n" if one[1] == "n" else one[1], content))
+        (
+            name,
+            _ESCAPE.sub(
+                lambda escape: "\n" if escape[1] == "n" else escape[1], content
+            ),
+        )
         for name, content in _LABEL.findall(labels)
     ]
     found = dict(pairs)
@@ -101,16 +104,12 @@ class Family(NamedTuple):
     One metric and its samples at one moment.
 
     Attributes:
-        metric: the metric.
-        samples: its series and their values.
         exemplars: the exemplars of some series, as OpenMetrics writes them.
-        exponentials: exponential buckets, if asked for, by the series of the count.
     """
 
     metric: Metric
     samples: list[Sample]
     exemplars: Mapping[str, str] = MappingProxyType({})
-    exponentials: Mapping[str, Exponential] = MappingProxyType({})
 
 
 def labels_text(names: Sequence[str], values: Iterable[object]) -> str:
@@ -139,19 +138,17 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one
-        if one == "\n" or one.isprintable()
-        else one.encode("unicode_escape").decode()
-        for one in text
+        character
+        if character == "\n" or character.isprintable()
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
 def series(metric: Metric, *values: object) -> str:
     """
-    Return the series of *metric* with one value for each of its labels.
-
-    Raises:
-        ValueError: the number of values is not the number of labels.
+    Return the series of *metric* with one value for each of its labels. Raises
+    `ValueError`: the number of values is not the number of labels.
     """
     if not metric.labels and not values:
         return metric.name
@@ -162,17 +159,37 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
     """Return the family *metric* of the histograms *found*, with their exemplars."""
     samples: list[Sample] = []
     kept: dict[str, str] = {}
-    exponentials: dict[str, Exponential] = {}
-    for one in found:
-        samples += one.samples()
-        kept.update(one.exemplars())
-        exponentials.update(one.exponentials())
-    return Family(metric, samples, kept, exponentials)
+    for histogram in found:
+        samples += histogram.samples()
+        kept.update(histogram.exemplars())
+    return Family(metric, samples, kept)
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:
     """Return a family of one sample; counters and infos work the same way."""
     return Family(metric, [(series(metric, *labels), value)])
+
+
+def by_label(metric: Metric, values: Mapping[Any, float]) -> Family:
+    """Return *metric* with the values of a label, or by tuples of its labels."""
+    return Family(
+        metric,
+        [
+            (series(metric, *(key if isinstance(key, tuple) else (key,))), value)
+            for key, value in values.items()
+        ],
+    )
+
+
+def samples_of(families: Iterable[Family], *metrics: Metric) -> list[Sample]:
+    """Return the samples of *metrics* in *families*."""
+    names = {metric.name for metric in metrics}
+    return [
+        sample
+        for family in families
+        if family.metric.name in names
+        for sample in family.samples
+    ]
 
 
 def quantile(
@@ -214,7 +231,6 @@ class Histogram:
     __slots__ = (
         "_counts",
         "_exemplars",
-        "_exponential",
         "_labels",
         "_lock",
         "_metric",
@@ -229,7 +245,6 @@ class Histogram:
         self._counts = [0] * (len(metric.buckets) + 1)
         self._sum = 0.0
         self._exemplars: dict[int, str] | None = None
-        self._exponential = exponential.counts()
         # Reentrant: while we hold it, the garbage collector may end something that
         # is measured, on this thread.
         self._lock = RLock()
@@ -250,8 +265,6 @@ class Histogram:
         with self._lock:
             self._counts[index] += 1
             self._sum += value
-            if self._exponential is not None:
-                self._exponential.add(value)
         if ids is not None:
             if self._exemplars is None:
                 self._exemplars = {}
@@ -288,9 +301,7 @@ class Histogram:
         running = list(accumulate(counts))
         # Built by the first reader, because observing must be fast.
         self._series = self._series or self._names()
-        return list(
-            zip(self._series, (*running, total, running[-1]), strict=True),
-        )
+        return list(zip(self._series, (*running, total, running[-1]), strict=True))
 
     def exemplars(self) -> dict[str, str]:
         """Return the exemplars by series, as OpenMetrics writes them."""
@@ -298,15 +309,6 @@ class Histogram:
             return {}
         names = self._series = self._series or self._names()
         return {names[index]: text for index, text in self._exemplars.copy().items()}
-
-    def exponentials(self) -> dict[str, Exponential]:
-        """Return its exponential buckets, if asked for, by the series of the count."""
-        if self._exponential is None:
-            return {}
-        with self._lock:
-            found = self._exponential.snapshot(self._sum)
-        names = self._series = self._series or self._names()
-        return {names[-1]: found}
 
     def _names(self) -> tuple[str, ...]:
         name, text = self._metric.name, labels_text(self._metric.labels, self._labels)

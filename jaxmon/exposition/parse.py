@@ -50,14 +50,9 @@ _SHOWN = 80
 @dataclass(slots=True)
 class ParsedFamily:
     """
-    One family as exported.
-
-    Args:
-        name: as in the TYPE line.
-        kind: as in the TYPE line, ``untyped`` without one.
-        help: unescaped.
-        samples: series name, text of its labels without braces, value.
-        exemplars: as OpenMetrics writes them, by the index of their sample.
+    One family as exported, ``untyped`` without a TYPE line. Samples have series name,
+    text of the labels without braces, and value; exemplars are as OpenMetrics writes
+    them, by the index of their sample.
     """
 
     name: str
@@ -73,10 +68,8 @@ def parse(text: str) -> list[ParsedFamily]:
 
     Timestamps are dropped: the sidecar exports current values. So are exemplars that
     OpenMetrics does not allow: one of them is no reason to reject the rest. Names are
-    those of text format 0.0.4.
-
-    Raises:
-        PageError: with the number and the beginning of the invalid line.
+    those of text format 0.0.4. Raises `PageError`: with the number and the beginning of
+    the invalid line.
     """
     page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _ParsedPage()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -164,7 +157,9 @@ class _ParsedPage:
             raise ValueError(msg)
         family = self.families.setdefault(name, ParsedFamily(name))
         series = [name + suffix for suffix in _SERIES.get(kind, ("",))]
-        if name in self._typed or any(one in self._owners for one in (name, *series)):
+        if name in self._typed or any(
+            taken in self._owners for taken in (name, *series)
+        ):
             msg = "duplicate TYPE line, or TYPE after samples"
             raise ValueError(msg)
         family.kind = kind
@@ -290,8 +285,8 @@ def _without(name: str, text: str) -> str:
 def _printable(text: str) -> str:
     """Return the labels in *text* with unprintable characters escaped."""
     found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
-    known = [(name, _ESCAPE.sub(_unescaped, one)) for name, one in found]
-    return labels_text([name for name, _ in known], [one for _, one in known])
+    pairs = [(name, _ESCAPE.sub(_unescaped, value)) for name, value in found]
+    return labels_text([name for name, _ in pairs], [value for _, value in pairs])
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -36,7 +36,7 @@ class PlausibilityFilter:
         self.dropped = 0
         self._log = log
         self._who = who
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def sift(self, families: Iterable[Family]) -> list[Family]:
         """Return *families* without implausible values; about 60 ns per sample."""
@@ -48,11 +48,11 @@ class PlausibilityFilter:
         metric = family.metric
         kept: list[Sample] = []
         for name, value in family.samples:
-            known = _known(metric, value)
-            if known is None:
+            kept_value = _plausible(metric, value)
+            if kept_value is None:
                 self._drop(metric, name, value)
             else:
-                kept.append((name, known))
+                kept.append((name, kept_value))
         if metric.kind == "histogram" and len(kept) < len(family.samples):
             self.dropped += len(kept)
             kept = []
@@ -61,9 +61,9 @@ class PlausibilityFilter:
 
     def _drop(self, metric: Metric, name: object, value: object) -> None:
         self.dropped += 1
-        if metric.name in self._said or len(self._said) >= _MOST_SAID:
+        if metric.name in self._logged or len(self._logged) >= _MOST_SAID:
             return
-        self._said.add(metric.name)
+        self._logged.add(metric.name)
         low, high = metric.range
         self._log.warning(
             "%s: implausible value of %s: %s (allowed range %g to %g); dropping "
@@ -85,7 +85,7 @@ def _is_sound(family: Family) -> bool:
         return False
 
 
-def _known(metric: Metric, value: float) -> float | None:
+def _plausible(metric: Metric, value: float) -> float | None:
     """Return *value*, `None` where it cannot be."""
     low, high = metric.range
     try:

@@ -15,13 +15,8 @@ _SHARE = 2 / 3
 
 class Deadline:
     """
-    The seconds that all share who wait at the end of a program; it is passed to them.
-
+    The *seconds* that all share who wait at the end of a program; it is passed to them.
     They pass between `begin` and `pause`: what else happens at exit takes none of them.
-
-    Args:
-        seconds: for all.
-        clock: monotonic, in seconds.
     """
 
     def __init__(

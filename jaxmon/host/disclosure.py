@@ -133,7 +133,7 @@ def own_command() -> str:
     suffix = []
     if (worker := _multiprocessing_name()) is not None:
         suffix = [f"({worker})"]
-        if any("multiprocessing." in one for one in arguments):
+        if any("multiprocessing." in word for word in arguments):
             # What started it; `multiprocessing` has given it the program's arguments.
             script, *rest = sys.argv or [""]
             directory, name = os.path.split(script)
@@ -161,7 +161,7 @@ def url(address: str) -> str:
 
 def text(message: str) -> str:
     """Return *message*, of an exception, without what may be a secret."""
-    return _unannounced(without(message, _own()))
+    return _unannounced(without(message, _hidden_here()))
 
 
 def value(shown: str, name: str = "") -> str:
@@ -170,20 +170,20 @@ def value(shown: str, name: str = "") -> str:
     which *name* announces one is hidden whole. Unlike in messages, names like
     ``'Llama-3-8B'`` are shown, and what the command line has under harmless names.
     """
-    return _value(shown, name, _own(announced=True))
+    return _value(shown, name, _hidden_here(announced=True))
 
 
 # A tree may have one static part at thousands of nodes.
 @functools.lru_cache(maxsize=100)
-def _value(shown: str, name: str, own: tuple[str, ...]) -> str:
+def _value(shown: str, name: str, hidden_values: tuple[str, ...]) -> str:
     if re.search(_NAME, name, re.IGNORECASE) and re.match("b?['\"]", shown):
         return HIDDEN
-    return _unannounced(without(shown, own), quoting=False)
+    return _unannounced(without(shown, hidden_values), quoting=False)
 
 
-def error(one: BaseException) -> str:
+def error(exception: BaseException) -> str:
     """Return class and message of an exception, as `text` does."""
-    return f"{type(one).__name__}: {text(str(one))}"
+    return f"{type(exception).__name__}: {text(str(exception))}"
 
 
 def document(content: str) -> str:
@@ -191,7 +191,7 @@ def document(content: str) -> str:
     Return *content*, JSON, HTML or prose, without secrets of well-known forms and those
     that a name on the command line or in the environment of this process announces.
     """
-    return forms(without(content, _own(announced=True)))
+    return forms(without(content, _hidden_here(announced=True)))
 
 
 def forms(content: str) -> str:
@@ -215,11 +215,8 @@ def forms(content: str) -> str:
 
 def hidden(words: Sequence[str], *, announced: bool = False) -> Iterator[str]:
     """
-    Yield what `command` hides of *words*, as far as it does not occur in ordinary text.
-
-    Args:
-        words: a command line.
-        announced: only what looks like a secret, or has a name that announces one.
+    Yield what `command` hides of *words*, as far as it does not occur in ordinary text;
+    if *announced*, only what looks like a secret or has a name that announces one.
     """
     before = ""
     for shown, word in _command(words):
@@ -227,9 +224,9 @@ def hidden(words: Sequence[str], *, announced: bool = False) -> Iterator[str]:
             match = re.match(r"[-+]*([A-Za-z_][\w.-]*)=", word)
             value = word[match.end() :] if match else word
             name = match[1] if match else before
-            known = bool(re.search(_NAMED, name)) or _unannounced(value) != value
-            if known or not announced:
-                yield from _pieces(value, known=known)
+            is_secret = bool(re.search(_NAMED, name)) or _unannounced(value) != value
+            if is_secret or not announced:
+                yield from _pieces(value, is_secret=is_secret)
         before = word if word.startswith("-") else ""
 
 
@@ -239,18 +236,18 @@ def hidden_variables(environ: Mapping[str, str]) -> Iterator[str]:
         if name in ("PWD", "OLDPWD"):
             continue
         if re.search(_NAMED, name) or re.search(r"://[^/\s]+:[^/\s]+@", value):
-            yield from _pieces(value, known=True)
+            yield from _pieces(value, is_secret=True)
 
 
 def without(content: str, values: Iterable[str]) -> str:
     """Return *content* without *values*, of which the longest come first."""
-    for one in values:
-        if one in content:
-            content = content.replace(one, HIDDEN)
+    for value in values:
+        if value in content:
+            content = content.replace(value, HIDDEN)
     return content
 
 
-def _own(*, announced: bool = False) -> tuple[str, ...]:
+def _hidden_here(*, announced: bool = False) -> tuple[str, ...]:
     """Return what this process has to hide, the longest first."""
     # Programs read files of variables when they start.
     return _hidden(tuple(sys.orig_argv), len(os.environ), announced=announced)
@@ -259,22 +256,24 @@ def _own(*, announced: bool = False) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=2)
 def _hidden(words: Sequence[str], _: int, *, announced: bool) -> tuple[str, ...]:
     found = {*hidden(words, announced=announced), *hidden_variables(os.environ)}
-    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+    return tuple(sorted(found, key=lambda value: (-len(value), value)))
 
 
-def _pieces(value: str, *, known: bool) -> Iterator[str]:
+def _pieces(value: str, *, is_secret: bool) -> Iterator[str]:
     """Yield *value*, and those parts that may be quoted by themselves."""
     # Without what announces a secret, `text` would not see the next one.
     names = rf"(?i)[\w.-]{{0,12}}(?:{_NAME}|auth|basic|bearer|key|pin|header)s?"
-    parts = [one for one in re.split(_PARTS, value) if not re.fullmatch(names, one)]
+    parts = [part for part in re.split(_PARTS, value) if not re.fullmatch(names, part)]
     # Others are words.
     parts = [
-        one for one in parts if known or re.search(r"\d[a-zA-Z]|[a-z][A-Z\d]", one)
+        part
+        for part in parts
+        if is_secret or re.search(r"\d[a-zA-Z]|[a-z][A-Z\d]", part)
     ]
-    for one in {value, *parts, value[:_BEGINNING]}:
-        if len(one) >= _LEAST and not re.fullmatch(_PLAIN, one):
-            yield one
-            yield json.dumps(one)[1:-1]
+    for piece in {value, *parts, value[:_BEGINNING]}:
+        if len(piece) >= _LEAST and not re.fullmatch(_PLAIN, piece):
+            yield piece
+            yield json.dumps(piece)[1:-1]
 
 
 # --- command lines -------------------------------------------------------------------
@@ -290,10 +289,10 @@ def _multiprocessing_name() -> str | None:
 
 def _merged(words: Iterable[str]) -> Iterator[str]:
     last = ""
-    for one in words:
-        if not one == last == HIDDEN:
-            yield one
-        last = one
+    for word in words:
+        if not word == last == HIDDEN:
+            yield word
+        last = word
 
 
 def _command(words: Sequence[str]) -> Iterator[tuple[str, str]]:

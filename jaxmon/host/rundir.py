@@ -4,8 +4,8 @@ The run directory: Unix sockets of agents, one slot each.
 A slot is the lowest free number, held by a lock on ``agent-N.lock`` for as long as the
 process lives; the kernel releases it however the process exits. So a restarted worker
 gets its predecessor's number, and the ``worker`` label stays bounded. What is known of
-a slot's processes outlives them in ``agent-N.life`` (`jaxmon.life`), and what they
-counted in ``agent-N.ended`` (`jaxmon.ended`).
+a slot's processes, and what they counted, outlives them in ``agent-N.end``
+(`jaxmon.facts.endings`).
 
 Temporary-file cleaners remove locks, sockets and the directory while agents run; the
 agents recreate them (`Slot.in_place`). So a path proves nothing: files are unlinked
@@ -65,12 +65,9 @@ def locate(
 
 def sockets(directory: Path) -> dict[str, Path]:
     """
-    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …).
-
-    The socket of a killed process may be among them.
-
-    Raises:
-        OSError: the directory exists and cannot be read.
+    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …), maybe those
+    of killed processes among them. Raises `OSError`: the directory exists and cannot be
+    read.
     """
     found: dict[int, Path] = {}
     try:
@@ -121,11 +118,9 @@ class Slot:
 
     def hold(self) -> bool:
         """
-        Acquire the slot if it is free; return whether it was.
-
-        Raises:
-            FileNotFoundError: its directory is gone.
-            RunDirError: no file can be created there.
+        Acquire the slot if it is free; return whether it was. Raises
+        `FileNotFoundError`: its directory is gone; `RunDirError`: no file can be
+        created there.
         """
         try:
             return self._lock.take()
@@ -144,11 +139,7 @@ class Slot:
         self._bound = identity(self.socket)
 
     def in_place(self) -> bool:
-        """
-        Return whether socket and lock at their paths are this slot's.
-
-        Costs three system calls, about 5 µs.
-        """
+        """Return whether socket and lock at their paths are this slot's; 5 µs."""
         return self._has_socket() and self._lock.in_place()
 
     @property
@@ -185,10 +176,8 @@ class Slot:
 
     def release(self) -> None:
         """
-        Unlink socket and lock and release the slot.
-
-        Idempotent. Call it while the socket still listens: others then know that it is
-        owned, and find no dead socket.
+        Unlink socket and lock and release the slot; idempotent. Call it while the
+        socket still listens: others then know that it is owned, and find no dead one.
         """
         if not self._lock.held:
             return
@@ -200,9 +189,7 @@ class Slot:
         self._lock.release()
 
     def abandon(self) -> None:
-        """
-        Drop a parent process's lock, in a forked child, without touching any file.
-        """
+        """Drop a parent's lock, in a forked child, without touching any file."""
         self._lock.abandon()
 
     def _take_back(self) -> bool:
@@ -224,10 +211,8 @@ def acquire(directory: Path, *, first: int | None = None) -> Slot:
     created if missing.
 
     A slot whose socket accepts connections is not free, nor is one whose files cannot
-    be locked or unlinked.
-
-    Raises:
-        RunDirError: the directory is unusable, with the reason.
+    be locked or unlinked. Raises `RunDirError`: the directory is unusable, with the
+    reason.
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
@@ -255,10 +240,7 @@ def no_socket(path: Path, error: OSError) -> RunDirError:
 
 
 def is_link(path: Path) -> bool:
-    """
-    Return whether *path* is a symbolic link: no agent creates one, and none is
-    followed.
-    """
+    """Return whether *path* is a link: no agent creates one, and none is followed."""
     try:
         return stat.S_ISLNK(path.lstat().st_mode)
     except OSError:
@@ -267,11 +249,8 @@ def is_link(path: Path) -> bool:
 
 def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
     """
-    Return the first slot that is free.
-
-    Raises:
-        FileNotFoundError: the directory is gone.
-        RunDirError: there is none, or no file can be created there.
+    Return the first slot that is free. Raises `FileNotFoundError`: the directory is
+    gone; `RunDirError`: there is none, or no file can be created there.
     """
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
@@ -367,11 +346,9 @@ def prepare(directory: Path) -> int:
 
 def _file_mode(directory: Path) -> int:
     """
-    Return the permissions of files in *directory*: for this user alone, or also for
-    the group of a directory that is set-group-ID and open to that group.
-
-    Raises:
-        OSError: there is no such directory.
+    Return the permissions of files in *directory*: for this user alone, or also for the
+    group of a directory that is set-group-ID and open to that group. Raises `OSError`:
+    there is no such directory.
     """
     shared = directory.stat().st_mode & _SHARED == _SHARED
     return 0o660 if shared else 0o600

@@ -17,53 +17,13 @@ USER, GENERATED, LIBRARY, JAX = range(4)
 # Packages between a program and JAX: libraries built on it, and their dependencies. A
 # program installed as a package is not on the list, so its lines are the user's.
 LIBRARIES = frozenset(
-    {
-        "absl",
-        "blackjax",
-        "brax",
-        "chex",
-        "clu",
-        "diffrax",
-        "distrax",
-        "e3nn_jax",
-        "einops",
-        "equinox",
-        "evosax",
-        "fastapi",
-        "flax",
-        "grain",
-        "gymnasium",
-        "gymnax",
-        "haiku",
-        "hydra",
-        "jax",
-        "jaxlib",
-        "jaxopt",
-        "jaxtyping",
-        "jmp",
-        "jraph",
-        "keras",
-        "lineax",
-        "mctx",
-        "ml_collections",
-        "numpy",
-        "numpyro",
-        "omegaconf",
-        "optax",
-        "optimistix",
-        "orbax",
-        "paxml",
-        "penzai",
-        "praxis",
-        "rlax",
-        "scipy",
-        "starlette",
-        "t5x",
-        "tensorflow",
-        "tensorflow_probability",
-        "transformers",
-        "uvicorn",
-    }
+    """
+    absl blackjax brax chex clu diffrax distrax e3nn_jax einops equinox evosax
+    fastapi flax grain gymnasium gymnax haiku hydra jax jaxlib jaxopt jaxtyping
+    jmp jraph keras lineax mctx ml_collections numpy numpyro omegaconf optax
+    optimistix orbax paxml penzai praxis rlax scipy starlette t5x tensorflow
+    tensorflow_probability transformers uvicorn
+    """.split()  # noqa: SIM905 - a list of words
 )
 """Names of these packages; those of servers and settings call the program."""
 

@@ -25,12 +25,8 @@ _LOOK_SECONDS = 0.1
 @dataclass(frozen=True, slots=True)
 class CompletedRun:
     """
-    How a program exited, and what it printed.
-
-    Args:
-        code: exit code; negative for a signal.
-        out: the end of what it wrote to standard output.
-        err: the end of what it wrote to standard error.
+    How a program exited, with a negative *code* for a signal, and the end of what it
+    wrote to standard output and standard error.
     """
 
     code: int
@@ -70,9 +66,9 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    said = bytearray(), bytearray()
+    written = bytearray(), bytearray()
     try:
-        _listen(process, said, end, max_bytes)
+        _listen(process, written, end, max_bytes)
         process.wait(max(end - time.monotonic(), 0))
     except BaseException as error:
         with suppress(ProcessLookupError):
@@ -82,27 +78,22 @@ def run(
             msg = f"{command[0]} took longer than {seconds:g} s"
             raise TimeoutError(msg) from None
         raise
-    out, err = (kept.decode("utf-8", "replace") for kept in said)
+    out, err = (kept.decode("utf-8", "replace") for kept in written)
     return CompletedRun(process.returncode, out, err)
 
 
 def _listen(
     process: subprocess.Popen[bytes],
-    said: tuple[bytearray, bytearray],
+    written: tuple[bytearray, bytearray],
     end: float,
     most: int,
 ) -> None:
-    """
-    Read what *process* writes, until it is silent for good.
-
-    Raises:
-        TimeoutError: it was not at *end*.
-    """
+    """Read what *process* writes, until it is silent for good, or time out at *end*."""
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     assert process.stderr is not None  # noqa: S101 - it, too
     with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ, said[0])
-        selector.register(process.stderr, selectors.EVENT_READ, said[1])
+        selector.register(process.stdout, selectors.EVENT_READ, written[0])
+        selector.register(process.stderr, selectors.EVENT_READ, written[1])
         while selector.get_map():
             ready = selector.select(_LOOK_SECONDS)
             # What it left running may hold its output open.

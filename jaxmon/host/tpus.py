@@ -8,7 +8,7 @@ Sidecar and agents identify a chip by its PCI address, so their metrics can be j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +23,8 @@ _NOT_A_NUMBER = 1 << 30
 
 class Model(NamedTuple):
     """
-    A generation of TPUs.
-
-    Args:
-        name: Google's name.
-        cores: number of devices per chip.
-        vfio: accessed through VFIO, not through a dedicated driver.
+    A generation of TPUs: Google's name, the number of devices per chip, and whether it
+    is accessed through VFIO, not through a dedicated driver.
     """
 
     name: str
@@ -74,11 +70,8 @@ class Chip:
 
 def find(root: Path = ROOT) -> list[Chip]:
     """
-    Return the chips of this host in the order of their nodes; reads some hundred
-    small files of the kernel at most.
-
-    Args:
-        root: where ``sys`` and ``dev`` are.
+    Return the chips of this host in the order of their nodes; reads some hundred small
+    files of the kernel at most. *root* has ``sys`` and ``dev``.
     """
     found: dict[str, tuple[Model, str, str]] = {}
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
@@ -94,6 +87,18 @@ def find(root: Path = ROOT) -> list[Chip]:
         Chip(f"TPU-{address}", index, model, address, node or _accel(root, index))
         for index, (model, address, node) in enumerate(ordered)
     ]
+
+
+NONE = ("no_devices", "no TPU found on this host's PCI bus")
+"""Reason and message of a host without chips."""
+
+ADDRESS, PORTS = "TPU_RUNTIME_METRICS_ADDRESS", "TPU_RUNTIME_METRICS_PORTS"
+PRIMARY_PORT = "TPU_RUNTIME_PRIMARY_METRIC_PORT"
+
+
+def is_configured(environ: Mapping[str, str]) -> bool:
+    """Return whether variables may say where runtimes serve metrics."""
+    return any(name in environ for name in (ADDRESS, PORTS, PRIMARY_PORT))
 
 
 def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:
@@ -157,7 +162,7 @@ def _accel(root: Path, index: int) -> str:
 
 def _names(directory: Path) -> Iterator[str]:
     try:
-        yield from sorted(one.name for one in directory.iterdir())
+        yield from sorted(path.name for path in directory.iterdir())
     except OSError:
         return
 

@@ -1,8 +1,8 @@
 """
 What jaxmon exports, pushed by the OpenTelemetry protocol (OTLP), and its traces.
 
-`environment` reads the standard variables, `resource` says who we are, `points` turns
-families into data points, `pipes` connects them to the SDK's own `exporters`, whose
-`session` limits responses, and `pusher` is the thread. The SDK is imported when it is
-used; `instrumentor` is loaded by ``opentelemetry-instrument``. Spans are in `traces`.
+`environment` reads the standard variables, `resource` says who we are, `pipes` turns
+families into data points for the SDK's own `exporters`, whose `session` limits
+responses, and `pusher` is the thread. The SDK is imported when it is used;
+`instrumentor` is loaded by ``opentelemetry-instrument``. Spans are in `traces`.
 """

@@ -10,7 +10,7 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -22,7 +22,6 @@ _EXPORTER = "OTEL_METRICS_EXPORTER"
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _HISTOGRAMS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 _EXPLICIT = "explicit_bucket_histogram"
-_EXPONENTIAL = "base2_exponential_bucket_histogram"
 
 # The names of the SDK's exporters.
 _NAMED = {"otlp_proto_grpc": GRPC, "otlp_proto_http": HTTP, "console": CONSOLE}
@@ -45,7 +44,6 @@ class Plan(NamedTuple):
         interval: seconds between two exports.
         deadline: seconds that the last export may delay the end of the program.
         temporality: ``cumulative``, ``delta`` or ``lowmemory``.
-        exponential: whether histograms are to have exponential buckets.
         problems: variables that are ignored, each in a sentence.
     """
 
@@ -53,7 +51,6 @@ class Plan(NamedTuple):
     interval: float = _INTERVAL
     deadline: float = _DEADLINE
     temporality: str = "cumulative"
-    exponential: bool = False
     problems: tuple[str, ...] = ()
 
 
@@ -64,11 +61,11 @@ def is_asked(environ: Mapping[str, str]) -> bool:
     others, or none, or if OTEL_SDK_DISABLED is true, or if OTEL_CONFIG_FILE names a
     file, which replaces the other variables.
     """
-    if is_disabled(environ) or _has_file(environ):
+    if is_disabled(environ, or_by_file=True):
         return False
     if _word(environ, _EXPORTER):
         return bool(_exporters(environ))
-    return any([environ.get(name, "").strip() for name in _ENDPOINTS])
+    return any([_word(environ, name) for name in _ENDPOINTS])
 
 
 def logs_are_asked(environ: Mapping[str, str]) -> bool:
@@ -76,20 +73,20 @@ def logs_are_asked(environ: Mapping[str, str]) -> bool:
     Return whether the variables ask for logs to be sent by OTLP: OTEL_LOGS_EXPORTER
     names it, or there is an endpoint for logs, and no file replaces them.
     """
-    if is_disabled(environ) or _has_file(environ):
+    if is_disabled(environ, or_by_file=True):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
-        return "otlp" in {one.strip() for one in named.split(",")}
-    return bool(environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "").strip())
+        return "otlp" in {name.strip() for name in named.split(",")}
+    return bool(_word(environ, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"))
 
 
-def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment disables OpenTelemetry."""
-    return _word(environ, "OTEL_SDK_DISABLED") == "true"
-
-
-def _has_file(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("OTEL_CONFIG_FILE", "").strip())
+def is_disabled(environ: Mapping[str, str], *, or_by_file: bool = False) -> bool:
+    """
+    Return whether the environment disables OpenTelemetry, or has a file replace the
+    other variables.
+    """
+    replaced = or_by_file and bool(_word(environ, "OTEL_CONFIG_FILE"))
+    return replaced or _word(environ, "OTEL_SDK_DISABLED") == "true"
 
 
 def plan(environ: Mapping[str, str]) -> Plan:
@@ -97,22 +94,14 @@ def plan(environ: Mapping[str, str]) -> Plan:
     problems: list[str] = []
     usual = protocol(environ, "METRICS", problems)
     named = _exporters(environ) or ["otlp"]
-    routes = [_NAMED.get(one, usual) for one in named]
-    histograms = _word(environ, _HISTOGRAMS) or _EXPLICIT
-    if histograms not in (_EXPLICIT, _EXPONENTIAL):
-        allowed = f"{_EXPLICIT} or {_EXPONENTIAL}"
-        problems.append(f"{_HISTOGRAMS}={histograms} is ignored; give {allowed}")
-    temporality = _word(environ, _TEMPORALITY) or _TEMPORALITIES[0]
-    if temporality not in _TEMPORALITIES:
-        allowed = ", ".join(_TEMPORALITIES)
-        problems.append(f"{_TEMPORALITY}={temporality} is ignored; give {allowed}")
-        temporality = _TEMPORALITIES[0]
+    routes = [_NAMED.get(name, usual) for name in named]
+    _choice(environ, _HISTOGRAMS, (_EXPLICIT,), problems)
+    temporality = _choice(environ, _TEMPORALITY, _TEMPORALITIES, problems)
     return Plan(
         tuple(dict.fromkeys(routes)),
         _seconds(environ, "OTEL_METRIC_EXPORT_INTERVAL", _INTERVAL, problems),
         _seconds(environ, "OTEL_METRIC_EXPORT_TIMEOUT", _DEADLINE, problems),
         temporality,
-        histograms == _EXPONENTIAL,
         tuple(problems),
     )
 
@@ -122,7 +111,7 @@ def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> st
     Return `GRPC` or `HTTP`: which OTLP to use for a *signal*, ``METRICS``,
     ``TRACES`` or ``LOGS``. Variables that are ignored are added to *problems*.
     """
-    for name in (one.format(signal) for one in _PROTOCOLS):
+    for name in (pattern.format(signal) for pattern in _PROTOCOLS):
         if found := _word(environ, name):
             if found in (GRPC, HTTP):
                 return found
@@ -143,8 +132,18 @@ def timeout(environ: Mapping[str, str], signal: str, problems: list[str]) -> flo
 
 def _exporters(environ: Mapping[str, str]) -> list[str]:
     """Return those that OTEL_METRICS_EXPORTER names, of the ones that we have."""
-    named = [one.strip() for one in _word(environ, _EXPORTER).split(",")]
-    return [one for one in named if one == "otlp" or one in _NAMED]
+    named = [name.strip() for name in _word(environ, _EXPORTER).split(",")]
+    return [name for name in named if name == "otlp" or name in _NAMED]
+
+
+def _choice(
+    environ: Mapping[str, str], name: str, allowed: Sequence[str], problems: list[str]
+) -> str:
+    """Return which of *allowed* a variable has; the first unless it says otherwise."""
+    if (found := _word(environ, name) or allowed[0]) in allowed:
+        return found
+    problems.append(f"{name}={found} is ignored; give {', '.join(allowed)}")
+    return allowed[0]
 
 
 def _seconds(
@@ -184,10 +183,8 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
     """Return whether the environment asks for traces to be sent."""
     if is_disabled(environ):
         return False
-    names = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
-    return names != "none" and any(
-        environ.get(one, "").strip() for one in _TRACE_ENDPOINTS
-    )
+    named = any([_word(environ, name) for name in _TRACE_ENDPOINTS])
+    return named and _word(environ, "OTEL_TRACES_EXPORTER") != "none"
 
 
 def sdk_is_loaded() -> bool:
@@ -200,7 +197,7 @@ def healthy_ratio(environ: Mapping[str, str]) -> float:
     Return the fraction of healthy traces to keep, 0.05 unless ``OTEL_TRACES_SAMPLER``
     says otherwise. An invalid argument is ignored, as the SDK does.
     """
-    sampler = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower()
+    sampler = _word(environ, "OTEL_TRACES_SAMPLER")
     if sampler.endswith("always_on"):
         return 1.0
     if sampler.endswith("always_off"):

@@ -20,7 +20,7 @@ from typing import Any, Final
 from opentelemetry import context
 
 from jaxmon.host import disclosure
-from jaxmon.otel.environment import GRPC, timeout
+from jaxmon.otel.environment import GRPC, protocol, timeout
 from jaxmon.threads import is_named, unlist
 
 
@@ -48,9 +48,9 @@ def unlisted(exporter: Any) -> Iterator[None]:
     an *exporter* logs before it waits and tries again.
     """
     # Its own logger, and that of what all exporters by gRPC derive from.
-    modules = {one.__module__ for one in type(exporter).__mro__}
-    names = [one for one in modules if one.startswith("opentelemetry.")]
-    loggers = [logging.getLogger(one) for one in names]
+    modules = {base.__module__ for base in type(exporter).__mro__}
+    names = [module for module in modules if module.startswith("opentelemetry.")]
+    loggers = [logging.getLogger(module) for module in names]
     named = partial(is_named)  # another export may add and remove its own meanwhile
     for logger in loggers:
         logger.addFilter(named)
@@ -92,34 +92,38 @@ _CHANNEL = (
 )
 
 
-def exporter(signal: str, protocol: str, environ: Mapping[str, str]) -> Any:
+def exporter(signal: str, environ: Mapping[str, str], chosen: str | None = None) -> Any:
     """
-    Return the exporter of a *signal*, ``METRICS``, ``TRACES`` or ``LOGS``, by
-    *protocol*, `GRPC` or `HTTP`. It connects with the first export.
-
-    Raises:
-        ImportError: it is not installed.
-        Exception: the SDK's, for an invalid variable.
+    Return the exporter of a *signal*, ``METRICS``, ``TRACES`` or ``LOGS``, by `GRPC` or
+    `HTTP`, as *chosen* or as the environment says. It connects with the first export.
+    Raises `ImportError`: it is not installed; `Exception`: the SDK's, for an invalid
+    variable.
     """
     problems: list[str] = []
+    by = chosen or protocol(environ, signal, problems)
+    wrong_protocols = len(problems)
     seconds = timeout(environ, signal, problems)
     for problem in problems:
         log.warning("%s", problem)
     module, name = _CLASSES[signal]
-    route = "grpc" if protocol == GRPC else "http"
+    route = "grpc" if by == GRPC else "http"
     made = getattr(import_module(f"{_PACKAGE}.{route}.{module}"), name)
     given = {key: text for key, text in environ.items() if text}
     readers: list[dict[str, Any]] = []
     # An empty variable is unset by the standard, but a value for exporters by gRPC. An
     # exporter that the program makes meanwhile may be made without these, too.
-    if problems or len(given) < len(environ):
+    if len(problems) > wrong_protocols or len(given) < len(environ):
         given = {key: text for key, text in given.items() if "TIMEOUT" not in key}
-        modules = [vars(sys.modules[one.__module__]) for one in made.__mro__]
-        readers = [one for one in modules if one.get("environ") is os.environ]
-    for one in readers:
-        one["environ"] = given
+        modules = [vars(sys.modules[base.__module__]) for base in made.__mro__]
+        readers = [
+            module_globals
+            for module_globals in modules
+            if module_globals.get("environ") is os.environ
+        ]
+    for module_globals in readers:
+        module_globals["environ"] = given
     try:
-        if protocol == GRPC:
+        if by == GRPC:
             return made(channel_options=_CHANNEL, timeout=seconds)
         if any([key.startswith(_HTTP) and key.endswith(_PROVIDER) for key in given]):
             # The session is that of the provider of credentials.
@@ -128,5 +132,5 @@ def exporter(signal: str, protocol: str, environ: Mapping[str, str]) -> Any:
 
         return made(session=session(), timeout=seconds)
     finally:
-        for one in readers:
-            one["environ"] = os.environ
+        for module_globals in readers:
+            module_globals["environ"] = os.environ

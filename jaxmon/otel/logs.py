@@ -16,13 +16,10 @@ from opentelemetry import context, trace
 from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 
-from jaxmon.otel.environment import protocol
 from jaxmon.otel.exporters import exported, exporter
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.version import version
 
-
-log = logging.getLogger("jaxmon")
 
 _SEVERITIES = {
     logging.INFO: SeverityNumber.INFO,
@@ -52,15 +49,12 @@ class Collected(LogRecordProcessor):
 
 class OwnLogs:
     """
-    A provider of our own, which is never set globally, and the SDK's exporter.
-
-    Args:
-        environ: the environment. Not while the interpreter shuts down: the SDK starts
-            threads to find the resource.
+    A provider of our own, which is never set globally, and the SDK's exporter. Not to
+    be made while the interpreter shuts down: the SDK starts threads for the resource.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._exporter = _exporter(environ)
+        self._exporter = exporter("LOGS", environ)
         self._collected = Collected()
         found = resource(environ, of_variables(environ))
         provider = LoggerProvider(found, shutdown_on_exit=False)
@@ -102,7 +96,8 @@ def emit_by_application(record: logging.LogRecord) -> bool:
 @contextlib.contextmanager
 def within(trace_id: str, span_id: str) -> Iterator[None]:
     """Make the span with these ids current, for handlers that look for it."""
-    span = trace.NonRecordingSpan(_span(trace_id, span_id))
+    ids = trace.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False)
+    span = trace.NonRecordingSpan(ids)
     token = context.attach(trace.set_span_in_context(span))
     try:
         yield
@@ -111,10 +106,10 @@ def within(trace_id: str, span_id: str) -> Iterator[None]:
 
 
 def _emit(provider: LoggerProvider, record: logging.LogRecord) -> None:
-    known: dict[str, Any] = vars(record)
+    fields: dict[str, Any] = vars(record)
     attributes = {
         name.replace("_", ".", 1): value
-        for name, value in known.items()
+        for name, value in fields.items()
         if name.startswith("jaxmon_") and value not in (None, "")
     }
     provider.get_logger(record.name, version()).emit(
@@ -137,15 +132,3 @@ def _is_handled(logger: logging.Logger | None) -> bool:
                 return True
         logger = logger.parent if logger.propagate else None
     return False
-
-
-def _span(trace_id: str, span_id: str) -> trace.SpanContext:
-    return trace.SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False)
-
-
-def _exporter(environ: Mapping[str, str]) -> Any:
-    problems: list[str] = []
-    chosen = protocol(environ, "LOGS", problems)
-    for problem in problems:
-        log.warning("%s", problem)
-    return exporter("LOGS", chosen, environ)

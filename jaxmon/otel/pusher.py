@@ -11,7 +11,7 @@ from jaxmon import catalog
 from jaxmon.catalog.values import SERVED
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import disclosure
 from jaxmon.host.deadline import Deadline
 from jaxmon.otel.environment import Plan
@@ -42,10 +42,9 @@ class Pusher:
         collect: returns the families; called on the pusher's thread.
         plan: how to push.
         failed: called while an exception is handled, with the place in our code.
-        own: whether the families are this process's; see `Converter`.
+        from_zero: whether the families are this process's; see `Converter`.
         name: default of ``service.name``; `None` to find one.
         names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
-        environ: the environment.
         timer: whether to push every so often, besides when asked.
         run: runs the body of the thread.
     """
@@ -56,7 +55,7 @@ class Pusher:
         plan: Plan,
         *,
         failed: Callable[[str], None],
-        own: bool = True,
+        from_zero: bool = True,
         name: str | None = None,
         names: str = SERVED,
         environ: Mapping[str, str] = os.environ,
@@ -66,7 +65,7 @@ class Pusher:
         self._collect = collect
         self._plan = plan
         self._failed = failed
-        self._own = own
+        self._from_zero = from_zero
         self._name = name
         self._names = names
         self._environ = environ
@@ -86,10 +85,8 @@ class Pusher:
     def prepare(self) -> None:
         """
         Import what pushing needs, on the caller's thread: a child forked while another
-        thread imports could never import the same.
-
-        Raises:
-            OtlpError: the extra is missing, or a variable is invalid.
+        thread imports could never import the same. Raises `OtlpError`: the extra is
+        missing, or a variable is invalid.
         """
         try:
             from jaxmon.otel import pipes  # noqa: PLC0415 - few push
@@ -109,10 +106,7 @@ class Pusher:
 
     def start(self) -> None:
         """
-        Start the thread; after `prepare`.
-
-        Raises:
-            RuntimeError: no threads are left.
+        Start the thread; after `prepare`. Raises `RuntimeError`: no threads are left.
         """
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()
@@ -161,14 +155,9 @@ class Pusher:
 
     def families(self) -> list[Family]:
         """Return the pusher's own metric; thread-safe."""
-        metric = catalog.OTLP_EXPORTS
         counts = self._outcomes.copy().items()
-        return [
-            Family(
-                metric,
-                [(series(metric, _SIGNAL, name), count) for name, count in counts],
-            )
-        ]
+        found = {(_SIGNAL, outcome): count for outcome, count in counts}
+        return [by_label(catalog.OTLP_EXPORTS, found)]
 
     def explain(self) -> dict[str, Any]:
         """Return how many exports failed in a row, and for how long they have."""
@@ -188,9 +177,9 @@ class Pusher:
                 stopping, waiting = self._stopping, self._waiting.copy()
                 if not self._over:
                     self._push()
-                for one in waiting:
-                    self._waiting.remove(one)
-                    one.set()
+                for done in waiting:
+                    self._waiting.remove(done)
+                    done.set()
         finally:
             self._close()
 
@@ -242,7 +231,7 @@ class Pusher:
             parts,
             self._environ,
             started=min([now, *starts]),
-            own=self._own,
+            from_zero=self._from_zero,
             name=self._name,
             names=self._names,
             failed=lambda metric: self._failed(f"otlp:{metric}"),

@@ -31,37 +31,18 @@ from opentelemetry.sdk.version import __version__
 SERVICE_NAME = "service.name"
 INSTANCE = "service.instance.id"
 
+# What names a service, in the order of the conventions for Kubernetes.
+_KINDS = ("deployment", "statefulset", "daemonset", "cronjob", "job", "container")
+_WORKLOADS = [f"k8s.{kind}.name" for kind in _KINDS]
 # As in manifests that use the downward API, and as OpenTelemetry's operator sets them.
 _KUBERNETES = {
-    "k8s.cluster.name": ("K8S_CLUSTER_NAME",),
-    "k8s.namespace.name": ("K8S_NAMESPACE_NAME", "K8S_NAMESPACE", "POD_NAMESPACE"),
-    "k8s.node.name": (
-        "K8S_NODE_NAME",
-        "OTEL_RESOURCE_ATTRIBUTES_NODE_NAME",
-        "NODE_NAME",
-    ),
-    "k8s.pod.name": (
-        "K8S_POD_NAME",
-        "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
-        "POD_NAME",
-    ),
-    "k8s.pod.uid": ("K8S_POD_UID", "OTEL_RESOURCE_ATTRIBUTES_POD_UID", "POD_UID"),
-    "k8s.container.name": ("K8S_CONTAINER_NAME",),
-    "k8s.deployment.name": ("K8S_DEPLOYMENT_NAME",),
-    "k8s.statefulset.name": ("K8S_STATEFULSET_NAME",),
-    "k8s.daemonset.name": ("K8S_DAEMONSET_NAME",),
-    "k8s.job.name": ("K8S_JOB_NAME",),
-    "k8s.cronjob.name": ("K8S_CRONJOB_NAME",),
+    "k8s.cluster.name": "K8S_CLUSTER_NAME",
+    "k8s.namespace.name": "K8S_NAMESPACE_NAME K8S_NAMESPACE POD_NAMESPACE",
+    "k8s.node.name": "K8S_NODE_NAME OTEL_RESOURCE_ATTRIBUTES_NODE_NAME NODE_NAME",
+    "k8s.pod.name": "K8S_POD_NAME OTEL_RESOURCE_ATTRIBUTES_POD_NAME POD_NAME",
+    "k8s.pod.uid": "K8S_POD_UID OTEL_RESOURCE_ATTRIBUTES_POD_UID POD_UID",
+    **{f"k8s.{kind}.name": f"K8S_{kind.upper()}_NAME" for kind in _KINDS},
 }
-# What names a service, in the order of the conventions for Kubernetes.
-_WORKLOADS = (
-    "k8s.deployment.name",
-    "k8s.statefulset.name",
-    "k8s.daemonset.name",
-    "k8s.cronjob.name",
-    "k8s.job.name",
-    "k8s.container.name",
-)
 # The conventions know nothing of Slurm.
 _SLURM = {
     "slurm.job.id": "SLURM_JOB_ID",
@@ -77,14 +58,8 @@ def attributes(
     environ: Mapping[str, str], *, proc: Path = Path("/proc/self")
 ) -> dict[str, str | int]:
     """
-    Return what is known of this process, as attributes of a resource.
-
-    Takes about a millisecond. The command's arguments are left out, for they may
-    contain secrets.
-
-    Args:
-        environ: the environment.
-        proc: of this process.
+    Return what is known of this process, as attributes of a resource, in about a
+    millisecond. The command's arguments are left out, for they may contain secrets.
     """
     host, pid = socket.gethostname(), os.getpid()
     found: dict[str, str | int] = {
@@ -96,12 +71,12 @@ def attributes(
         "process.runtime.version": platform.python_version(),
     }
     for name, variables in _KUBERNETES.items():
-        found[name] = next(filter(None, map(environ.get, variables)), "")
+        found[name] = next(filter(None, map(environ.get, variables.split())), "")
     for name, variable in _SLURM.items():
         found[name] = environ.get(variable, "")
     container = found["container.id"] = container_id(proc)
     found[SERVICE_NAME] = (
-        next((found[one] for one in _WORKLOADS if found[one]), "")
+        next((found[name] for name in _WORKLOADS if found[name]), "")
         or found["slurm.job.name"]
         or _program()
     )
@@ -146,51 +121,47 @@ def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     Return the attributes that the standard variables give, and those of the detectors
     that they name. Unlike `Resource.create`, starts no threads.
     """
-    said: dict[str, Any] = {
+    given: dict[str, Any] = {
         TELEMETRY_SDK_LANGUAGE: "python",
         TELEMETRY_SDK_NAME: "opentelemetry",
         TELEMETRY_SDK_VERSION: __version__,
     }
-    for one in _detectors(environ):
-        said.update(_said(one.detect()))
-    return said
+    for detector in _detectors(environ):
+        given.update(_named(detector.detect()))
+    return given
 
 
 def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
     """Yield the detectors of the environment, that of the variables last."""
-    names = {one.strip() for one in environ.get(_DETECTORS, "").split(",")}
+    names = {name.strip() for name in environ.get(_DETECTORS, "").split(",")}
     if names := names - {"", "otel"}:
         from importlib.metadata import entry_points  # noqa: PLC0415 - takes time
 
-        for one in entry_points(group="opentelemetry_resource_detector"):
-            if one.name in names or "*" in names:
-                yield one.load()()
+        for entry in entry_points(group="opentelemetry_resource_detector"):
+            if entry.name in names or "*" in names:
+                yield entry.load()()
     yield OTELResourceDetector()
 
 
 def resource(
-    environ: Mapping[str, str], said: Mapping[str, Any], *, name: str | None = None
+    environ: Mapping[str, str], given: Mapping[str, Any], *, name: str | None = None
 ) -> Resource:
     """
-    Return the resource of this process.
-
-    Args:
-        environ: the environment.
-        said: what `of_variables` returned.
-        name: default of ``service.name``; `None` to find one.
+    Return the resource of this process: *given* is what `of_variables` returned, *name*
+    the default of ``service.name``; `None` to find one.
     """
     found: dict[str, Any] = dict(attributes(environ))
     if name is not None:
         found[SERVICE_NAME] = name
-    return Resource({**found, **said, **_said(_of_program())})
+    return Resource({**found, **given, **_named(_of_program())})
 
 
-def _said(known: Any) -> dict[str, Any]:
+def _named(described: Any) -> dict[str, Any]:
     """Return the attributes of a resource but for the SDK's default name."""
-    said = dict(getattr(known, "attributes", None) or {})
-    if str(said.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
-        said.pop(SERVICE_NAME, None)
-    return said
+    found = dict(getattr(described, "attributes", None) or {})
+    if str(found.get(SERVICE_NAME, _UNKNOWN)).startswith(_UNKNOWN):
+        found.pop(SERVICE_NAME, None)
+    return found
 
 
 def _of_program() -> Any:

@@ -17,7 +17,7 @@ from jaxmon.catalog import JIT_CALLS, PROCESS_START_TIME_SECONDS
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts.slo.site import SERVICE_LABELS
 from jaxmon_dashboards.boards import render_all
-from jaxmon_exporter.collectors.tpu.reading import BYTES_SENT_AGAIN
+from jaxmon_exporter.collectors.tpu.runtimes import BYTES_SENT_AGAIN
 from tests.fakes.tpu import shapes
 from tests.fakes.tpu.hosts import Runtime
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled

@@ -94,7 +94,7 @@ def export_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Export nothing to *url*; return whether it arrived."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    made = exporter("METRICS", HTTP, os.environ)
+    made = exporter("METRICS", os.environ, HTTP)
     try:
         return exported(made, MetricsData([]))
     finally:
@@ -318,7 +318,7 @@ def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
 
     def export(signal: str) -> bool:
-        made = exporter(signal, HTTP, os.environ)
+        made = exporter(signal, os.environ, HTTP)
         try:
             return exported(made, SIGNALS[signal])
         finally:
@@ -337,7 +337,7 @@ def test_a_session_with_credentials_is_the_providers(monkeypatch):
     name = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
     monkeypatch.setenv(name, "of_nobody")
     with pytest.raises(RuntimeError, match="of_nobody"):
-        exporter("METRICS", HTTP, os.environ)
+        exporter("METRICS", os.environ, HTTP)
 
 
 @pytest.mark.parametrize("size", [1 << 12, 1 << 20])
@@ -362,7 +362,7 @@ def test_a_receiver_of_otlp_by_grpc_that_never_ends(size, monkeypatch):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         try:
             for signal, data in SIGNALS.items():
-                made = exporter(signal, GRPC, os.environ)
+                made = exporter(signal, os.environ, GRPC)
                 assert not exported(made, data)
                 made.shutdown()
         finally:

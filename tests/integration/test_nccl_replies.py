@@ -10,14 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from jaxmon.host.http.fetch import FetchError
-from jaxmon_exporter.collectors.nccl import client
-from jaxmon_exporter.collectors.nccl.client import (
+from jaxmon_exporter.collectors.nccl import collector as client
+from jaxmon_exporter.collectors.nccl.collector import is_here, place_of, query
+from jaxmon_exporter.collectors.nccl.replies import (
     BrokenReplyError,
-    is_here,
-    place_of,
-    query,
+    parse_json,
+    parse_text,
 )
-from jaxmon_exporter.collectors.nccl.replies import parse_json, parse_text
 from tests.fakes.hostile import Answer, hostile
 from tests.fakes.nccl.jobs import Job, job
 from tests.fakes.nccl.json_reply import as_json

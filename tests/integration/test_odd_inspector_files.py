@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon_exporter.collectors.inspector import files as inspector_files
+from jaxmon_exporter.collectors.inspector import collector as inspector_files
 from jaxmon_exporter.collectors.inspector.collectives import BrokenRecordError, parse
 from tests.fakes.nccl.inspector import Rank, Writer
 from tests.job.inspected import HOST, Inspected, counted, expected, some

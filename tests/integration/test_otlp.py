@@ -118,35 +118,6 @@ def test_names_are_those_of_the_conventions_on_request(running: Receiver) -> Non
     assert not [one for one in names if one.startswith(("process_cpu", "process_res"))]
 
 
-def test_histograms_are_exponential_on_request(running: Receiver) -> None:
-    """Every histogram of an agent is, with as many observations as on its page."""
-    environ = running.environ(
-        OTEL_SERVICE_NAME="exponential",
-        OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION=(
-            "base2_exponential_bucket_histogram"
-        ),
-    )
-    page = page_samples(run_preloaded("-c", BATCH, env=environ).ok().json())
-    (request,) = running.requests("exponential")
-    metrics = request.metrics()
-    kinds = {one.WhichOneof("data") for one in metrics.values()}
-    assert kinds == {"sum", "gauge", "exponential_histogram"}
-    name = "jaxmon_compile_seconds"
-    points = metrics[name].exponential_histogram.data_points
-    found = {
-        frozenset((one.key, one.value.string_value) for one in point.attributes): (
-            point.count,
-            point.sum,
-        )
-        for point in points
-    }
-    assert found == {
-        labels: (value, page[f"{name}_sum", labels])
-        for (series, labels), value in page.items()
-        if series == f"{name}_count"
-    }
-
-
 def test_deltas_add_up_to_the_page(running: Receiver) -> None:
     """With deltas, what arrives in many exports adds up to what the page has."""
     source = f"""{BEGIN}

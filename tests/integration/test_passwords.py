@@ -111,7 +111,7 @@ def test_guesses_do_not_make_a_right_password_slow(
         assert site.get(user=("alice", f"guess {number}"))[0] == 401
     assert site.get(user=("alice", "right"))[0] == 200
     assert checked.count(b"right") == 1
-    assert len(site.gate._known) <= gate._REMEMBERED
+    assert len(site.gate._checked) <= gate._REMEMBERED
 
 
 def test_a_change_that_cannot_be_used_changes_nothing(

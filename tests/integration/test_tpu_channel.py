@@ -53,7 +53,7 @@ def runtime() -> Iterator[Runtime]:
 
 
 def metric(target: Target, name: str) -> GrpcCall:
-    request = messages.metric_request(name, own=False)
+    request = messages.metric_request(name, single=False)
     return GrpcCall(target, messages.METRIC, request)
 
 

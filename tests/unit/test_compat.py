@@ -114,8 +114,8 @@ def test_every_name_has_a_figure_once_all_collectors_tell() -> None:
     uuid = GPU_0
     gpm = [
         gauge(metric, 0.25, uuid)
-        for metric in vars(catalog.gpu_activity).values()
-        if isinstance(metric, catalog.Metric)
+        for metric in catalog.METRICS
+        if metric.group == "NVIDIA GPU activity"
     ]
     families = DcgmNames("node-1").families([*reviewed("h100"), *gpm])
     assert {family.metric.name for family in families} == set(FOREIGN)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.facts.host import host
-from jaxmon.host.resources.addresses import addresses
 from jaxmon.job.collectives import ras_document, ras_text
 from jaxmon.job.model import Job
 from jaxmon.job.verdict import judge
+from jaxmon_exporter.ranks import addresses
 from tests.job.ranks import waiting
 
 

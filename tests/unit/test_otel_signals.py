@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
 from jaxmon.catalog.values import SERVED
 from jaxmon.otel import exporters, pipes
 from jaxmon.otel.environment import GRPC, HTTP, plan
-from jaxmon.otel.traces.provider import OwnProvider, exporter
+from jaxmon.otel.traces.provider import OwnProvider
 
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -37,7 +37,7 @@ def test_both_speak_the_same_protocol(
 ) -> None:
     """An endpoint alone is one port, which speaks one protocol."""
     environ = {**ENDPOINT, **said}
-    made = exporter(environ)
+    made = exporters.exporter("TRACES", environ)
     made.shutdown()
 
     assert plan(environ).routes == (route,)
@@ -47,7 +47,7 @@ def test_both_speak_the_same_protocol(
 def test_a_signal_may_have_a_protocol_of_its_own() -> None:
     """Its own variable takes precedence."""
     environ = {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": HTTP}
-    made = exporter(environ)
+    made = exporters.exporter("TRACES", environ)
     made.shutdown()
 
     assert plan(environ).routes == (GRPC,)
@@ -61,7 +61,7 @@ def test_both_have_the_same_resource(
     """So a trace is found from a metric, also if nobody has named the service."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", name)
     environ = {**ENDPOINT, "OTEL_SERVICE_NAME": name, PROTOCOL: HTTP}
-    send = exporter(environ)
+    send = exporters.exporter("TRACES", environ)
     own = OwnProvider(send, 1.0, lambda body: body(), environ)
     span: Any = own.tracer().start_span("request")
     made = pipes.parts(plan(environ), environ)
@@ -70,7 +70,7 @@ def test_both_have_the_same_resource(
         made,
         environ,
         started=0,
-        own=True,
+        from_zero=True,
         name=None,
         names=SERVED,
         failed=lambda _: None,
@@ -99,12 +99,12 @@ def test_an_empty_variable_is_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As OpenTelemetry says; the SDK reads these itself, and takes some for a value."""
-    usual = _described(exporters.exporter(signal, route, os.environ))
+    usual = _described(exporters.exporter(signal, os.environ, route))
     for prefix in ("", f"{signal}_"):
         for name in _VARIABLES:
             with monkeypatch.context() as within:
                 within.setenv(f"OTEL_EXPORTER_OTLP_{prefix}{name}", "")
-                made = exporters.exporter(signal, route, os.environ)
+                made = exporters.exporter(signal, os.environ, route)
             assert _described(made) == usual, prefix + name
     assert not caplog.messages
 
@@ -120,9 +120,9 @@ def test_a_time_limit_that_is_none_is_named_and_ignored(
     """One sentence names the variable; that for all signals takes effect."""
     name = "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2.5")
-    good = exporters.exporter("METRICS", route, os.environ)
+    good = exporters.exporter("METRICS", os.environ, route)
     monkeypatch.setenv(name, value)
-    bad = exporters.exporter("METRICS", route, os.environ)
+    bad = exporters.exporter("METRICS", os.environ, route)
 
     (said,) = caplog.messages
     assert said == f"{name}={value} is ignored; give seconds, 0.01 or more"

@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from jaxmon.catalog import BY_NAME, METRICS, Metric
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
-from jaxmon.otel.points import UNITS, Converter
+from jaxmon.otel.pipes import UNITS, Converter
 from tests.helpers.otlp import Request, page_samples, translated
 from tests.helpers.processes import each
 
@@ -146,7 +146,7 @@ def test_a_sidecar_knows_only_what_follows():
     appears later has counted from zero.
     """
     metric = CALLS._replace(labels=("worker",))
-    one = converter(temporality="delta", own=False)
+    one = converter(temporality="delta", from_zero=False)
     assert set(pushed(one, [counter(7, "0", metric)]).samples().values()) == {0}
     one.delivered()
     later = [counter(9, "0", metric), counter(4, "1", metric), counter(5)]

@@ -16,8 +16,12 @@ from jaxmon.catalog import (
     HOST_LOAD_1M,
 )
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
-from jaxmon_exporter.polling import Poller, PollerGroup
+from jaxmon_exporter.polling import (
+    CollectorUnavailable,
+    Poller,
+    PollerGroup,
+    partial_failures,
+)
 
 
 WAIT = 60.0

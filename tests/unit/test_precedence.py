@@ -10,8 +10,7 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon_exporter.collecting import CollectorUnavailable
-from jaxmon_exporter.polling import PollerGroup
+from jaxmon_exporter.polling import CollectorUnavailable, PollerGroup
 from jaxmon_exporter.precedence import instance, unserved
 from tests.helpers.processes import until
 

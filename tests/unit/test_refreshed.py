@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaxmon_exporter.refreshed import Refreshed
+from jaxmon_exporter.pages import Refreshed
 from tests.helpers.processes import refuse_threads
 
 

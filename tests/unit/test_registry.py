@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from jaxmon_exporter.collectors.registry import LISTED, NAMES, make
+import pytest
+
+from jaxmon_exporter.collectors.registry import LISTED, NAMES, DeviceCollector, make
+from jaxmon_exporter.collectors.synthetic import Demo
 from jaxmon_exporter.options import SidecarOptions
+from jaxmon_exporter.polling import Collector, CollectorUnavailable
 from tests.helpers.processes import ROOT, run_python
 
 
@@ -40,6 +44,48 @@ def test_what_is_left_out_is_not_made() -> None:
         found = names(**ASKED_FOR, disabled=(name,))
         assert name not in [*found[0], *found[1]]
     assert names(**ASKED_FOR, disabled=NAMES) == ([], [])
+
+
+def test_devices_are_read_once_they_are_here() -> None:
+    """Until then the collector has their reason, and is not made; then it is, once."""
+    missing: list[tuple[str, str] | None] = [("no_devices", "none"), None]
+    made: list[Collector] = []
+
+    def make() -> Collector:
+        made.append(Demo())
+        return made[-1]
+
+    here = DeviceCollector("demo", 1.0, 5.0, lambda: missing.pop(0), make)
+    with pytest.raises(CollectorUnavailable, match="none") as failure:
+        here.collect()
+    assert (failure.value.reason, made) == ("no_devices", [])
+    assert list(here.collect())
+    assert list(here.collect())
+    here.close()
+    assert len(made) == 1
+
+
+def test_devices_that_are_not_here_are_not_loaded() -> None:
+    """What stands in for a collector has its interval and its deadline."""
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from jaxmon.host import tpus\n"
+        "from jaxmon_exporter.collectors import nvidia, registry\n"
+        "from jaxmon_exporter.options import SidecarOptions\n"
+        "nvidia.driver_is_here = lambda: False\n"
+        "tpus.find = lambda: []\n"
+        "made, _ = registry.make(SidecarOptions(run_dir=Path('/nowhere')), print)\n"
+        "found = [one.rpartition('collectors.')[2] for one in sys.modules]\n"
+        "print([one for one in found if one.startswith(('nvidia.', 'tpu.'))])\n"
+        "from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus\n"
+        "from jaxmon_exporter.collectors.nvidia.gpm import Gpm\n"
+        "from jaxmon_exporter.collectors.tpu.collector import Tpus\n"
+        "here = {one.name: (one.interval, one.deadline) for one in made}\n"
+        "for one in (NvidiaGpus(), Gpm(), Tpus()):\n"
+        "    assert here[one.name] == (one.interval, one.deadline), one.name\n"
+    )
+    assert run_python("-c", script).ok().out == "[]\n"
 
 
 def test_what_is_left_out_is_not_loaded() -> None:

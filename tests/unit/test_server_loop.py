@@ -6,8 +6,8 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jaxmon.host.http.loop import EventLoop
 from jaxmon.host.http.messages import now
+from jaxmon.host.http.sockets import EventLoop
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from jaxmon.exposition.families import Family, gauge, labels_text
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import UNREAD, Summary
 from jaxmon_exporter.collectors.synthetic import ACCELERATORS, FUNCTIONS, WORKERS, Demo
-from jaxmon_exporter.live import Live
+from jaxmon_exporter.pages import Live
 from jaxmon_exporter.polling import Status
 
 

@@ -72,7 +72,7 @@ def test_measures_without_a_number_are_skipped() -> None:
 
 def test_long_names_do_not_fit() -> None:
     """All names that are asked for have a length of one byte."""
-    from jaxmon_exporter.collectors.tpu.reading import NAMES
+    from jaxmon_exporter.collectors.tpu.runtimes import NAMES
 
     assert max(map(len, NAMES)) <= tpu_messages.LONGEST_NAME
     assert len(set(NAMES)) == len(NAMES)

@@ -7,7 +7,7 @@ import time
 
 from jaxmon.catalog import AGENT_ENDED_SECONDS, AGENT_STARTS
 from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.unseen import Unseen
+from jaxmon_exporter.service import Unseen
 
 
 def families(starts: int, *ended: str) -> list[Family]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family
-from jaxmon_exporter.collecting import CollectorUnavailable
+from jaxmon_exporter.polling import CollectorUnavailable
 from tools.silicon.findings import ImpossibleError
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jaxmon_exporter.collecting import Collector
+    from jaxmon_exporter.polling import Collector
 
 
 def samples(

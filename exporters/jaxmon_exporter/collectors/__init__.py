@@ -2,6 +2,6 @@
 The sidecar's data sources: one module or package for each.
 
 Start in `registry`, which lists them, with the options of each.
-`jaxmon_exporter.collecting` defines what a collector is; `jaxmon_exporter.polling`
-calls it. In a package, `collector` is the class that is polled, and the entry point.
+`jaxmon_exporter.polling` defines what a collector is, and calls it. In a package,
+`collector` is the class that is polled, and the entry point.
 """

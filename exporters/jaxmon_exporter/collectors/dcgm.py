@@ -13,156 +13,21 @@ import math
 import re
 import ssl
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 
-from jaxmon import catalog
-from jaxmon.catalog import ACCELERATOR_INFO, Metric
+from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
 from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon_exporter.dcgm_fields import READ
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import instance
-
-
-def _as_it_is(value: float) -> float:
-    return value
-
-
-def _percent(value: float) -> float:
-    return value / 100
-
-
-def _mebibytes(value: float) -> float:
-    return value * (1 << 20)
-
-
-def _megahertz(value: float) -> float:
-    return value * 1_000_000
-
-
-def _millijoules(value: float) -> float:
-    return value / 1000
-
-
-@dataclass(frozen=True, slots=True)
-class DcgmField:
-    """
-    How a DCGM field maps to a metric.
-
-    Args:
-        metric: its first label is ``uuid``.
-        labels: values of the labels after ``uuid``.
-        convert: returns DCGM's value in the metric's unit.
-    """
-
-    metric: Metric
-    labels: tuple[str, ...] = ()
-    convert: Callable[[float], float] = _as_it_is
-
-
-def _fields() -> dict[str, DcgmField]:
-    known: dict[str, DcgmField] = {}
-
-    def add(
-        names: str, metric: Metric, *labels: str, convert: Callable[..., float]
-    ) -> None:
-        field = DcgmField(metric, labels, convert)
-        known.update({f"DCGM_FI_{name}": field for name in names.split()})
-
-    clock = catalog.ACCELERATOR_CLOCK_HERTZ
-    add("DEV_SM_CLOCK", clock, "sm", convert=_megahertz)
-    add("DEV_MEM_CLOCK", clock, "memory", convert=_megahertz)
-    add("DEV_VIDEO_CLOCK", clock, "video", convert=_megahertz)
-    energy = catalog.ACCELERATOR_ENERGY_JOULES
-    add("DEV_TOTAL_ENERGY_CONSUMPTION", energy, convert=_millijoules)
-    engine = catalog.GPU_ENGINE_UTILIZATION_RATIO
-    add(
-        "DEV_GPU_UTIL DEV_GPU_UTIL_RATIO",
-        catalog.ACCELERATOR_UTILIZATION_RATIO,
-        convert=_percent,
-    )
-    add(
-        "DEV_MEM_COPY_UTIL",
-        catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO,
-        convert=_percent,
-    )
-    add("DEV_ENC_UTIL", engine, "encoder", convert=_percent)
-    add("DEV_DEC_UTIL", engine, "decoder", convert=_percent)
-    for name, metric in (
-        ("DEV_FB_USED", catalog.ACCELERATOR_MEMORY_USED_BYTES),
-        ("DEV_FB_FREE", catalog.ACCELERATOR_MEMORY_FREE_BYTES),
-        ("DEV_FB_RESERVED", catalog.ACCELERATOR_MEMORY_RESERVED_BYTES),
-        ("DEV_FB_TOTAL", catalog.ACCELERATOR_MEMORY_SIZE_BYTES),
-    ):
-        add(name, metric, convert=_mebibytes)
-    temperature = catalog.ACCELERATOR_TEMPERATURE_CELSIUS
-    ecc = catalog.GPU_ECC_ERRORS
-    rows = catalog.GPU_REMAPPED_ROWS
-    for names, metric, *labels in (
-        ("DEV_GPU_TEMP DEV_GPU_TEMP_CELSIUS", temperature, "gpu"),
-        ("DEV_MEMORY_TEMP DEV_MEMORY_TEMP_CELSIUS", temperature, "memory"),
-        (
-            "DEV_POWER_USAGE DEV_BOARD_POWER_WATTS",
-            catalog.ACCELERATOR_POWER_WATTS,
-        ),
-        (
-            "DEV_ENFORCED_POWER_LIMIT DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
-            catalog.ACCELERATOR_POWER_LIMIT_WATTS,
-        ),
-        ("DEV_PCIE_REPLAY_COUNTER DEV_PCIE_REPLAY_TOTAL", catalog.GPU_PCIE_REPLAYS),
-        ("DEV_ECC_SBE_VOL_TOTAL", ecc, "corrected", "volatile"),
-        ("DEV_ECC_DBE_VOL_TOTAL", ecc, "uncorrected", "volatile"),
-        ("DEV_ECC_SBE_AGG_TOTAL", ecc, "corrected", "aggregate"),
-        ("DEV_ECC_DBE_AGG_TOTAL", ecc, "uncorrected", "aggregate"),
-        (
-            "DEV_CORRECTABLE_REMAPPED_ROWS DEV_ROW_REMAP_CORRECTABLE_TOTAL",
-            rows,
-            "corrected",
-        ),
-        (
-            "DEV_UNCORRECTABLE_REMAPPED_ROWS DEV_ROW_REMAP_UNCORRECTABLE_TOTAL",
-            rows,
-            "uncorrected",
-        ),
-        ("DEV_ROW_REMAP_PENDING", catalog.GPU_ROW_REMAP_PENDING),
-        (
-            "DEV_ROW_REMAP_FAILURE DEV_ROW_REMAP_FAILED",
-            catalog.GPU_ROW_REMAP_FAILURE,
-        ),
-        (
-            "PROF_GR_ENGINE_ACTIVE PROF_GR_ENGINE_UTIL_RATIO",
-            catalog.GPU_GRAPHICS_ACTIVE_RATIO,
-        ),
-        ("PROF_SM_ACTIVE PROF_SM_UTIL_RATIO", catalog.GPU_SM_ACTIVE_RATIO),
-        (
-            "PROF_SM_OCCUPANCY PROF_SM_OCCUPANCY_RATIO",
-            catalog.GPU_SM_OCCUPANCY_RATIO,
-        ),
-        (
-            "PROF_PIPE_TENSOR_ACTIVE PROF_TENSOR_UTIL_RATIO",
-            catalog.GPU_TENSOR_ACTIVE_RATIO,
-        ),
-        ("PROF_DRAM_ACTIVE PROF_DRAM_UTIL_RATIO", catalog.GPU_DRAM_ACTIVE_RATIO),
-        ("PROF_PIPE_FP16_ACTIVE PROF_FP16_UTIL_RATIO", catalog.GPU_FP16_ACTIVE_RATIO),
-        ("PROF_PIPE_FP32_ACTIVE PROF_FP32_UTIL_RATIO", catalog.GPU_FP32_ACTIVE_RATIO),
-        ("PROF_PIPE_FP64_ACTIVE PROF_FP64_UTIL_RATIO", catalog.GPU_FP64_ACTIVE_RATIO),
-        # Rates, whatever their names say.
-        ("PROF_PCIE_TX_BYTES", catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND),
-        ("PROF_PCIE_RX_BYTES", catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND),
-        ("PROF_NVLINK_TX_BYTES", catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND),
-        ("PROF_NVLINK_RX_BYTES", catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND),
-    ):
-        add(names, metric, *labels, convert=_as_it_is)
-    return known
-
-
-FIELDS = _fields()
 
 
 UNREACHABLE = "unreachable"
@@ -175,10 +40,8 @@ _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 def usable(url: str) -> str:
     """
-    Return *url*, with a path added if it has none.
-
-    Raises:
-        ValueError: it is not HTTP or HTTPS, or has no host.
+    Return *url*, with a path added if it has none. Raises `ValueError`: it is not HTTP
+    or HTTPS, or has no host.
     """
     parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
@@ -186,16 +49,9 @@ def usable(url: str) -> str:
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
     """
-    GET *url* and return content type and body. Redirects are not followed: a redirect
-    target was not configured by the user.
-
-    Args:
-        url: may contain user and password.
-        timeout: seconds for the whole exchange, however slowly the response arrives.
-        max_bytes: maximum size of the response, including the head.
-
-    Raises:
-        FetchError: with the reason.
+    GET *url*, with its user and password if any, and return content type and body, or
+    raise a `FetchError`. *timeout* is for the whole exchange, *max_bytes* includes the
+    head. Redirects are not followed: their target was not configured by the user.
     """
     parts = parts_of(url)
     route = Route(parts)
@@ -246,12 +102,7 @@ _FIRST_BLANK = float(1 << 47)
 
 @dataclass(frozen=True, slots=True)
 class DcgmValue:
-    """
-    One value.
-
-    Args:
-        value: `None` if it is blank.
-    """
+    """A value of a field, `None` if it is blank."""
 
     field: str
     labels: Mapping[str, str]
@@ -290,18 +141,13 @@ def _line(line: bytes) -> DcgmValue | None:
         if value.endswith('"'):
             labels.setdefault(name, value[:-1])
     try:
-        return DcgmValue(match[1], labels, _known(match[3]))
+        return DcgmValue(match[1], labels, _number(match[3]))
     except ValueError:
         return None
 
 
-def _known(text: str) -> float | None:
-    """
-    Return the number that *text* shows; `None` when it is blank or no finite number.
-
-    Raises:
-        ValueError: *text* is no number at all.
-    """
+def _number(text: str) -> float | None:
+    """Return the number *text*, `None` if it is blank or not finite; `ValueError`."""
     value = float(text)
     return value if math.isfinite(value) and value < _FIRST_BLANK else None
 
@@ -315,16 +161,10 @@ _BROKEN_LINE = "broken_line"
 _TOO_MANY = "too_many_gpus"
 
 
-class Dcgm:
+class Dcgm(Collector):
     """
-    Reads the metrics of one dcgm-exporter.
-
-    Args:
-        url: may contain user and password.
-        interval: seconds between polls. dcgm-exporter itself polls every 30 s by
-            default.
-        timeout: for a response, in seconds.
-        max_bytes: maximum size of the response.
+    Reads the metrics of one dcgm-exporter, which itself polls every 30 s by default, at
+    a *url* that may contain user and password.
     """
 
     name = "dcgm"
@@ -347,22 +187,20 @@ class Dcgm:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read the metrics; a few milliseconds for eight GPUs.
-
-        Raises:
-            CollectorUnavailable: there is no response, or it is not dcgm-exporter's.
+        Read the metrics; a few milliseconds for eight GPUs. Raises
+        `CollectorUnavailable`: there is no response, or it is not dcgm-exporter's.
         """
         page = self._page()
         found: dict[str, Family] = {}
         seen: set[str] = set()
         gpus: dict[str, str] = {}
         read = 0
-        for line in lines(page, FIELDS):
+        for line in lines(page, READ):
             if line is None:
                 self._failures[_BROKEN_LINE] += 1
                 continue
             read += 1
-            field = FIELDS.get(line.field)
+            field = READ.get(line.field)
             if field is None or (uuid := _gpu(line)) is None:
                 continue
             if uuid not in gpus:
@@ -374,12 +212,13 @@ class Dcgm:
                 continue
             if number := line.labels.get("GPU_I_ID"):
                 uuid = instance(uuid, number)
-            name = series(field.metric, uuid, *field.labels)
+            metric = field.metrics[0]
+            name = series(metric, uuid, *field.labels)
             # Both spellings, or one GPU for each of the jobs that share it.
             if name not in seen:
                 seen.add(name)
-                family = found.setdefault(field.metric.name, Family(field.metric, []))
-                family.samples.append((name, field.convert(line.value)))
+                family = found.setdefault(metric.name, Family(metric, []))
+                family.samples.append((name, field.unit.ours(line.value)))
         failures = partial_failures(self.name, self._failures)
         if not read:
             reason = "not_dcgm" if page.strip() else "empty"
@@ -388,11 +227,10 @@ class Dcgm:
                 "URL of a dcgm-exporter, or wait if it is reloading"
             )
             raise CollectorUnavailable(reason, message, [failures])
-        info = Family(ACCELERATOR_INFO, [(one, 1.0) for one in gpus.values()])
+        info = Family(
+            ACCELERATOR_INFO, [(info_series, 1.0) for info_series in gpus.values()]
+        )
         return [info, *found.values(), failures]
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
 
     def _page(self) -> bytes:
         try:

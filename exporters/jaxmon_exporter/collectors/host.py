@@ -12,35 +12,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from jaxmon.catalog import (
-    HOST_CPU_SECONDS,
-    HOST_CPUS,
-    HOST_DISK_AVAILABLE_BYTES,
-    HOST_DISK_SIZE_BYTES,
-    HOST_LOAD_1M,
-    HOST_MEMORY_AVAILABLE_BYTES,
-    HOST_MEMORY_SIZE_BYTES,
-    HOST_NETWORK_RECEIVE_BYTES,
-    HOST_NETWORK_TRANSMIT_BYTES,
-    HOST_PRESSURE_SECONDS,
-    PRESSURE_RESOURCES,
-)
-from jaxmon.exposition.families import Family, Sample, gauge, series
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.host.resources.container import stalled
-from jaxmon_exporter.collecting import partial_failures
+from jaxmon_exporter.polling import Collector, partial_failures
 
 
 # Two more are for guests, which the kernel counts into user and nice as well.
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-_CPU_SERIES = {mode: series(HOST_CPU_SECONDS, mode) for mode in _MODES}
-_PRESSURE_SERIES = {
-    (resource, kind): series(HOST_PRESSURE_SECONDS, resource, kind)
-    for resource in PRESSURE_RESOURCES
-    for kind in ("some", "full")
-}
-
 # What psutil raises where a file of the kernel is missing, empty or cut off.
 _UNREADABLE = (OSError, TypeError, ValueError, IndexError, KeyError)
 
@@ -48,13 +28,12 @@ _UNREADABLE = (OSError, TypeError, ValueError, IndexError, KeyError)
 _MOST_INTERFACES = 16
 
 
-class Host:
+class Host(Collector):
     """
     Reads the host's metrics from psutil, and from ``/proc`` and ``/sys`` what psutil
     lacks. Values that are not available are omitted.
 
     Args:
-        interval: seconds between polls.
         directories: their file systems are watched; a hung one makes this collector's
             values stale.
         root: the directory that contains ``proc`` and ``sys``.
@@ -74,7 +53,7 @@ class Host:
         self._directories = list(dict.fromkeys(directories))
         self._root = root
         self._interfaces: list[str] = []
-        self._cards: list[_Card] = []
+        self._cards: list[str] = []
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
@@ -85,14 +64,11 @@ class Host:
         yield from self._network()
         yield from self._disks()
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _load(self) -> Iterator[Family]:
         if cpus := os.cpu_count():
-            yield gauge(HOST_CPUS, cpus)
+            yield gauge(catalog.HOST_CPUS, cpus)
         if load := _read(self._root / "proc/loadavg").split():
-            yield gauge(HOST_LOAD_1M, float(load[0]))
+            yield gauge(catalog.HOST_LOAD_1M, float(load[0]))
 
     def _cpu_and_memory(self) -> Iterator[Family]:
         import psutil  # noqa: PLC0415 - not where this is switched off
@@ -109,44 +85,39 @@ class Host:
         finally:
             psutil.PROCFS_PATH = usual
         # In the kernel's order; old ones have fewer modes.
-        known = [mode for mode in _MODES if mode in spent]
-        yield Family(
-            HOST_CPU_SECONDS, [(_CPU_SERIES[mode], spent[mode]) for mode in known]
-        )
+        times = {mode: spent[mode] for mode in _MODES if mode in spent}
+        yield by_label(catalog.HOST_CPU_SECONDS, times)
         if memory is not None:
-            yield gauge(HOST_MEMORY_SIZE_BYTES, memory.total)
-            yield gauge(HOST_MEMORY_AVAILABLE_BYTES, memory.available)
+            yield gauge(catalog.HOST_MEMORY_SIZE_BYTES, memory.total)
+            yield gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES, memory.available)
 
     def _pressure(self) -> Family:
         directory = self._root / "proc/pressure"
-        return Family(
-            HOST_PRESSURE_SECONDS,
-            [
-                (name, seconds)
-                for resource in PRESSURE_RESOURCES
-                for kind, seconds in stalled(directory / resource)
-                if (name := _PRESSURE_SERIES.get((resource, kind)))
-            ],
-        )
+        found = {
+            (resource, kind): seconds
+            for resource in catalog.PRESSURE_RESOURCES
+            for kind, seconds in stalled(directory / resource)
+            if kind in catalog.PRESSURE_KINDS
+        }
+        return by_label(catalog.HOST_PRESSURE_SECONDS, found)
 
     def _network(self) -> Iterator[Family]:
         """Yield the traffic of network cards, which bridges and tunnels repeat."""
-        received: list[Sample] = []
-        sent: list[Sample] = []
-        self._find_cards()
-        for card in self._cards:
-            try:
-                rx, tx = int(_read(card.received)), int(_read(card.sent))
-            except ValueError:  # taken away meanwhile
-                continue
-            received.append((card.received_series, rx))
-            sent.append((card.sent_series, tx))
-        yield Family(HOST_NETWORK_RECEIVE_BYTES, received)
-        yield Family(HOST_NETWORK_TRANSMIT_BYTES, sent)
-
-    def _find_cards(self) -> None:
-        """Find the network cards, again whenever an interface appears or disappears."""
+        found: dict[str, tuple[int, int]] = {}
         net = self._root / "sys/class/net"
+        self._find_cards(net)
+        for card in self._cards:
+            counts = net / card / "statistics"
+            with contextlib.suppress(ValueError):  # taken away meanwhile
+                received = int(_read(counts / "rx_bytes"))
+                found[card] = received, int(_read(counts / "tx_bytes"))
+        for place, metric in enumerate(
+            (catalog.HOST_NETWORK_RECEIVE_BYTES, catalog.HOST_NETWORK_TRANSMIT_BYTES)
+        ):
+            yield by_label(metric, {card: both[place] for card, both in found.items()})
+
+    def _find_cards(self, net: Path) -> None:
+        """Find the network cards, again whenever an interface appears or disappears."""
         try:
             interfaces = sorted(os.listdir(net))  # noqa: PTH208 - names only
         except OSError:
@@ -158,51 +129,22 @@ class Host:
         # Only what has hardware below it; a container's own end of a cable has not,
         # and is then all that can be seen.
         cards = [name for name in names if (net / name / "device").exists()]
-        self._cards = [
-            _Card.at(net / name) for name in (cards or names)[:_MOST_INTERFACES]
-        ]
+        self._cards = (cards or names)[:_MOST_INTERFACES]
 
     def _disks(self) -> Iterator[Family]:
-        sizes: list[Sample] = []
-        left: list[Sample] = []
+        sizes: dict[Path, float] = {}
+        left: dict[Path, float] = {}
         for directory in self._directories:
             try:
                 disk = os.statvfs(directory)
             except OSError:
                 self._failures["directory_unreadable"] += 1
                 continue
-            size, available = disk.f_blocks, disk.f_bavail
-            sizes.append(
-                (series(HOST_DISK_SIZE_BYTES, directory), size * disk.f_frsize)
-            )
-            left.append(
-                (
-                    series(HOST_DISK_AVAILABLE_BYTES, directory),
-                    available * disk.f_frsize,
-                )
-            )
-        yield Family(HOST_DISK_SIZE_BYTES, sizes)
-        yield Family(HOST_DISK_AVAILABLE_BYTES, left)
+            sizes[directory] = disk.f_blocks * disk.f_frsize
+            left[directory] = disk.f_bavail * disk.f_frsize
+        yield by_label(catalog.HOST_DISK_SIZE_BYTES, sizes)
+        yield by_label(catalog.HOST_DISK_AVAILABLE_BYTES, left)
         yield partial_failures(self.name, self._failures)
-
-
-class _Card(NamedTuple):
-    """A file with a network card's traffic, and the names under which we export it."""
-
-    received: Path
-    sent: Path
-    received_series: str
-    sent_series: str
-
-    @classmethod
-    def at(cls, directory: Path) -> _Card:
-        """Return the card whose statistics are in *directory*."""
-        return cls(
-            directory / "statistics/rx_bytes",
-            directory / "statistics/tx_bytes",
-            series(HOST_NETWORK_RECEIVE_BYTES, directory.name),
-            series(HOST_NETWORK_TRANSMIT_BYTES, directory.name),
-        )
 
 
 def _read(path: Path) -> str:

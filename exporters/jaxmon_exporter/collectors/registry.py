@@ -9,14 +9,16 @@ costs nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from jaxmon_exporter.collecting import Collector
+from jaxmon_exporter.polling import Collector, CollectorUnavailable
 
 
 if TYPE_CHECKING:
+    from jaxmon.exposition.families import Family
     from jaxmon_exporter.options import SidecarOptions
 
 
@@ -41,6 +43,41 @@ class CollectorEntry(NamedTuple):
     fills_gaps: bool = False
 
 
+class DeviceCollector(Collector):
+    """
+    Stands in for a collector of devices on a host without them: it is made, and its
+    modules are loaded, once *missing* no longer returns why there are none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval: float,
+        deadline: float,
+        missing: Callable[[], tuple[str, str] | None],
+        make: Callable[[], Collector],
+    ) -> None:
+        self.name = name
+        self.interval = interval
+        self.deadline = deadline
+        self._missing = missing
+        self._make = make
+        self._made: Collector | None = None
+
+    def collect(self) -> Iterable[Family]:
+        """Read the devices."""
+        if self._made is None:
+            if (missing := self._missing()) is not None:
+                raise CollectorUnavailable(*missing)
+            self._made = self._make()
+        return self._made.collect()
+
+    def close(self) -> None:
+        """Release what it holds, if it was made."""
+        if self._made is not None:
+            self._made.close()
+
+
 def _host(options: SidecarOptions, _: GiveUp) -> Collector:
     from jaxmon_exporter.collectors.host import Host  # noqa: PLC0415 - see above
 
@@ -48,25 +85,37 @@ def _host(options: SidecarOptions, _: GiveUp) -> Collector:
 
 
 def _nvml(options: SidecarOptions, give_up: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus  # noqa: PLC0415 - see above
+    def make() -> Collector:
+        from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus  # noqa: PLC0415 - see above
 
-    return NvidiaGpus(
-        interval=options.nvml_interval,
-        processes=options.gpu_processes,
-        give_up=give_up if options.exit_on_driver_mismatch else None,
-    )
+        return NvidiaGpus(
+            interval=options.nvml_interval,
+            processes=options.gpu_processes,
+            give_up=give_up if options.exit_on_driver_mismatch else None,
+        )
+
+    later = DeviceCollector("nvml", options.nvml_interval, 5.0, _no_driver, make)
+    return later if _no_driver() else make()
 
 
 def _gpm(options: SidecarOptions, _: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.nvidia.gpm import Gpm  # noqa: PLC0415 - see above
+    def make() -> Collector:
+        from jaxmon_exporter.collectors.nvidia.gpm import Gpm  # noqa: PLC0415 - see above
 
-    return Gpm(interval=options.gpm_interval, all_rates=options.compat == "dcgm")
+        return Gpm(interval=options.gpm_interval, all_rates=options.compat == "dcgm")
+
+    later = DeviceCollector("gpm", options.gpm_interval, 5.0, _no_driver, make)
+    return later if _no_driver() else make()
 
 
 def _tpu(options: SidecarOptions, _: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.tpu.collector import Tpus  # noqa: PLC0415 - see above
+    def make() -> Collector:
+        from jaxmon_exporter.collectors.tpu.collector import Tpus  # noqa: PLC0415 - see above
 
-    return Tpus(interval=options.tpu_interval)
+        return Tpus(interval=options.tpu_interval)
+
+    later = DeviceCollector("tpu", options.tpu_interval, 8.0, _no_tpu, make)
+    return later if _no_tpu() else make()
 
 
 def _nccl(options: SidecarOptions, _: GiveUp) -> Collector:
@@ -112,10 +161,21 @@ def _demo(options: SidecarOptions, _: GiveUp) -> Collector | None:
     return Demo()
 
 
-def _pynvml() -> str:
-    from jaxmon_exporter.collectors.nvidia.calls import driver_is_here  # noqa: PLC0415 - see above
+def _no_driver() -> tuple[str, str] | None:
+    from jaxmon_exporter.collectors import nvidia  # noqa: PLC0415 - see above
 
-    return "pynvml" if driver_is_here() else ""
+    return None if nvidia.driver_is_here() else nvidia.NO_DRIVER
+
+
+def _no_tpu() -> tuple[str, str] | None:
+    from jaxmon.host import tpus  # noqa: PLC0415 - see above
+
+    # Without its chips, a runtime may still serve where a variable says.
+    return None if tpus.is_configured(os.environ) or tpus.find() else tpus.NONE
+
+
+def _pynvml() -> str:
+    return "pynvml" if _no_driver() is None else ""
 
 
 LISTED = (
@@ -131,7 +191,7 @@ LISTED = (
     CollectorEntry("demo", _demo),
 )
 
-NAMES = tuple(one.name for one in LISTED if one.name != "demo")
+NAMES = tuple(entry.name for entry in LISTED if entry.name != "demo")
 """Those that run unless disabled, or once their source is configured."""
 
 
@@ -141,9 +201,9 @@ def make(
     """Return the collectors that read a source, and those that fill gaps."""
     primary: list[Collector] = []
     secondary: list[Collector] = []
-    for one in _enabled(options):
-        if (collector := one.make(options, give_up)) is not None:
-            (secondary if one.fills_gaps else primary).append(collector)
+    for entry in _enabled(options):
+        if (collector := entry.make(options, give_up)) is not None:
+            (secondary if entry.fills_gaps else primary).append(collector)
     return primary, secondary
 
 
@@ -152,7 +212,7 @@ def load_libraries(options: SidecarOptions) -> None:
     Load the collectors' libraries before their threads start: threads that import at
     the same time take turns at every file, which costs a tenth of the startup time.
     """
-    for library in dict.fromkeys(one.library() for one in _enabled(options)):
+    for library in dict.fromkeys(entry.library() for entry in _enabled(options)):
         if library:
             # Missing, or broken: its collector says so.
             with contextlib.suppress(Exception, SystemExit):
@@ -160,4 +220,4 @@ def load_libraries(options: SidecarOptions) -> None:
 
 
 def _enabled(options: SidecarOptions) -> Iterator[CollectorEntry]:
-    return (one for one in LISTED if one.name not in options.disabled)
+    return (entry for entry in LISTED if entry.name not in options.disabled)

@@ -16,23 +16,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from jaxmon import catalog
-from jaxmon.catalog import (
-    ACCELERATOR_ENERGY_JOULES,
-    ACCELERATOR_INFO,
-    ACCELERATOR_MEMORY_SIZE_BYTES,
-    ACCELERATOR_MEMORY_USED_BYTES,
-    ACCELERATOR_POWER_LIMIT_WATTS,
-    ACCELERATOR_POWER_WATTS,
-    ACCELERATOR_TEMPERATURE_CELSIUS,
-    ACCELERATOR_UP,
-    ACCELERATOR_UTILIZATION_RATIO,
-    AGENT_CRASHES,
-    AGENT_DIED,
-    AGENT_STARTS,
-    AGENT_UP,
-    Metric,
-)
+from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, labels_text
+from jaxmon_exporter.polling import Collector
 
 
 Figure: TypeAlias = tuple[Metric, float, tuple[object, ...]]
@@ -235,13 +221,12 @@ FUNCTIONS = (
 )
 
 
-class Demo:
+class Demo(Collector):
     """
     Generates the metrics of the synthetic fleet.
 
     Args:
         seed: a different seed yields a different fleet.
-        clock: seconds since the epoch.
     """
 
     name = "demo"
@@ -280,9 +265,6 @@ class Demo:
             page.add(metric, value, *labels)
         return page.families
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _accelerator(self, page: _Page, index: int, elapsed: float) -> None:
         uuid, phase = self._uuids[index], self._phases[index]
         busy = _wave(elapsed, phase, mean=0.86, swing=0.09)
@@ -293,16 +275,25 @@ class Demo:
         used = _wave(elapsed, phase + 1, mean=0.71, swing=0.05) * _MEMORY_BYTES
         bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
         model = "NVIDIA H100 80GB HBM3"
-        page.add(ACCELERATOR_INFO, 1, uuid, index, "nvidia", model, "580.65.06", bus)
-        page.add(ACCELERATOR_UP, 1, uuid)
-        page.add(ACCELERATOR_UTILIZATION_RATIO, round(busy, 2), uuid)
-        page.add(ACCELERATOR_MEMORY_USED_BYTES, round(used), uuid)
-        page.add(ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_BYTES, uuid)
-        page.add(ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
-        page.add(ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
-        page.add(ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
-        page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu")
-        page.add(ACCELERATOR_TEMPERATURE_CELSIUS, round(47 + 35 * busy), uuid, "memory")
+        page.add(
+            catalog.ACCELERATOR_INFO, 1, uuid, index, "nvidia", model, "580.65.06", bus
+        )
+        page.add(catalog.ACCELERATOR_UP, 1, uuid)
+        page.add(catalog.ACCELERATOR_UTILIZATION_RATIO, round(busy, 2), uuid)
+        page.add(catalog.ACCELERATOR_MEMORY_USED_BYTES, round(used), uuid)
+        page.add(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_BYTES, uuid)
+        page.add(catalog.ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
+        page.add(catalog.ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
+        page.add(catalog.ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
+        page.add(
+            catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu"
+        )
+        page.add(
+            catalog.ACCELERATOR_TEMPERATURE_CELSIUS,
+            round(47 + 35 * busy),
+            uuid,
+            "memory",
+        )
         for xid in catalog.CRITICAL_XIDS:
             page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
         page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
@@ -324,14 +315,11 @@ class Demo:
         page.worker = name
         page.add(catalog.PROCESS_START_TIME_SECONDS, now - elapsed)
         page.add(catalog.UPTIME_SECONDS, elapsed)
-        page.add(
-            catalog.PROCESS_RESIDENT_MEMORY_BYTES,
-            round(_wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB),
-        )
+        resident = _wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB
+        page.add(catalog.PROCESS_RESIDENT_MEMORY_BYTES, round(resident))
         page.add(catalog.BUILD_INFO, 1, "demo")
-        page.add(
-            catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13"
-        )
+        versions = ("0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
+        page.add(catalog.RUNTIME_INFO, 1, *versions)
         page.add(catalog.PROCESS_INDEX, worker)
         page.add(catalog.PROCESS_COUNT, WORKERS)
         for local in range(ACCELERATORS // WORKERS):
@@ -366,10 +354,10 @@ class Demo:
         page.add(catalog.COMPILES_IN_PROGRESS, 0)
         page.add(catalog.COMPILE_OLDEST_SECONDS, 0)
         page.worker = None
-        page.add(AGENT_UP, 1, name)
-        page.add(AGENT_STARTS, 1, name)
-        page.add(AGENT_CRASHES, 0, name)
-        page.add(AGENT_DIED, 0, name, "train")
+        page.add(catalog.AGENT_UP, 1, name)
+        page.add(catalog.AGENT_STARTS, 1, name)
+        page.add(catalog.AGENT_CRASHES, 0, name)
+        page.add(catalog.AGENT_DIED, 0, name, "train")
 
     def _device(self, page: _Page, worker: int, local: int, elapsed: float) -> None:
         index = worker * (ACCELERATORS // WORKERS) + local

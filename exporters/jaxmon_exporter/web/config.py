@@ -74,12 +74,9 @@ class Tls:
 
     Args:
         cert_file: PEM, including the chain.
-        key_file: PEM.
         client_auth: what is required of clients.
         client_ca_file: PEM of the CAs that sign clients' certificates.
         allowed_sans: one of these names must be in a client's certificate.
-        min_version: of TLS.
-        max_version: of TLS.
         ciphers: for TLS 1.2, in OpenSSL's spelling.
     """
 
@@ -101,10 +98,7 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """
         Return a context with the current content of the files. An error names keys, not
-        files.
-
-        Raises:
-            WebConfigError: a file is unusable.
+        files. Raises `WebConfigError`: a file is unusable.
         """
         keys = ("cert_file", "key_file", "client_ca_file")
         for key, path in zip(keys, self.files, strict=False):
@@ -153,11 +147,9 @@ class WebConfig:
 
 def load(path: Path) -> WebConfig:
     """
-    Read *path*; file names in it are relative to its directory.
-
-    Raises:
-        WebConfigError: it cannot be read, or requires something unsupported. Never
-            shows the file's content.
+    Read *path*; file names in it are relative to its directory. Raises
+    `WebConfigError`: it cannot be read, or requires something unsupported. Never shows
+    the file's content.
     """
     try:
         top = _ConfigValue("", compose(read_text(path), secret=True)).section(_TOP)
@@ -192,10 +184,8 @@ class _ConfigValue(NamedTuple):
 
     def fail(self, problem: str) -> NoReturn:
         """
-        Reject this value without showing it.
-
-        Raises:
-            WebConfigError: always; names, line, column and *problem*.
+        Reject this value without showing it. Raises `WebConfigError`: always; names,
+        line, column and *problem*.
         """
         msg = f"{self.name or 'the file'} {problem}"
         if self.node is not None:
@@ -234,14 +224,14 @@ class _ConfigValue(NamedTuple):
             found.append((key, _ConfigValue(self.name, node)))
         return found
 
-    def section(self, known: tuple[str, ...]) -> dict[str, _ConfigValue]:
-        """Return the values by key, one for each key that is *known*."""
+    def section(self, allowed: tuple[str, ...]) -> dict[str, _ConfigValue]:
+        """Return the values by key, one for each key that is *allowed*."""
         prefix = f"{self.name}." if self.name else ""
-        found = {key: _ConfigValue(prefix + key, None) for key in known}
+        found = {key: _ConfigValue(prefix + key, None) for key in allowed}
         for key, value in self.items():
             name = key.text()
             if name not in found:
-                key.fail(f"has an unknown key; its keys are {', '.join(known)}")
+                key.fail(f"has an unknown key; its keys are {', '.join(allowed)}")
             found[name] = _ConfigValue(prefix + name, value.node)
         return found
 
@@ -260,9 +250,9 @@ class _ConfigValue(NamedTuple):
         if self.kind != "seq":
             self.fail("must be a list of strings")
         found = [_ConfigValue(self.name, node) for node in self.node.value]  # type: ignore[union-attr]
-        for one in found:
-            if not one.text():
-                one.fail("must be a list of strings")
+        for value in found:
+            if not value.text():
+                value.fail("must be a list of strings")
         return found
 
     def check_flag(self) -> None:
@@ -304,7 +294,9 @@ def _tls(section: _ConfigValue, directory: Path) -> Tls:
         key_file=directory / found["key_file"].text(),
         client_auth=client_auth,
         client_ca_file=directory / given if given else None,
-        allowed_sans=tuple(one.text() for one in found["client_allowed_sans"].texts()),
+        allowed_sans=tuple(
+            name.text() for name in found["client_allowed_sans"].texts()
+        ),
         min_version=found["min_version"].one_of(_VERSIONS, "TLS12"),
         max_version=found["max_version"].one_of(_VERSIONS, "TLS13"),
         ciphers=tuple(_ciphers(found["cipher_suites"].texts())),

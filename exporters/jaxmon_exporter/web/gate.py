@@ -53,9 +53,6 @@ class AccessGate:
     change is logged once and exported as a metric, and the previous configuration stays
     in effect.
 
-    Args:
-        path: of the configuration.
-
     Raises:
         WebConfigError: it is invalid.
         CommandError: it has passwords, and bcrypt is not installed.
@@ -72,7 +69,7 @@ class AccessGate:
         self._bcrypt: ModuleType | None = None
         self._salt = os.urandom(16)
         # Passwords checked before, so that a scrape does not wait for a slow hash.
-        self._known: OrderedDict[bytes, bool] = OrderedDict()
+        self._checked: OrderedDict[bytes, bool] = OrderedDict()
         self._checking = 0
         # One thread: guessing passwords must not take more than one core.
         self._pool = ThreadPoolExecutor(1, "jaxmon-passwords")
@@ -117,10 +114,7 @@ class AccessGate:
         """
         Return the transport of a client, encrypted with the latest certificate.
 
-        Costs a few file lookups.
-
-        Raises:
-            OSError: the client is gone.
+        Costs a few file lookups. Raises `OSError`: the client is gone.
         """
         self._follow()
         if self._context is None:
@@ -145,28 +139,23 @@ class AccessGate:
         material = b"\0".join((name.encode(), password, hashed or b""))
         key = hmac.digest(self._salt, material, hashlib.sha256)
         with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-                return None if self._known[key] else _REFUSED
+            if key in self._checked:
+                self._checked.move_to_end(key)
+                return None if self._checked[key] else _REFUSED
             if self._checking >= _WAITING:
                 return _REFUSED
             self._checking += 1
         # For an unknown name another user's hash is checked, which takes as long.
         against = hashed or next(iter(users.values()))
-        known = hashed is not None
-        return self._pool.submit(self._check, key, password, against, known=known)
+        is_user = hashed is not None
+        return self._pool.submit(self._check, key, password, against, is_user=is_user)
 
     def close(self) -> None:
         """Stop the thread that checks passwords."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def admits_certificate(self, certificate: Mapping[str, object] | None) -> bool:
-        """
-        Return whether a verified client certificate has one of the required names.
-
-        Args:
-            certificate: as `ssl.SSLSocket.getpeercert` returns it.
-        """
+        """Return whether a verified certificate of a client has a required name."""
         tls = self._config.tls
         if tls is None or not tls.allowed_sans:
             return True
@@ -175,11 +164,11 @@ class AccessGate:
         return not given.isdisjoint(tls.allowed_sans)
 
     def _check(
-        self, key: bytes, password: bytes, hashed: bytes, *, known: bool
+        self, key: bytes, password: bytes, hashed: bytes, *, is_user: bool
     ) -> Response | None:
         try:
             assert self._bcrypt is not None  # noqa: S101 - there are users
-            right = bool(self._bcrypt.checkpw(password, hashed)) and known
+            right = bool(self._bcrypt.checkpw(password, hashed)) and is_user
         # A zero byte, or a hash that only looks like one; bcrypt's own failures are no
         # Exception. If the check fails, access is denied.
         except BaseException:  # noqa: BLE001 - on a thread of ours
@@ -188,11 +177,11 @@ class AccessGate:
             with self._lock:
                 self._checking -= 1
         with self._lock:
-            self._known[key] = right
-            if len(self._known) > _REMEMBERED:
+            self._checked[key] = right
+            if len(self._checked) > _REMEMBERED:
                 # Guesses first: known clients must not wait for unknown ones.
-                wrong = (one for one, known in self._known.items() if not known)
-                del self._known[next(wrong, next(iter(self._known)))]
+                wrong = (key for key, is_right in self._checked.items() if not is_right)
+                del self._checked[next(wrong, next(iter(self._checked)))]
         return None if right else _REFUSED
 
     def _follow(self) -> None:
@@ -220,11 +209,8 @@ class AccessGate:
 
     def _read(self) -> None:
         """
-        Apply the files.
-
-        Raises:
-            WebConfigError: they are invalid or unusable.
-            CommandError: there are passwords, and bcrypt is not installed.
+        Apply the files. Raises `WebConfigError`: they are invalid or unusable;
+        `CommandError`: there are passwords, and bcrypt is not installed.
         """
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
@@ -299,16 +285,9 @@ _RECORD = 1 << 14
 
 class TlsTransport(Transport):
     """
-    The socket of a TLS client.
-
-    Args:
-        sock: just accepted, non-blocking.
-        context: with the server's certificate.
-        admits: returns whether the client's certificate, verified or `None`, is
-            accepted.
-
-    Raises:
-        OSError: the client is gone.
+    The socket of a TLS client, just accepted and non-blocking. *context* has the
+    server's certificate; *admits* returns whether the client's, verified or `None`, is
+    accepted. Raises `OSError`: the client is gone.
     """
 
     sock: ssl.SSLSocket
@@ -326,10 +305,8 @@ class TlsTransport(Transport):
 
     def handshake(self) -> None:
         """
-        Perform the TLS handshake and check the client's certificate.
-
-        Raises:
-            OSError: the handshake failed, or the certificate is not accepted.
+        Perform the TLS handshake and check the client's certificate. Raises `OSError`:
+        the handshake failed, or the certificate is not accepted.
         """
         with self._unblocked():
             self.sock.do_handshake()

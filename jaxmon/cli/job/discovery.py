@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.host.files.bounded import read_text
 from jaxmon.host.formats import json_text
-from jaxmon.host.http.certificates import trusted
 from jaxmon.host.http.redaction import Secrets
-from jaxmon.host.http.route import Route
+from jaxmon.host.http.route import Route, trusted
 from jaxmon.host.http.stream import Bounds
 from jaxmon.host.http.urls import parts_of, secrets_of, shown, target_of
 

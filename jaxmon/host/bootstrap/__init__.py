@@ -36,7 +36,7 @@ def environment(
     here = str(Path(__file__).parent)
     given = environ.get("PYTHONPATH")
     original = given and os.pathsep.join(
-        one for one in given.split(os.pathsep) if one != here
+        entry for entry in given.split(os.pathsep) if entry != here
     )
     # Without its own entry, an inherited path is as if it had not been set.
     original = None if given and not original else original

@@ -105,7 +105,7 @@ def _is_forkserver() -> bool:
     the program's main module, and so perhaps JAX, for them.
     """
     return any(
-        "multiprocessing.forkserver" in one for one in getattr(sys, "orig_argv", ())
+        "multiprocessing.forkserver" in word for word in getattr(sys, "orig_argv", ())
     )
 
 

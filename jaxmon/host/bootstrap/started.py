@@ -46,8 +46,8 @@ class Started:
         for module, name in ((_posixsubprocess, "fork_exec"), (os, "posix_spawn")):
             if (original := getattr(module, name, None)) is not None:
                 self._watching.append(_Watching(module, name, original, self._note))
-        for one in self._watching:
-            one.replace(one.original, one)
+        for watching in self._watching:
+            watching.replace(watching.original, watching)
         atexit.register(self._end)
 
     def _note(self) -> None:
@@ -57,18 +57,18 @@ class Started:
             return
         # Below this function and the property.
         values = sys._getframe(2).f_locals  # noqa: SLF001 - as in a probe
-        words = [_text(one) for one in values.get("args") or ()]
-        one = values.get("path") or values.get("executable")
-        candidates = values.get("executable_list") or [one]
+        words = [_text(word) for word in values.get("args") or ()]
+        program = values.get("path") or values.get("executable")
+        candidates = values.get("executable_list") or [program]
         if _runs_python(map(_text, candidates)) and not any(
-            _TRACKER in one for one in words
+            _TRACKER in word for word in words
         ):
             self._python = True
             self._step_aside()
 
     def _step_aside(self) -> None:
-        for one in self._watching:
-            one.replace(one, one.original)
+        for watching in self._watching:
+            watching.replace(watching, watching.original)
 
     def _end(self) -> None:
         if os.getpid() != self._pid or not self._python or "jax" in sys.modules:

@@ -45,10 +45,8 @@ def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
     Check that *path* is a regular file of at most *most* bytes.
 
     Opening a pipe waits for a writer, a device may be endless, and neither can be
-    reloaded when it changes.
-
-    Raises:
-        ConfigFileError: it is something else, larger, or cannot be examined.
+    reloaded when it changes. Raises `ConfigFileError`: it is something else, larger, or
+    cannot be examined.
     """
     try:
         _require_regular(path.stat(), most)
@@ -100,10 +98,8 @@ def read(
 
 def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
     """
-    Return the text in the file *path*; arguments as for `read`.
-
-    Raises:
-        ConfigFileError: as for `read`, or it is not UTF-8.
+    Return the text in the file *path*; arguments as for `read`. Raises
+    `ConfigFileError`: as for `read`, or it is not UTF-8.
     """
     raw = read(path, most=most, pipe=pipe)
     try:

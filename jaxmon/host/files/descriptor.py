@@ -54,12 +54,7 @@ class Descriptor:
         self._files: list[tuple[int, int]] = []
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> None:
-        """
-        Open *path*, once.
-
-        Raises:
-            OSError: as `os.open`.
-        """
+        """Open *path*, once. Raises `OSError`: as `os.open`."""
         self._numbers.extend(map(os.open, (path,), (flags,), (mode,)))
         self._files.extend(map(_file_of, self._numbers))
 
@@ -75,10 +70,8 @@ class Descriptor:
 
     def fileno(self) -> int:
         """
-        Return the number, to be used at once.
-
-        Raises:
-            DescriptorLostError: it is no longer ours.
+        Return the number, to be used at once. Raises `DescriptorLostError`: it is no
+        longer ours.
         """
         if not self.is_ours:
             raise DescriptorLostError
@@ -92,10 +85,8 @@ class Descriptor:
     def through(self, path: Path) -> Iterator[int]:
         """
         Yield a descriptor of the file that was opened at *path*, to write to: as far as
-        possible a fresh one, also if the program has closed this one. 10 µs.
-
-        Raises:
-            DescriptorLostError: it is no longer ours, or no longer at *path*.
+        possible a fresh one, also if the program has closed this one. 10 µs. Raises
+        `DescriptorLostError`: it is no longer ours, or no longer at *path*.
         """
         fresh = Descriptor()
         try:
@@ -141,10 +132,8 @@ class OwnedSocket:
 
     def get(self) -> socket.socket:
         """
-        Return the socket, to be used at once.
-
-        Raises:
-            DescriptorLostError: it is no longer ours.
+        Return the socket, to be used at once. Raises `DescriptorLostError`: it is no
+        longer ours.
         """
         if not self.is_ours:
             raise DescriptorLostError(self._name)
@@ -262,10 +251,8 @@ class FileLock:
     def take(self) -> bool:
         """
         Acquire it, creating the file if it is missing; return `False` if another
-        process holds it, or if the existing file is not ours.
-
-        Raises:
-            OSError: the file cannot be created.
+        process holds it, or if the existing file is not ours. Raises `OSError`: the
+        file cannot be created.
         """
         try:
             while self._open() and self._lock():

@@ -70,10 +70,8 @@ def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
 
 def _read(path: Path) -> bytes | None:
     """
-    Return the content of the file *path*, `None` if it does not exist.
-
-    Raises:
-        JaxmonError: *path* is not a regular file.
+    Return the content of the file *path*, `None` if it does not exist. Raises
+    `JaxmonError`: *path* is not a regular file.
     """
     if not path.exists():
         return None

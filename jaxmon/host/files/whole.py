@@ -109,13 +109,8 @@ def _sync_directory(directory: Path) -> None:
 @contextmanager
 def directory(prefix: str) -> Iterator[Path]:
     """
-    Create a directory for the block, and remove it afterwards with its content.
-
-    Args:
-        prefix: start of its name.
-
-    Raises:
-        JaxmonError: it cannot be created.
+    Create a directory for the block, whose name starts with *prefix*, and remove it
+    afterwards with its content. Raises `JaxmonError`: it cannot be created.
     """
     try:
         # A process that was started may write there while we clean up.

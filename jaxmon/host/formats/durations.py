@@ -15,10 +15,8 @@ _DURATION = re.compile(
 
 def seconds(text: str) -> int:
     """
-    Return the seconds in *text*.
-
-    Raises:
-        ValueError: *text* is not a duration of at least one second.
+    Return the seconds in *text*. Raises `ValueError`: *text* is not a duration of at
+    least one second.
     """
     match = _DURATION.fullmatch(text)
     total = 0.0

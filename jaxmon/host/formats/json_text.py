@@ -43,8 +43,8 @@ def parse(
             text,
             object_pairs_hook=_object,
             parse_constant=_unknown if odd_numbers else _refuse,
-            parse_float=_known if odd_numbers else float,
-            parse_int=_known if odd_numbers else _integer,
+            parse_float=_finite if odd_numbers else float,
+            parse_int=_finite if odd_numbers else _integer,
         )
     except json.JSONDecodeError as error:
         msg = f"not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
@@ -56,22 +56,12 @@ def parse(
 
 
 def require_object(what: str, value: Any) -> dict[str, Any]:
-    """
-    Return *value*.
-
-    Raises:
-        ValueError: it is no object; says so of *what*.
-    """
+    """Return *value*, or raise a `ValueError` that says of *what* it is no object."""
     return _require(what, value, dict, "an object")
 
 
 def require_list(what: str, value: Any) -> list[Any]:
-    """
-    Return *value*.
-
-    Raises:
-        ValueError: it is no list; says so of *what*.
-    """
+    """Return *value*, or raise a `ValueError` that says of *what* it is no list."""
     return _require(what, value, list, "a list")
 
 
@@ -86,13 +76,15 @@ def _require_bounds(value: Any, most: int) -> None:
     """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
-        one, depth = waiting.pop()
-        if isinstance(one, (dict, list)):
+        item, depth = waiting.pop()
+        if isinstance(item, (dict, list)):
             if depth > most:
                 raise _too_deep(most)
-            inner = one.values() if isinstance(one, dict) else one
-            waiting += [(one, depth + 1) for one in inner if not isinstance(one, str)]
-        elif isinstance(one, float) and abs(one) > sys.float_info.max:
+            inner = item.values() if isinstance(item, dict) else item
+            waiting += [
+                (item, depth + 1) for item in inner if not isinstance(item, str)
+            ]
+        elif isinstance(item, float) and abs(item) > sys.float_info.max:
             msg = "not JSON: a number is too large"
             raise ValueError(msg)
 
@@ -117,7 +109,7 @@ def _unknown(_: str) -> None:
     return None
 
 
-def _known(text: str) -> float | None:
+def _finite(text: str) -> float | None:
     if len(text) > sys.float_info.max_10_exp:
         return None
     number = float(text)

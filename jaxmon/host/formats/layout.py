@@ -28,10 +28,11 @@ def clean(text: str) -> str:
         return text
     text = unicodedata.normalize("NFC", text)
     return "".join(
-        one
-        if one.isprintable() and not unicodedata.category(one).startswith("M")
-        else one.encode("unicode_escape").decode("ascii")
-        for one in text
+        character
+        if character.isprintable()
+        and not unicodedata.category(character).startswith("M")
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
     )
 
 
@@ -39,7 +40,7 @@ def columns(text: str) -> int:
     """Return how many columns the `clean` *text* takes."""
     if text.isascii():
         return len(text)
-    return sum(_columns(one) for one in text)
+    return sum(_columns(character) for character in text)
 
 
 def shortened(text: str, room: int) -> str:
@@ -111,11 +112,11 @@ def table(
     indent: str = INDENT,
 ) -> list[str]:
     """Return *rows* of `clean` cells under their headings."""
-    left = width - columns(indent) - sum(one.size for one in layout)
-    sizes = [one.size or left for one in layout]
+    left = width - columns(indent) - sum(column.size for column in layout)
+    sizes = [column.size or left for column in layout]
     return [
         _row(layout, sizes, cells, indent)
-        for cells in ([one.heading for one in layout], *rows)
+        for cells in ([column.heading for column in layout], *rows)
     ]
 
 

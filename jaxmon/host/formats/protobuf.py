@@ -30,10 +30,8 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
 
     A value is an integer (a varint) or the raw bytes of anything else: a string, a
     message, packed numbers, a fixed-width number. Groups, which were deprecated before
-    any of our messages was defined, are rejected.
-
-    Raises:
-        WireError: *message* is truncated, or is not a protocol buffer.
+    any of our messages was defined, are rejected. Raises `WireError`: *message* is
+    truncated, or is not a protocol buffer.
     """
     view = memoryview(message)
     position, end = 0, len(view)
@@ -60,10 +58,8 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
 
 def varint(view: memoryview, position: int) -> tuple[int, int]:
     """
-    Return the variable-length integer at *position*, and where it ends.
-
-    Raises:
-        WireError: it does not end, or is longer than 64 bits.
+    Return the variable-length integer at *position*, and where it ends. Raises
+    `WireError`: it does not end, or is longer than 64 bits.
     """
     try:
         value = view[position]

@@ -12,12 +12,9 @@ class NewerSchemaError(ValueError):
 
 def require(document: Mapping[str, Any], newest: int, *, oldest: int = 1) -> None:
     """
-    Check that this release can read *document*, by its schema.
-
-    Args:
-        document: JSON, not trusted.
-        newest: schema that this release writes.
-        oldest: that it still reads; 0 if a document need not have one.
+    Check that this release can read *document*, not trusted, by its schema: from the
+    *oldest* that it reads, 0 if a document need not have one, to the *newest*, which it
+    writes.
 
     Raises:
         NewerSchemaError: it is of a later release.

@@ -42,12 +42,7 @@ class ClientResponse:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def json(self) -> Any:
-        """
-        Return the body as JSON.
-
-        Raises:
-            ValueError: it is not valid JSON.
-        """
+        """Return the body as JSON. Raises `ValueError`: it is not valid JSON."""
         return json_text.parse(self.body)
 
 

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon.host.http.messages import (
     MAX_HEAD,
     Request,
     RequestError,
     Response,
+    error_response,
     now,
     parse_request,
     render_head,
 )
-
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from jaxmon.host.http.listeners import Listener
-    from jaxmon.host.http.routes import PendingResponse
-    from jaxmon.host.http.sockets import Transport
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import chain
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from jaxmon.host.http.messages import error_response
 from jaxmon.threads import unlist
 
 
@@ -38,8 +28,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jaxmon.host.http.listeners import Listener
-    from jaxmon.host.http.loop import EventLoop
     from jaxmon.host.http.routes import PendingResponse, Router
+    from jaxmon.host.http.sockets import EventLoop, Transport
 
 
 # A client that does not read a shared response holds a copy of this much of it.
@@ -56,17 +46,12 @@ class Connection:
     `receive`, `send` and `drain` do what can be done without blocking, and return
     whether they are finished. They raise `OSError` when the client is gone.
 
-    Args:
-        transport: carries its bytes.
-        listener: the listener that accepted it.
-        peer: its address, the same for all clients of a Unix socket.
-
     Attributes:
+        peer: its address, the same for all clients of a Unix socket.
         progress: time when it last sent or received something, or had to wait for us.
         deadline: end of the time allowed for its current phase.
         request: its request, once that is complete.
-        answer: the response being generated.
-        pending: what *answer* waits for.
+        answer: the response being generated, which waits for *pending*.
         open: the handshake is done, so a response can be sent.
     """
 
@@ -84,11 +69,9 @@ class Connection:
 
     def receive(self) -> bool:
         """
-        Receive the available part of the request; return whether it is complete.
-
-        Raises:
-            RequestError: it is not a valid request, or too long.
-            OSError: the client is gone, or has closed its side.
+        Receive the available part of the request; return whether it is complete. Raises
+        `RequestError`: it is not a valid request, or too long; `OSError`: the client is
+        gone, or has closed its side.
         """
         self.progress = now()
         try:
@@ -159,13 +142,8 @@ _LINGER_SECONDS = 1.0
 
 class Timeouts(NamedTuple):
     """
-    Timeouts of a client in seconds.
-
-    Args:
-        read: to send its request, including a handshake, however slowly its bytes
-            arrive.
-        write: to receive its response.
-        answer: for a response produced by another thread.
+    Seconds for a client to send its request, including a handshake, however slowly its
+    bytes arrive, to receive its response, and for one produced by another thread.
     """
 
     read: float
@@ -178,17 +156,9 @@ class ConnectionPool:
     Used on the server's thread only. Clients are *asking* until there is room to
     process their request, *answered* until they have received the response, and
     *ending* until they have closed as well: closing first, with unread bytes, resets a
-    connection and loses the response in it.
-
-    Args:
-        loop: watches their sockets.
-        router: creates the responses.
-        timeouts: of a client.
-        most: maximum number of clients served at a time.
-        report: called with our failures and their locations.
-
-    Attributes:
-        dropped: number of clients refused, or dropped for others.
+    connection and loses the response in it. At most *most* are served at a time;
+    `dropped` is the number of clients refused, or dropped for others. *report* is
+    called with our failures and their locations.
     """
 
     def __init__(
@@ -236,7 +206,8 @@ class ConnectionPool:
             return
         client = Connection(transport, listener, peer)
         client.deadline = client.progress + self._timeouts.read
-        if self._has_room(self._asking, _ASKING * self._most, peer, _has_not_asked):
+        room = partial(self._has_room, self._asking, _ASKING * self._most, peer)
+        if room(lambda waiting: waiting.request is None):
             self._asking[client] = None
             # Most have sent their whole request by now, and are served in this turn.
             self._handle(client)
@@ -245,12 +216,9 @@ class ConnectionPool:
 
     def turn(self, since: float) -> None:
         """
-        Do everything possible without blocking.
-
-        Args:
-            since: when the loop was last polled for ready sockets. Clients whose
-                deadline had passed by then are dropped; later ones may have been
-                delayed by a handler.
+        Do everything possible without blocking. Clients are dropped whose deadline had
+        passed when the loop was last polled, *since*; others may have been delayed by a
+        handler.
         """
         while self._ready:
             client = self._ready.popleft()
@@ -258,7 +226,7 @@ class ConnectionPool:
             if answer is not None and pending is not None and pending.done():
                 self._go_on_with(client, partial(_resume, answer, pending))
         self._answer()
-        for client in [one for one in self if one.deadline <= since]:
+        for client in [other for other in self if other.deadline <= since]:
             if client.deadline <= since:  # and not closed meanwhile
                 self._end_the_time_of(client)
 
@@ -430,23 +398,17 @@ class ConnectionPool:
         is_slow: Callable[[Connection], bool],
     ) -> bool:
         """
-        Return whether one more client at the address *peer* can join *clients*; another
-        may be dropped for it.
-
-        Args:
-            clients: in the same state.
-            most: their maximum number.
-            peer: address of the newcomer.
-            is_slow: returns whether a client keeps the server waiting.
+        Return whether one more client at the address *peer* can join *clients*, of
+        which there are *most*; one that *is_slow* may be dropped for it.
         """
         if len(clients) < most:
             return True
         peers = Counter(client.peer for client in clients)
         peers[peer] += 1
         found = [
-            (not slow, -peers[one.peer], one.progress, number, one)
-            for number, one in enumerate(clients)
-            if peers[one.peer] >= peers[peer] + (not (slow := is_slow(one)))
+            (not slow, -peers[other.peer], other.progress, number, other)
+            for number, other in enumerate(clients)
+            if peers[other.peer] >= peers[peer] + (not (slow := is_slow(other)))
         ]
         if not found:
             return False
@@ -454,9 +416,9 @@ class ConnectionPool:
         return True
 
     def _become(self, kind: _Kind | None, client: Connection) -> None:
-        for one in self._kinds:
-            if one is not kind:
-                one.pop(client, None)
+        for clients in self._kinds:
+            if clients is not kind:
+                clients.pop(client, None)
         if kind is not None:
             kind[client] = None
 
@@ -464,11 +426,6 @@ class ConnectionPool:
         self._loop.watch(
             client.transport, client.transport.wants, partial(self._handle, client)
         )
-
-
-def _has_not_asked(client: Connection) -> bool:
-    """Return whether the request of *client* is incomplete."""
-    return client.request is None
 
 
 def _is_slow(client: Connection) -> bool:

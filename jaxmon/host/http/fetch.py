@@ -40,12 +40,9 @@ _AT_ONCE = 256
 
 class FetchError(JaxmonError):
     """
-    Raised when a response did not arrive.
-
-    Args:
-        reason: ``gone`` (nothing is listening), ``left`` (its socket was removed, as by
-            an orderly exit), ``timeout``, ``too_large`` or ``broken``; subclasses may
-            have more.
+    Raised when a response did not arrive, with a reason: ``gone`` (nothing is
+    listening), ``left`` (its socket was removed, as by an orderly exit), ``timeout``,
+    ``too_large``, ``broken``, or another client's own.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -56,11 +53,8 @@ class FetchError(JaxmonError):
 @dataclass(slots=True, eq=False, repr=False)
 class _Transfer:
     """
-    One request under way.
-
-    Args:
-        path: of the server's socket.
-        file: identity of that socket; another one there is another server's.
+    One request under way, to the server with the socket *path*, whose identity is
+    *file*: another one there is another server's.
     """
 
     key: str
@@ -117,14 +111,7 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
 
 
 class _ConcurrentFetch:
-    """
-    All exchanges of one call.
-
-    Args:
-        request: the same for all.
-        max_bytes: of one response.
-        max_total: of all responses.
-    """
+    """All exchanges of one call; *request* is the same for all."""
 
     def __init__(
         self,
@@ -217,10 +204,7 @@ class _ConcurrentFetch:
 
 
 def _ended(exchange: _Transfer) -> FetchError | None:
-    """
-    Return how the server of *exchange* ended meanwhile, `None` when it did not: then
-    it is broken.
-    """
+    """Return how the server ended meanwhile, `None` when it did not, but is broken."""
     if identity(exchange.path) != exchange.file:
         return FetchError(LEFT, "it exited during the request")
     try:

@@ -47,12 +47,7 @@ class Gate(Protocol):
         ...
 
     def open(self, sock: socket.socket) -> Transport:
-        """
-        Return the transport of a client that was just accepted.
-
-        Raises:
-            OSError: the client is gone.
-        """
+        """Return the transport of a client just accepted; `OSError` if it is gone."""
         ...
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
@@ -62,12 +57,8 @@ class Gate(Protocol):
 
 class Listener(NamedTuple):
     """
-    A non-blocking listening socket and its guard.
-
-    Args:
-        sock: bound and listening.
-        gate: decides which clients are admitted; `None` admits all.
-        local: a Unix socket, guarded by the permissions of its file.
+    A non-blocking listening socket and the gate that admits clients, `None` for all. A
+    *local* one is a Unix socket, guarded by the permissions of its file.
     """
 
     sock: OwnedSocket
@@ -91,10 +82,8 @@ class Listener(NamedTuple):
 
 def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     """
-    Listen on *host*, an address: names are not resolved.
-
-    Raises:
-        OSError: the address is invalid, not of this host, or in use.
+    Listen on *host*, an address: names are not resolved. Raises `OSError`: the address
+    is invalid, not of this host, or in use.
     """
     family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
@@ -121,10 +110,8 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
 
 def unix(path: Path, mode: int) -> Listener:
     """
-    Listen on a new Unix socket that never has more permissions than *mode*.
-
-    Raises:
-        OSError: the path exists, is too long, or cannot be written.
+    Listen on a new Unix socket that never has more permissions than *mode*. Raises
+    `OSError`: the path exists, is too long, or cannot be written.
     """
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

@@ -62,10 +62,7 @@ class Response(NamedTuple):
 
 
 class RequestError(Exception):
-    """
-    A request that is rejected with *status* and a line of text; the connection is
-    closed.
-    """
+    """A request that is rejected with *status* and a line of text."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -74,10 +71,8 @@ class RequestError(Exception):
 
 def parse_request(head: bytes) -> Request:
     """
-    Return the request in *head*; a body is never read.
-
-    Raises:
-        RequestError: *head* is not an HTTP/1.x request, or its method is unsupported.
+    Return the request in *head*; a body is never read. Raises `RequestError`: *head* is
+    not an HTTP/1.x request, or its method is unsupported.
     """
     line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     match = re.fullmatch(_REQUEST_LINE, line)
@@ -110,9 +105,7 @@ def render_head(response: Response) -> bytes:
 
 def error_response(status: HTTPStatus, message: str) -> Response:
     """Return a plain-text response of one line."""
-    headers = {
-        HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)},
-    }
+    headers = {HTTPStatus.METHOD_NOT_ALLOWED: {"Allow": ", ".join(METHODS)}}
     return Response(
         f"{status.value} {status.phrase}: {message}\n".encode(),
         status=status.value,

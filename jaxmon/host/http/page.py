@@ -68,10 +68,8 @@ def shared(
     faster than responses are generated delay others by one response per turn, however
     many there are.
 
-    Args:
-        make: returns the response of a variant.
-        variant: returns which of a few variants a request wants; the last response of
-            each is kept.
+    *make* returns the response of a variant, *variant* which of a few of them a request
+    wants; the last response of each is kept.
     """
     made: dict[_V, tuple[float, Response]] = {}
 

@@ -19,20 +19,17 @@ _BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 class Secrets:
     """
-    Secrets, and the forms in which they may be echoed.
-
-    Args:
-        secrets: passwords, tokens; empty ones are ignored.
-        hidden: the replacement.
+    Passwords and tokens, and the forms in which they may be echoed; empty ones are
+    ignored. *hidden* replaces them.
     """
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
         given = list(filter(None, secrets))
-        forms = {form for one in given for form in _forms(one)}
+        forms = {form for secret in given for form in _forms(secret)}
         # If one is a prefix of another, the longer one first, so that nothing of it
         # remains.
         longest = sorted(forms, key=lambda form: (-len(form), form))
-        spelled = [pattern for one in given for pattern in _spelled(one)]
+        spelled = [pattern for secret in given for pattern in _spelled(secret)]
         self._pattern = re.compile(
             "|".join([*map(re.escape, longest), *spelled]), re.IGNORECASE
         )
@@ -54,11 +51,11 @@ def _spelled(secret: str) -> Iterator[str]:
     """
     raw = secret.encode("utf-8", "surrogateescape")
     yield "".join(
-        f"(?:{re.escape(chr(one))}|%{one:02x})" if one < _ASCII else f"%{one:02x}"
-        for one in raw
+        f"(?:{re.escape(chr(byte))}|%{byte:02x})" if byte < _ASCII else f"%{byte:02x}"
+        for byte in raw
     )
     if 2 * len(raw) >= _LEAST_DIGITS:
-        yield _BETWEEN.join(f"{one:02x}" for one in raw)
+        yield _BETWEEN.join(f"{byte:02x}" for byte in raw)
 
 
 def _forms(secret: str) -> Iterator[str]:

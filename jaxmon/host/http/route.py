@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from jaxmon.errors import JaxmonError
+from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.host.files.bounded import require_regular
 from jaxmon.host.http import client
 from jaxmon.host.http.stream import Bounds, Stream, connected
 from jaxmon.host.http.urls import (
@@ -24,6 +26,37 @@ from jaxmon.host.http.urls import (
     secrets_of,
     without_user,
 )
+
+
+_MOST_BYTES = 16 << 20
+
+
+class CertificatesError(JaxmonError, ValueError):
+    """A file of certificates that cannot be used; the message names it."""
+
+
+def trusted(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
+    """
+    Return which certificates to trust of *server*, those in *ca_file* (PEM) instead of
+    the system's; `None` if none are needed or given.
+
+    Raises:
+        CertificatesError: *ca_file* cannot be used.
+    """
+    # Loading the system's takes longer than a request to a server on this host.
+    if server.scheme == "http" and ca_file is None:
+        return None
+    try:
+        if ca_file is not None:  # OpenSSL would read whatever it is to its end
+            require_regular(ca_file, most=_MOST_BYTES)
+        return ssl.create_default_context(cafile=ca_file)
+    except ConfigFileError as error:
+        msg = f"cannot use the certificates in {ca_file}: {error}"
+        raise CertificatesError(msg) from None
+    except OSError as error:  # ssl.SSLError, too
+        reason = error.strerror or "it holds no certificates"
+        msg = f"cannot use the certificates in {ca_file}: {reason}"
+        raise CertificatesError(msg) from None
 
 
 class RouteError(JaxmonError, ValueError):
@@ -53,11 +86,9 @@ class Route:
     def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
         """
         Return the route to *server* according to HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
-        As in curl and Go, this host itself is never reached through a proxy.
-
-        Raises:
-            RouteError: the variable names an invalid proxy, or one that does not speak
-                plain HTTP.
+        As in curl and Go, this host itself is never reached through a proxy. Raises
+        `RouteError`: the variable names an invalid proxy, or one that does not speak
+        plain HTTP.
         """
         # Heavy, and a direct route does not need it.
         from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
@@ -83,8 +114,8 @@ class Route:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that server and proxy may echo and that must not be shown."""
-        known = filter(None, (self.server, self.proxy))
-        return tuple(secret for one in known for secret in secrets_of(one))
+        of_proxy = () if self.proxy is None else secrets_of(self.proxy)
+        return (*secrets_of(self.server), *of_proxy)
 
     def exchange(
         self,
@@ -114,12 +145,7 @@ class Route:
             sent |= _header("Proxy-Authorization", self.proxy)
         with self._stream(bounds) as stream:
             client.send(
-                stream,
-                method,
-                target,
-                host=_host(self.server),
-                headers=sent,
-                body=body,
+                stream, method, target, host=_host(self.server), headers=sent, body=body
             )
             return client.receive(stream, method)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Callable, Generator, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -51,7 +50,7 @@ class HostPolicy:
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
-        names = [one.lower() for one in allowed]
+        names = [name.lower() for name in allowed]
         for name in names:
             if not re.fullmatch(_PATTERN, name.removesuffix(".")) or name == "*.":
                 msg = (
@@ -72,19 +71,16 @@ class HostPolicy:
 
         One with a foreign name is not if it came over loopback, which only this
         machine's names resolve to, or if a browser may have sent it. Otherwise it is: a
-        remote scraper may use any name for this machine.
-
-        Args:
-            headers: of the request, by lower-case name.
-            sock: the socket that received it.
+        remote scraper may use any name for this machine. *headers* have lower-case
+        names; *sock* received the request.
         """
-        return self._known(headers.get("host", "")) or not (
+        return self._is_ours(headers.get("host", "")) or not (
             is_loopback(sock)
             or any(name in headers for name in _BROWSER)
             or headers.get("user-agent", "").startswith("Mozilla/")
         )
 
-    def _known(self, host: str) -> bool:
+    def _is_ours(self, host: str) -> bool:
         if self._any or host.startswith("["):
             return True
         name = host.partition(":")[0].lower().rstrip(".")
@@ -119,13 +115,9 @@ _FOREIGN = (
 
 class Router:
     """
-    The endpoints of a server.
-
-    Args:
-        routes: handler by path, for TCP.
-        local_routes: for Unix sockets, in place of *routes*.
-        hosts: names that a request may use if nothing else guards the listener.
-        report: called with the failure of a handler, and its location.
+    The endpoints of a server: *routes* for TCP, *local_routes* for Unix sockets. A
+    request may use the names *hosts* if nothing else guards the listener; *report* is
+    called with the location and the failure of a handler.
     """
 
     def __init__(

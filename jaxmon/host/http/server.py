@@ -17,11 +17,10 @@ from jaxmon.host.files.descriptor import DescriptorLostError
 from jaxmon.host.http import listeners
 from jaxmon.host.http.connections import ConnectionPool, Timeouts
 from jaxmon.host.http.listeners import Gate, Listener
-from jaxmon.host.http.loop import EventLoop
 from jaxmon.host.http.messages import Request, Response, now
 from jaxmon.host.http.page import metrics_handler
 from jaxmon.host.http.routes import Handler, HostPolicy, Router
-from jaxmon.host.http.sockets import READ
+from jaxmon.host.http.sockets import READ, EventLoop
 from jaxmon.threads import DaemonThread, current
 
 
@@ -29,14 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = [
-    "Handler",
-    "OnError",
-    "Request",
-    "Response",
-    "Server",
-    "metrics_handler",
-]
+__all__ = ["Handler", "OnError", "Request", "Response", "Server", "metrics_handler"]
 
 OnError: TypeAlias = Callable[[str, BaseException], None]
 
@@ -59,19 +51,13 @@ class Server:
         routes: handler by path.
         local_routes: handlers for clients of a Unix socket only, guarded by the
             permissions of its file.
-        name: of the thread.
         max_connections: how many clients are served at a time; twice as many may be
             sending requests. `connection_pool` decides which is dropped for a new one;
             if none is, a request that has waited for a second gets 503.
-        read_timeout: seconds for a client to send a request.
-        write_timeout: seconds for a client to receive a response.
         answer_timeout: seconds for a response generated on another thread.
         hosts: host names that TCP clients may request, if no gate guards the listener.
         on_error: called with the site of each failure: ``server``, or ``server:`` and
             the path of the handler that raised. Called on the server's thread.
-
-    Attributes:
-        routes: handler by path, for TCP.
     """
 
     def __init__(  # noqa: PLR0913 - each limit has a default
@@ -119,16 +105,10 @@ class Server:
     def listen_tcp(self, host: str, port: int, *, gate: Gate | None = None) -> int:
         """
         Listen on an address, before `start`; return the port, which the system chooses
-        if *port* is 0.
-
-        Args:
-            host: an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1; ``::``
-                takes IPv4 clients as well. Names are not resolved.
-            port: 0 for any free one.
-            gate: encrypts, or decides which clients are admitted.
-
-        Raises:
-            OSError: the address is invalid, not of this host, or in use.
+        if *port* is 0. *gate* encrypts, or decides which clients are admitted; *host*
+        is an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1. ``::`` takes IPv4
+        clients as well; names are not resolved. Raises `OSError`: the address is
+        invalid, not of this host, or in use.
         """
         listener = listeners.tcp(host, port, gate=gate)
         self._add(listener)
@@ -140,10 +120,7 @@ class Server:
         Listen on a Unix socket, before `start` or on the server's own thread.
 
         The file belongs to the caller: it must not exist yet, and `stop` leaves
-        it where it is. It never has more permissions than *mode*.
-
-        Raises:
-            OSError: the path exists, is too long, or cannot be written.
+        it where it is. It never has more permissions than *mode*. Raises `OSError`.
         """
         listener = listeners.unix(path, mode)
         try:
@@ -172,11 +149,8 @@ class Server:
 
     def start(self) -> None:
         """
-        Serve from now on, on a daemon thread.
-
-        Raises:
-            OSError: there are no descriptors left.
-            RuntimeError: the server was started before.
+        Serve from now on, on a daemon thread. Raises `OSError`: there are no
+        descriptors left; `RuntimeError`: the server was started before.
         """
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"
@@ -184,11 +158,7 @@ class Server:
         with contextlib.ExitStack() as undo:
             loop = undo.enter_context(contextlib.closing(EventLoop(self._report)))
             clients = ConnectionPool(
-                loop,
-                self._router,
-                self._timeouts,
-                most=self._most,
-                report=self._report,
+                loop, self._router, self._timeouts, most=self._most, report=self._report
             )
             thread = DaemonThread(self._name, partial(self._run, loop, clients))
             self._loop, self._clients, self._thread = loop, clients, thread
@@ -212,10 +182,8 @@ class Server:
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
-        if (
-            thread is not None and thread is current()
-        ):  # it closes all once the handler has returned
-            return
+        if thread is not None and thread is current():
+            return  # it closes all once the handler has returned
         if thread is not None and loop is not None:
             loop.wake()
             thread.join(seconds)
@@ -225,9 +193,8 @@ class Server:
 
     def abandon(self) -> None:
         """
-        Close what a forked child inherited; the parent's server continues.
-
-        Only descriptors are closed: no file is unlinked, and no peer is notified.
+        Close what a forked child inherited: descriptors only. No file is unlinked, no
+        peer is notified, and the parent's server continues.
         """
         self._thread = None
         if self._loop is not None:

@@ -20,10 +20,9 @@ from urllib.parse import SplitResult, urlencode, urlunsplit
 
 from jaxmon.errors import JaxmonError
 from jaxmon.host.formats.layout import clean, shortened
-from jaxmon.host.http.certificates import CertificatesError, trusted
 from jaxmon.host.http.client import ClientResponse
 from jaxmon.host.http.redaction import Secrets
-from jaxmon.host.http.route import Route, RouteError
+from jaxmon.host.http.route import CertificatesError, Route, RouteError, trusted
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import is_loopback, parts_of, without_user
 from jaxmon.version import version
@@ -85,10 +84,8 @@ class Session:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> ClientResponse:
         """
-        Return the response to a GET of *path*, which starts with a slash.
-
-        Raises:
-            MonitoringError: there is none, or the server rejects us.
+        Return the response to a GET of *path*, which starts with a slash. Raises
+        `MonitoringError`: there is none, or the server rejects us.
         """
         return self._request("GET", path, query=query)
 
@@ -102,10 +99,8 @@ class Session:
 
     def decoded(self, response: ClientResponse) -> Any:
         """
-        Return the JSON in *response*, whatever its status.
-
-        Raises:
-            MonitoringError: it is something else, so this is another server.
+        Return the JSON in *response*, whatever its status. Raises `MonitoringError`: it
+        is something else, so this is another server.
         """
         try:
             if "json" in response.type:
@@ -117,8 +112,9 @@ class Session:
 
     def foreign(self, reason: str) -> MonitoringError:
         """Return the error for a server that is not the expected one."""
+        article = "an" if self.whose[:1] in "AEIOU" else "a"
         msg = (
-            f"{self.place} is not {_article(self.whose)} {self.whose}: it returned "
+            f"{self.place} is not {article} {self.whose}: it returned "
             f"{self.redacted(reason)}; give its URL as in the browser, including any "
             "path"
         )
@@ -231,7 +227,3 @@ class Session:
         if self.token and parts.username is not None:
             return "give either a token or a user in the URL, not both"
         return ""
-
-
-def _article(word: str) -> str:
-    return "an" if word[:1] in "AEIOU" else "a"

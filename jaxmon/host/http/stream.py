@@ -33,13 +33,7 @@ class TooLargeError(OSError):
 
 
 class Bounds:
-    """
-    Limits of one exchange, which starts now.
-
-    Args:
-        seconds: for the whole exchange.
-        max_bytes: maximum number of bytes received.
-    """
+    """Limits of one exchange, which starts now: for all of it, and all received."""
 
     def __init__(self, seconds: float, max_bytes: int) -> None:
         self._seconds = seconds
@@ -53,12 +47,7 @@ class Bounds:
         self._end = monotonic() + seconds
 
     def remaining(self) -> float:
-        """
-        Return the remaining seconds, more than 0.
-
-        Raises:
-            TimeoutError: none are left.
-        """
+        """Return the remaining seconds, or raise a `TimeoutError` if none are left."""
         if (remaining := self._end - monotonic()) <= 0:
             raise self.timeout_error()
         return remaining
@@ -70,12 +59,7 @@ class Bounds:
         )
 
     def count(self, received: int) -> None:
-        """
-        Count received bytes.
-
-        Raises:
-            TooLargeError: there are too many.
-        """
+        """Count received bytes, or raise a `TooLargeError` if there are too many."""
         self._received += received
         if self._received > self._max_bytes:
             most = f"{self._max_bytes / (1 << 20):g} MiB"
@@ -97,12 +81,7 @@ class Stream:
         self._file = _File(_Received(connected, bounds), _CHUNK)
 
     def encrypt(self, context: ssl.SSLContext, host: str) -> None:
-        """
-        Use TLS from now on, with *host*.
-
-        Raises:
-            ssl.SSLError: the handshake failed.
-        """
+        """Use TLS from now on, with *host*; raises `ssl.SSLError`."""
         self._socket.settimeout(self._bounds.remaining())
         with self._in_time():
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
@@ -119,9 +98,7 @@ class Stream:
                 unsent = unsent[self._socket.send(unsent) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """
-        Return the received data as a file, always the same one; *mode* is ``"rb"``.
-        """
+        """Return the received data as a file, the same one for each *mode*."""
         del mode
         return self._file
 
@@ -143,11 +120,8 @@ class Stream:
 @contextmanager
 def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
     """
-    Connect to *place* for the duration of a block.
-
-    Raises:
-        TimeoutError: it took too long.
-        OSError: nothing is listening there, or the host does not exist.
+    Connect to *place* for the duration of a block. Raises `TimeoutError`: it took too
+    long; `OSError`: nothing is listening there, or the host does not exist.
     """
     plain = (
         _connected(socket.AF_UNIX, str(place), bounds.remaining())
@@ -163,14 +137,9 @@ def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
 
 def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
     """
-    Return what `socket.getaddrinfo` finds, at least one, within *seconds*.
-
-    A resolver knows no time limit of ours, so a name is looked up on a thread, which is
-    left behind if it takes too long.
-
-    Raises:
-        TimeoutError: it took too long.
-        OSError: there is no such host.
+    Return what `socket.getaddrinfo` finds, at least one, within *seconds*; raises
+    `OSError`, or `TimeoutError`. A resolver knows no time limit of ours, so a name is
+    looked up on a thread, which is left behind if it takes too long.
     """
     kind = socket.SOCK_STREAM
     with suppress(OSError, UnicodeError):

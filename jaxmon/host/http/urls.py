@@ -17,10 +17,8 @@ _PORTS = {"http": 80, "https": 443}
 
 def parts_of(address: str) -> SplitResult:
     """
-    Return the parts of *address*, an HTTP or HTTPS URL with a host.
-
-    Raises:
-        ValueError: it is not one; the message describes a valid one.
+    Return the parts of *address*, an HTTP or HTTPS URL with a host. Raises
+    `ValueError`: it is not one; the message describes a valid one.
     """
     try:
         parts = urlsplit(address)

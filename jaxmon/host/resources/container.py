@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jaxmon import catalog
-from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 
 
 _MICROSECONDS = 1e6
@@ -24,12 +23,9 @@ _LEVELS = 64
 
 class ContainerFamilies:
     """
-    Reads the cgroup of this process, in about 0.2 ms.
-
-    Nothing is exported without one: on a bare host, with version 1, or outside Linux.
-
-    Args:
-        root: the directory that contains ``proc`` and ``sys``.
+    Reads the cgroup of this process, in about 0.2 ms; *root* contains ``proc`` and
+    ``sys``. Nothing is exported without one: on a bare host, with version 1, or outside
+    Linux.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -41,15 +37,13 @@ class ContainerFamilies:
         if group is None or not (group / "cgroup.events").exists():
             return []
         found = [*_memory(self._root, group), *_cpu(self._root, group)]
-        pressure = catalog.CONTAINER_PRESSURE_SECONDS
-        samples = [
-            (series(pressure, resource, kind), seconds)
+        pressure = {
+            (resource, kind): seconds
             for resource in ("cpu", "memory", "io")
             for kind, seconds in stalled(group / f"{resource}.pressure")
-        ]
-        return [
-            family for family in (*found, Family(pressure, samples)) if family.samples
-        ]
+        }
+        found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
+        return [family for family in found if family.samples]
 
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:
@@ -105,8 +99,8 @@ def _memory(root: Path, group: Path) -> list[Family]:
     if (inactive := stat.get("inactive_file")) is not None:
         working_set = max(used - inactive, 0)
         found.append(gauge(catalog.CONTAINER_MEMORY_WORKING_SET_BYTES, working_set))
-    limits = [_number(one / "memory.max") for one in _upwards(root, group)]
-    if limit := min((one for one in limits if one is not None), default=None):
+    limits = [_number(directory / "memory.max") for directory in _upwards(root, group)]
+    if limit := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, limit))
     if (kills := events.get("oom_kill")) is not None:
         found.append(gauge(catalog.CONTAINER_OOM_KILLS, kills))
@@ -116,27 +110,20 @@ def _memory(root: Path, group: Path) -> list[Family]:
 def _cpu(root: Path, group: Path) -> list[Family]:
     stat = _table(group / "cpu.stat")
     found = []
-    for metric, figures in (
-        (catalog.CONTAINER_CPU_SECONDS, {"user": "user_usec", "system": "system_usec"}),
-        (catalog.CONTAINER_CPU_THROTTLED_SECONDS, {"": "throttled_usec"}),
-    ):
-        samples = _of_table(metric, stat, figures)
-        if samples:
-            found.append(Family(metric, samples))
-    limits = [_cores(one / "cpu.max") for one in _upwards(root, group)]
-    if cores := min((one for one in limits if one is not None), default=None):
+    spent = {
+        mode: stat[f"{mode}_usec"] / _MICROSECONDS
+        for mode in ("user", "system")
+        if f"{mode}_usec" in stat
+    }
+    if spent:
+        found.append(by_label(catalog.CONTAINER_CPU_SECONDS, spent))
+    if (throttled := stat.get("throttled_usec")) is not None:
+        seconds = throttled / _MICROSECONDS
+        found.append(gauge(catalog.CONTAINER_CPU_THROTTLED_SECONDS, seconds))
+    limits = [_cores(directory / "cpu.max") for directory in _upwards(root, group)]
+    if cores := min((value for value in limits if value is not None), default=None):
         found.append(gauge(catalog.CONTAINER_CPU_LIMIT, cores))
     return found
-
-
-def _of_table(
-    metric: Metric, table: dict[str, int], figures: dict[str, str]
-) -> list[tuple[str, float]]:
-    return [
-        (series(metric, *([label] if label else [])), table[key] / _MICROSECONDS)
-        for label, key in figures.items()
-        if key in table
-    ]
 
 
 def _upwards(root: Path, group: Path) -> Iterable[Path]:

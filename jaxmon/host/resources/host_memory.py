@@ -21,8 +21,6 @@ class HostMemory(NamedTuple):
     Sizes in bytes; `None` if unknown or unlimited.
 
     Attributes:
-        resident: memory of this process.
-        virtual: its address space.
         virtual_limit: most address space it may have (``ulimit -v``).
         available: what programs on this host can get without swapping.
         cgroup: memory of the container or service that this process is in, without file
@@ -45,11 +43,7 @@ class HostMemory(NamedTuple):
             (self.cgroup_limit, self.cgroup),
             (self.available, 0),
         )
-        left = [
-            limit - used
-            for limit, used in pairs
-            if limit is not None and used is not None
-        ]
+        left = [a - b for a, b in pairs if a is not None and b is not None]
         return max(min(left), 0) if left else None
 
     @property
@@ -60,12 +54,7 @@ class HostMemory(NamedTuple):
 
 
 def read(root: Path = Path("/")) -> HostMemory:
-    """
-    Return the current values, in about 0.1 ms.
-
-    Args:
-        root: the directory that contains ``proc`` and ``sys``.
-    """
+    """Return the current values, in about 0.1 ms; *root* has ``proc`` and ``sys``."""
     virtual = resident = None
     with contextlib.suppress(OSError, ValueError, IndexError):
         pages = (root / "proc/self/statm").read_text().split()
@@ -77,18 +66,10 @@ def read(root: Path = Path("/")) -> HostMemory:
         resident=resident,
         virtual=virtual,
         virtual_limit=None if soft == resource.RLIM_INFINITY else soft,
-        available=_available(root),
+        available=_entry(root / "proc/meminfo", "MemAvailable:", 1024),
         cgroup=used,
         cgroup_limit=limit,
     )
-
-
-def _available(root: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (root / "proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
 
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
@@ -99,7 +80,8 @@ def _cgroup(root: Path) -> tuple[int | None, int | None]:
     for directory, names in _places(root):
         limit, used = _number(directory / names.limit), _number(directory / names.used)
         if limit is not None and used is not None:
-            used = max(used - _entry(directory / "memory.stat", names.droppable), 0)
+            droppable = _entry(directory / "memory.stat", names.droppable) or 0
+            used = max(used - droppable, 0)
             found.append((limit - used, used, limit))
     return min(found)[1:] if found else (None, None)
 
@@ -114,14 +96,14 @@ _V2 = _Names("memory.current", "memory.max", "inactive_file")
 _V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
 
 
-def _entry(path: Path, name: str) -> int:
-    """Return the number after *name* in a table, 0 if missing."""
+def _entry(path: Path, name: str, unit: int = 1) -> int | None:
+    """Return the number after *name* in a table, `None` if missing."""
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
-            key, _, number = line.partition(" ")
+            key, number, *_ = [*line.split(), "", ""]
             if key == name:
-                return int(number)
-    return 0
+                return int(number) * unit
+    return None
 
 
 def _places(root: Path) -> list[tuple[Path, _Names]]:
@@ -131,9 +113,7 @@ def _places(root: Path) -> list[tuple[Path, _Names]]:
     with contextlib.suppress(OSError, ValueError):
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        inside = name.strip("/")
+        _, controllers, name = (*line.split(":", 2), "", "")[:3]
         if not controllers:
             at, names = mounted, _V2
         elif "memory" in controllers.split(","):
@@ -141,7 +121,7 @@ def _places(root: Path) -> list[tuple[Path, _Names]]:
         else:
             continue
         # A container often sees its own cgroup as the root, under another name.
-        path = at / inside
+        path = at / name.strip("/")
         while path != at and len(found) < 64:  # noqa: PLR2004 - levels of cgroups
             found.append((path, names))
             path = path.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import socket
 import struct
 from pathlib import Path
@@ -64,18 +63,15 @@ def process_of(path: Path) -> int | None:
 
 def exit_of(process: int) -> dict[str, int] | None:
     """
-    Return the exit ``status`` of a process, or the ``signal`` that ended it; `None`
-    while it runs, or if the kernel does not say.
-
-    Args:
-        process: its descriptor.
+    Return the exit ``status`` of the process with the descriptor *process*, or the
+    ``signal`` that ended it; `None` while it runs, or if the kernel does not say.
     """
-    known = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
     try:
-        fcntl.ioctl(process, _PIDFD_GET_INFO, known)
+        fcntl.ioctl(process, _PIDFD_GET_INFO, info)
     except OSError:
         return None
-    mask, code = _PIDFD_INFO.unpack(known)
+    mask, code = _PIDFD_INFO.unpack(info)
     # Only after its parent has waited for it.
     if not mask & _PIDFD_INFO_EXIT and not (code := _exit_of_zombie(process)):
         return None
@@ -118,19 +114,6 @@ def program(pid: int) -> str:
     return disclosure.command(words(pid))[:_LONGEST]
 
 
-def age(pid: int) -> float | None:
-    """
-    Return how many seconds ago process *pid* was started, by the kernel's clock; `None`
-    if it is gone or not visible.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # Linux: proc(5), the twentieth field behind the name; ticks since boot.
-        ticks = int(_stat(pid)[19])
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        return max(uptime - ticks / os.sysconf("SC_CLK_TCK"), 0.0)
-    return None
-
-
 def is_stopped(pid: int) -> bool:
     """Return whether process *pid* is stopped by a signal or a debugger."""
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -141,13 +124,12 @@ def is_stopped(pid: int) -> bool:
 def _stat(pid: int) -> list[str]:
     """Return what the kernel has of a process behind its name."""
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    return stat[stat.rindex(")") + 2 :].split()
+    return stat.rpartition(")")[2].split()
 
 
 def _line(task: Path) -> str:
-    stat = (task / "stat").read_text(errors="replace")
-    name = stat[stat.index("(") + 1 : stat.rindex(")")]
-    state = stat[stat.rindex(")") + 2]
+    head, _, rest = (task / "stat").read_text(errors="replace").rpartition(")")
+    name, state = head.partition("(")[2], rest[1]
     waits = ""
     with contextlib.suppress(OSError):
         waits = (task / "wchan").read_text(errors="replace").strip("\0\n ")

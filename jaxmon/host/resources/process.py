@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, Sample, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 
 
 # Fields of /proc/PID/stat behind the name in brackets, which may hold anything.
@@ -33,12 +33,7 @@ _GENERATIONS = {
 class ProcessFamilies:
     """
     Reads CPU, memory, descriptors and garbage collection of this process, in about 0.05
-    ms.
-
-    Values that the system does not report are omitted.
-
-    Args:
-        proc: of this process.
+    ms. Values that the system does not report are omitted.
     """
 
     def __init__(self, proc: Path = Path("/proc/self")) -> None:
@@ -123,14 +118,10 @@ def _pages(proc: Path) -> tuple[int, int] | None:
 def _garbage() -> list[Family]:
     generations = gc.get_stats()
     return [
-        Family(metric, _samples(metric, [one[figure] for one in generations]))
+        by_label(
+            metric, dict(enumerate([generation[figure] for generation in generations]))
+        )
         for metric, figure in _GENERATIONS.items()
-    ]
-
-
-def _samples(metric: catalog.Metric, counts: list[int]) -> list[Sample]:
-    return [
-        (series(metric, generation), count) for generation, count in enumerate(counts)
     ]
 
 
@@ -149,21 +140,18 @@ class Scheduling(NamedTuple):
     def waiting(self, since: Scheduling | None = None) -> float | None:
         """
         Return the fraction of the time in which threads could run that they waited,
-        `None` if they did neither.
-
-        Args:
-            since: an earlier reading; otherwise the whole life of the threads counts.
+        *since* an earlier reading or in their whole life; `None` if they did neither.
         """
-        ran = max(self.ran - (since.ran if since else 0), 0)
-        waited = max(self.waited - (since.waited if since else 0), 0)
+        before = since or Scheduling(0, 0)
+        ran = max(self.ran - before.ran, 0)
+        waited = max(self.waited - before.waited, 0)
         return waited / (ran + waited) if ran + waited else None
 
 
 def scheduling(proc: Path = Path("/proc/self")) -> Scheduling | None:
     """
-    Return how long the threads ran and waited, `None` if the kernel does not say.
-
-    The first two numbers of ``schedstat``. Costs 10 µs for each thread.
+    Return how long the threads ran and waited, `None` if the kernel does not say: the
+    first two numbers of ``schedstat``. Costs 10 µs for each thread.
     """
     ran = waited = 0
     try:

@@ -32,11 +32,9 @@ class LoopSpans:
     Makes the spans of the steps of all loops. No method raises.
 
     Args:
-        spans: what makes spans.
-        guard: contains failures.
         ratio: fraction of healthy steps to keep. Chosen by the number of the step, so
             that the processes of a job keep the same ones.
-        own: whether *spans* are of our own provider.
+        in_own_provider: whether *spans* are of our own provider.
         settling: called before a step that is kept ends: each adds what it still has.
     """
 
@@ -46,12 +44,12 @@ class LoopSpans:
         guard: FailureGuard,
         ratio: float,
         *,
-        own: bool,
+        in_own_provider: bool,
         settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.spans = spans
         self.guard = guard
-        self.own = own
+        self.in_own_provider = in_own_provider
         self.settling = settling
         self.usual = Durations()
         # Those with a span, in case they are left without a call.
@@ -76,17 +74,12 @@ class LoopSpans:
 
     def settle(self, *, all_of_them: bool = False) -> None:
         """End the spans of steps that were left without a call, as by ``break``."""
-        for one in list(self.open):
-            one.settle(even_if_running=all_of_them)
+        for span in list(self.open):
+            span.settle(even_if_running=all_of_them)
 
 
 class LoopSpan:
-    """
-    The spans of the steps of one run, one at a time.
-
-    Attributes:
-        name: label of the loop.
-    """
+    """The spans of the steps of one run of the loop *name*, one at a time."""
 
     __slots__ = (
         "_began",
@@ -226,7 +219,7 @@ class LoopSpan:
     def _ids(self, span: trace.Span) -> SpanIds | None:
         # Whether the trace of a request is kept is not known before that ends.
         inside = trace.get_current_span(self._context).get_span_context().is_valid
-        return None if inside and self._loops.own else span_ids(span)
+        return None if inside and self._loops.in_own_provider else span_ids(span)
 
 
 class StepPlace(NamedTuple):

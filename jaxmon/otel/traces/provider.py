@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
-from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
-from opentelemetry.trace import SpanContext, StatusCode
-
-from jaxmon.otel.traces import spans as conventions
-from jaxmon.threads import RLock
-
-
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBased
+from opentelemetry.trace import SpanContext, StatusCode
 
 from jaxmon.host.deadline import Deadline
 from jaxmon.otel.exporters import exported
-from jaxmon.threads import DaemonThread, Event
-
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExporter
-import logging
-from collections.abc import Mapping
-
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-
-from jaxmon.otel import exporters
-from jaxmon.otel.environment import protocol
 from jaxmon.otel.resource import of_variables, resource
+from jaxmon.otel.traces import spans as conventions
+from jaxmon.threads import DaemonThread, Event, RLock
 from jaxmon.version import version
 
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace.export import SpanExporter
 
 
@@ -318,8 +299,8 @@ class SpanBatches:
                 asked, self._asked = self._asked, []
             if not self._stopped:
                 self._send_all()
-            for one in asked:
-                one.set()
+            for done in asked:
+                done.set()
         self._send_all()
         self._close()
 
@@ -340,35 +321,16 @@ class SpanBatches:
                     self._dropped += len(batch)
 
 
-log = logging.getLogger("jaxmon")
-
-
 def application_provider() -> TracerProvider | None:
     """Return the provider that the application has set, if it is the SDK's."""
     provider = trace.get_tracer_provider()
     return provider if isinstance(provider, TracerProvider) else None
 
 
-def exporter(environ: Mapping[str, str]) -> SpanExporter:
-    """
-    Return the exporter that the environment asks for: OTLP over gRPC or HTTP, as for
-    metrics. It reads its endpoint, headers and certificates from there.
-    """
-    problems: list[str] = []
-    chosen = protocol(environ, "TRACES", problems)
-    for problem in problems:
-        log.warning("%s", problem)
-    made: SpanExporter = exporters.exporter("TRACES", chosen, environ)
-    return made
-
-
 class OwnProvider:
     """
-    A provider that is never set globally: only our spans go through it.
-
-    Attributes:
-        tail: which traces are kept.
-        batches: what sends them.
+    A provider that is never set globally: only our spans go through it. `tail` decides
+    which traces are kept, `batches` sends them.
     """
 
     def __init__(

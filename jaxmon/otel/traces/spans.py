@@ -135,14 +135,8 @@ MOST = 32
 
 class Child(NamedTuple):
     """
-    Something that has ended; times on the performance counter.
-
-    Attributes:
-        name: of its span; low in cardinality.
-        began: when it began.
-        ended: when it ended.
-        attributes: of its span.
-        failed: whether it failed.
+    Something that has ended; times on the performance counter. *name* is that of its
+    span, low in cardinality.
     """
 
     name: str
@@ -190,14 +184,11 @@ class Compiled(NamedTuple):
     A compile that has ended; times on the performance counter.
 
     Attributes:
-        function: label of the function.
         began: when the call that caused it began, or the compile itself.
-        ended: when it ended.
         outcome: one of `catalog.OUTCOMES`.
         cause: why the function was recompiled; `None` if it was not.
         first: whether no function of this name has been compiled before.
         looked_up: whether the persistent cache was checked.
-        phases: its phases.
     """
 
     function: str
@@ -212,12 +203,8 @@ class Compiled(NamedTuple):
 
 class Payer(NamedTuple):
     """
-    On whose behalf a compile runs.
-
-    Attributes:
-        context: that of the first request, or of whatever was current.
-        links: the other requests that wait for it.
-        clock: converts times of the first.
+    On whose behalf a compile runs: the context of the first request, or of whatever was
+    current, and its clock; the other requests that wait for it are *links*.
     """
 
     context: Context
@@ -227,13 +214,9 @@ class Payer(NamedTuple):
 
 class CompileSpan(NamedTuple):
     """
-    The span of a compile in progress.
-
-    Attributes:
-        payer: on whose behalf it runs.
-        began: when the call that caused it began.
-        first: whether no function of its name has been compiled before.
-        phases: its phases so far.
+    The span of a compile in progress: on whose behalf it runs, when the call that
+    caused it *began*, whether no function of its name has been compiled before, and its
+    phases so far.
     """
 
     payer: Payer

@@ -16,19 +16,67 @@ from jaxmon.indicators.requests import OpenRequest, serving
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import payers
-from jaxmon.otel.traces import compiles
+from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
-from jaxmon.otel.traces.provider import OwnProvider, application_provider, exporter
-from jaxmon.otel.traces.requests import (
-    SITE,
-    RequestSpan,
-    emit,
-    request_span,
-    span_ids,
-)
+from jaxmon.otel.traces.provider import OwnProvider, application_provider
+from jaxmon.otel.traces.requests import SITE, RequestSpan, emit, request_span, span_ids
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
+
+
+def payer_of(spans: Sequence[RequestSpan]) -> Payer:
+    """Return who a compile on this thread is for: the requests of *spans*, if any."""
+    if not spans:
+        return Payer(contexts.get_current(), (), Clock())
+    first = spans[0]
+    links = [trace.Link(span.span.get_span_context()) for span in spans[1:]]
+    return Payer(first.inside, links, first.clock)
+
+
+def emit_compile(
+    tracer: trace.Tracer, compiled: Compiled, payer: Payer
+) -> SpanIds | None:
+    """
+    Make the spans of *compiled*, at the times at which its phases took place; return
+    the ids of the outermost.
+    """
+    unix_ns = payer.clock.unix_ns
+    attributes: dict[str, str | bool] = {
+        conventions.FUNCTION: compiled.function,
+        conventions.OUTCOME: compiled.outcome,
+        conventions.FIRST_CALL: compiled.first,
+        conventions.CACHE: _cache(compiled),
+    }
+    if compiled.cause is not None:
+        attributes[conventions.CAUSE] = compiled.cause
+    whole = tracer.start_span(
+        f"{conventions.COMPILE} {compiled.function}",
+        payer.context,
+        trace.SpanKind.INTERNAL,
+        attributes,
+        payer.links,
+        unix_ns(compiled.began),
+    )
+    if compiled.outcome == "failed":
+        whole.set_status(trace.StatusCode.ERROR)
+    inside = trace.set_span_in_context(whole, payer.context)
+    for phase in compiled.phases:
+        tracer.start_span(
+            conventions.PHASES[phase.name],
+            inside,
+            trace.SpanKind.INTERNAL,
+            {conventions.FUNCTION: compiled.function},
+            start_time=unix_ns(phase.began),
+        ).end(unix_ns(phase.ended))
+    whole.end(unix_ns(compiled.ended))
+    return span_ids(whole)
+
+
+def _cache(compiled: Compiled) -> str:
+    if compiled.outcome == "cache_hit":
+        return "hit"
+    return "miss" if compiled.looked_up else "off"
 
 
 class SpanPlace(NamedTuple):
@@ -48,9 +96,7 @@ class Tracer:
     Makes spans, in the application's provider or our own. No method raises.
 
     Args:
-        guard: contains failures.
-        spans: what makes spans.
-        own: our own provider, if that is in use.
+        provider: our own, if that is in use.
         ratio: fraction of healthy steps to keep.
         settling: called before a step that is kept ends: each adds what it still has.
     """
@@ -59,21 +105,21 @@ class Tracer:
         self,
         guard: FailureGuard,
         spans: trace.Tracer,
-        own: OwnProvider | None,
+        provider: OwnProvider | None,
         ratio: float = 1.0,
         settling: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._guard = guard
         self._spans = spans
-        self._own = own
+        self._provider = provider
         self._loops = LoopSpans(
-            spans, guard, ratio, own=own is not None, settling=settling
+            spans, guard, ratio, in_own_provider=provider is not None, settling=settling
         )
 
     @property
     def is_own(self) -> bool:
         """Whether spans go through a provider of our own."""
-        return self._own is not None
+        return self._provider is not None
 
     def request(
         self, route: str, origin: RequestOrigin | None, started: float
@@ -86,8 +132,8 @@ class Tracer:
         except Exception:  # noqa: BLE001 - contained: the request goes on
             self._guard.failed(SITE)
             return None
-        if found is not None and self._own is not None:
-            found.kept = self._own.tail.kept
+        if found is not None and self._provider is not None:
+            found.kept = self._provider.tail.kept
         return found
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
@@ -107,8 +153,10 @@ class Tracer:
         try:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
-            spans = [s for one in requests if isinstance(s := one.trace, RequestSpan)]
-            return compiles.payer_of(spans)
+            spans = [
+                s for request in requests if isinstance(s := request.trace, RequestSpan)
+            ]
+            return payer_of(spans)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return None
@@ -120,9 +168,9 @@ class Tracer:
         """
         try:
             requests = payers()
-            for one in requests:
-                if isinstance(one.trace, RequestSpan):
-                    return one.trace
+            for request in requests:
+                if isinstance(request.trace, RequestSpan):
+                    return request.trace
             if requests:
                 return None
             if isinstance(loop := loop_trace(), LoopSpan):
@@ -157,9 +205,9 @@ class Tracer:
         Return the ids of the span of the first of *requests* that has one; without any,
         of the step in progress.
         """
-        for one in requests:
-            if isinstance(one.trace, RequestSpan):
-                return span_ids(one.trace.span)
+        for request in requests:
+            if isinstance(request.trace, RequestSpan):
+                return span_ids(request.trace.span)
         if not requests and isinstance(loop := loop_trace(), LoopSpan):
             return loop.ids()
         return None
@@ -167,15 +215,17 @@ class Tracer:
     def compiled(self, compiled: Compiled, payer: Payer) -> SpanIds | None:
         """Make the spans of a compile; return the ids of the outermost."""
         try:
-            return compiles.emit(self._spans, compiled, payer)
+            return emit_compile(self._spans, compiled, payer)
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
             return None
 
     def dropped(self) -> int:
         """Return the number of spans dropped."""
-        own = self._own
-        return 0 if own is None else own.tail.dropped + own.batches.dropped
+        provider = self._provider
+        return (
+            0 if provider is None else provider.tail.dropped + provider.batches.dropped
+        )
 
     def settle(self) -> None:
         """End the spans of steps that were left."""
@@ -183,33 +233,33 @@ class Tracer:
 
     def flush(self, seconds: float) -> None:
         """Send what has ended, and wait at most so many *seconds* for that."""
-        if self._own is not None:
-            self._own.batches.flush(seconds)
+        if self._provider is not None:
+            self._provider.batches.flush(seconds)
         elif (provider := application_provider()) is not None:
             provider.force_flush(int(seconds * 1000))
 
     def send(self) -> None:
         """Begin to send what there is, with the steps in progress."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.send()
+        if self._provider is not None:
+            self._provider.batches.send()
 
     def end(self) -> None:
         """Begin to send what is left, and stop then. Never blocks."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.end()
+        if self._provider is not None:
+            self._provider.batches.end()
 
     def stop(self, deadline: Deadline) -> None:
         """Send what is left, within the *deadline*."""
         self._loops.settle(all_of_them=True)
-        if self._own is not None:
-            self._own.batches.stop(deadline)
+        if self._provider is not None:
+            self._provider.batches.stop(deadline)
 
     def abandon(self) -> None:
         """Send nothing, in a forked child."""
-        if self._own is not None:
-            self._own.abandon()
+        if self._provider is not None:
+            self._provider.abandon()
 
 
 def application_tracer(
@@ -236,5 +286,6 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     Return a tracer of a provider of our own, which exports as *environ* says; without a
     *timer* only when asked, or for many spans.
     """
-    own = OwnProvider(exporter(environ), ratio, run, environ, timer=timer)
-    return Tracer(guard, own.tracer(), own, ratio, settling)
+    send = exporter("TRACES", environ)
+    provider = OwnProvider(send, ratio, run, environ, timer=timer)
+    return Tracer(guard, provider.tracer(), provider, ratio, settling)

@@ -1,6 +1,4 @@
 """
-The agents of this host, read over their sockets.
-
-`collector` fetches the metrics of each, `page` validates and labels them, `ended` adds
-what processes counted that have ended, `lives` says how they ended.
+The agents of this host, read over their sockets: `collector` fetches and adds up,
+`page` validates and labels the metrics of each.
 """

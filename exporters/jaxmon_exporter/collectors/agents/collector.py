@@ -14,29 +14,270 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from jaxmon.catalog import AGENT_UP
+from jaxmon import catalog
+from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.add import added
+from jaxmon.exposition.families import Family, by_label, gauge, series
 from jaxmon.facts import endings
+from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import SlotEnds
 from jaxmon.host import rundir
+from jaxmon.host.formats.schema import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collecting import (
+from jaxmon.host.resources import hung
+from jaxmon_exporter.polling import (
     NO_RUN_DIR,
+    Collector,
     CollectorUnavailable,
     partial_failures,
 )
-from jaxmon_exporter.collectors.agents.slots import (
-    EndedCounts,
-    ExitStatuses,
-    SlotSeries,
-    changed,
-)
 from jaxmon_exporter.precedence import unowned
+
+
+_KINDS = ("counter", "histogram")
+_MOST_FOLLOWED = 256
+
+
+class SlotSeries:
+    """
+    Exports the records of slots: also of those that no process holds, so that one
+    killed between two polls is counted, with or without a successor.
+    """
+
+    def __init__(self) -> None:
+        # A successor may hold a slot a moment before it has counted a crash; the
+        # counter does not go back in between.
+        self._counted: dict[str, tuple[int, int]] = {}
+
+    def families(
+        self, slots: Mapping[str, SlotEnds], *, up: set[str], unheard: set[str]
+    ) -> list[Family]:
+        """
+        Return the families of all *slots*, some 10 µs each.
+
+        Args:
+            slots: the slots by worker.
+            up: workers that have just responded.
+            unheard: workers on whose socket nothing listens.
+        """
+        died: dict[tuple[str, str], float] = {}
+        counted = {}
+        for worker, slot in slots.items():
+            dead = slot.died
+            if dead is None:  # the system does not say
+                dead = worker in unheard
+            record = slot.latest
+            counted[worker] = self._number(worker, record, dead=dead)
+            # An agent of a release without records may have the slot now.
+            died[worker, record.running] = float(dead and worker not in up)
+        self._counted = counted
+        return [
+            by_label(
+                catalog.AGENT_STARTS,
+                {worker: starts for worker, (starts, _) in counted.items()},
+            ),
+            by_label(
+                catalog.AGENT_CRASHES,
+                {worker: died for worker, (_, died) in counted.items()},
+            ),
+            by_label(catalog.AGENT_DIED, died),
+        ]
+
+    def _number(
+        self, worker: str, record: ProcessEnd, *, dead: bool
+    ) -> tuple[int, int]:
+        """Return how many processes started and crashed."""
+        starts, crashes = record.starts, record.crashes + dead
+        before = self._counted.get(worker)
+        if before is not None and before[0] <= starts:
+            crashes = max(crashes, before[1])
+        return starts, crashes
+
+
+class ExitStatuses:
+    """
+    Adds to the records of processes in *run_dir* how the kernel saw them exit: from
+    Linux 6.15 on, of those that it sees from here.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        # Descriptors, by worker and number of the process in its slot.
+        self._followed: dict[tuple[str, int], int] = {}
+
+    def follow(
+        self, slots: Mapping[str, SlotEnds], sockets: Mapping[str, Path]
+    ) -> None:
+        """Follow those of *slots* that run, with *sockets*; 50 µs for a new one."""
+        for (worker, starts), process in list(self._followed.items()):
+            slot = slots.get(worker)
+            if slot is not None and slot.latest.starts == starts and slot.held:
+                continue
+            status = hung.exit_of(process)
+            if status is not None:
+                endings.complete(self._path(worker), starts, status)
+            elif slot is not None and slot.of(starts) is not None:
+                continue  # nothing has waited for it yet
+            del self._followed[worker, starts]
+            os.close(process)
+        for worker in slots.keys() & sockets.keys():
+            slot = slots[worker]
+            key = worker, slot.latest.starts
+            room = len(self._followed) < _MOST_FOLLOWED
+            if slot.held and room and key not in self._followed:
+                listening = hung.process_of(sockets[worker])
+                if listening is not None and self._is_held(worker, slot):
+                    self._followed[key] = listening
+                elif listening is not None:
+                    os.close(listening)
+
+    def _is_held(self, worker: str, slot: SlotEnds) -> bool:
+        """Return whether the same process still has the *slot*."""
+        try:
+            now = endings.slot(self._path(worker))
+        except NewerSchemaError:
+            return False
+        same = now is not None and now.latest.starts == slot.latest.starts
+        return same and now is not None and bool(now.held)
+
+    def _path(self, worker: str) -> Path:
+        return self._run_dir / f"agent-{worker}.end"
+
+    def close(self) -> None:
+        """Follow none any more."""
+        for process in self._followed.values():
+            with suppress(OSError):
+                os.close(process)
+        self._followed.clear()
+
+
+class LeftCounts(NamedTuple):
+    """The counts that a process left, as they were read: whose, and how large."""
+
+    of: ProcessEnd
+    families: list[Family]
+    size: int
+
+
+class EndedCounts:
+    """
+    Reads the counts that agents leave in *run_dir*, each of them once.
+
+    Args:
+        max_total: maximum size of their text; more than that count as none.
+    """
+
+    def __init__(self, run_dir: Path, max_total: int) -> None:
+        self._run_dir = run_dir
+        self._max_total = max_total
+        self._left_counts: dict[str, LeftCounts] = {}
+
+    def read(self, slots: Mapping[str, SlotEnds]) -> dict[str, PageError]:
+        """Read what is new in *slots*; return what is wrong with counts, by worker."""
+        troubles: dict[str, PageError] = {}
+        found: dict[str, LeftCounts] = {}
+        total = 0
+        for worker, slot in slots.items():
+            if (of := slot.counted) is None:
+                continue
+            counts = self._left_counts.get(worker)
+            if counts is None or _identity(counts.of) != _identity(of):
+                try:
+                    counts = self._read(worker, of)
+                except (PageError, ValueError) as error:
+                    msg = f"counts of ended processes: {error}"
+                    troubles[worker] = PageError(msg)
+                    counts = LeftCounts(of, [], 0)
+            if counts is None:
+                continue
+            total += counts.size
+            if total <= self._max_total:
+                found[worker] = counts
+        self._left_counts = found
+        return troubles
+
+    def merged(
+        self, pages: Mapping[str, list[Family]], slots: Mapping[str, SlotEnds]
+    ) -> Iterator[tuple[str, list[Family]]]:
+        """
+        Yield the families of each worker: what its process responded, with the counts
+        of those before it, or what is left of it.
+
+        Args:
+            pages: responses by worker, without samples if there is none.
+            slots: what is known of the slots since then.
+        """
+        for worker in {**pages, **self._left_counts}:
+            page, slot = pages.get(worker, []), slots.get(worker)
+            counts = self._left_counts.get(worker)
+            if counts is None or not counts.families or slot is None:
+                yield worker, page
+            elif counts.of.starts == slot.latest.starts:
+                # It has ended, and what is left has more than it responded.
+                yield worker, _left(worker, counts)
+            elif counts.of.starts + 1 == slot.latest.starts:
+                yield worker, _continued(worker, page, counts)
+            else:
+                yield worker, page
+
+    def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
+        """
+        Return the counts that the process *of* left, `None` if they are void. Raises
+        `PageError`: their text is not what an agent may export; `ValueError`: it is no
+        text.
+        """
+        text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
+        if text is None:
+            return None
+        # Loaded only if there is something.
+        from jaxmon_exporter.collectors.agents import page  # noqa: PLC0415
+
+        found = [o for o in page.families(worker, text) if o.metric.kind in _KINDS]
+        return LeftCounts(of, found, len(text))
+
+
+def changed(
+    before: Mapping[str, SlotEnds], after: Mapping[str, SlotEnds], worker: str
+) -> bool:
+    """Return whether another process started in a slot in between."""
+    old, new = before.get(worker), after.get(worker)
+    return (
+        old is not None and new is not None and old.latest.starts != new.latest.starts
+    )
+
+
+def _identity(of: ProcessEnd) -> tuple[object, ...]:
+    return of.starts, of.pid, of.counted_since, of.counted_until, of.counted_bytes
+
+
+def _left(worker: str, counts: LeftCounts) -> list[Family]:
+    if (age := endings.counted_age(counts.of)) is None:
+        return []
+    mark = gauge(catalog.AGENT_ENDED_SECONDS, age, worker)
+    return [*counts.families, mark, _counting(worker, counts.of)]
+
+
+def _continued(worker: str, page: list[Family], counts: LeftCounts) -> list[Family]:
+    counting = [
+        family for family in page if family.metric.name != catalog.COUNTING_SECONDS.name
+    ]
+    # Agents of earlier releases do not know that there is something to continue.
+    if len(counting) == len(page):
+        return page
+    return [*added(counting, counts.families), _counting(worker, counts.of)]
+
+
+def _counting(worker: str, of: ProcessEnd) -> Family:
+    metric = catalog.COUNTING_SECONDS._replace(labels=("worker",))
+    seconds = monotonic() - of.counted_since
+    return Family(catalog.COUNTING_SECONDS, [(series(metric, worker), seconds)])
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -48,13 +289,12 @@ _ACCEPT = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
-class Agents:
+class Agents(Collector):
     """
     Collects from the agents in one run directory.
 
     Args:
         run_dir: may be missing until an agent creates it.
-        interval: seconds between polls.
         timeout: seconds that a poll waits for the slowest agent.
         max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
             MB. Parsed, it takes about ten times as much memory.
@@ -92,9 +332,7 @@ class Agents:
     def collect(self) -> Iterable[Family]:
         """
         Read all agents concurrently; takes at most *timeout* seconds, plus parsing.
-
-        Raises:
-            CollectorUnavailable: the run directory is missing or unreadable.
+        Raises `CollectorUnavailable`: the run directory is missing or unreadable.
         """
         sockets = self._sockets()
         before = self._slots()
@@ -115,23 +353,20 @@ class Agents:
             self._trouble(f"{worker} (record)", BAD_PAGE, PageError(refused[worker]))
         self._refused = refused
         self._exits.follow(slots, sockets)
-        pages, gone = self._pages(answers)
-        up = Family(AGENT_UP, [])
-        responded = set()
-        for worker, page in pages.items():
-            up.samples.append((series(AGENT_UP, worker), 0.0 if page is None else 1.0))
-            if page is not None:
-                responded.add(worker)
+        pages, unheard = self._pages(answers)
+        up = {worker: float(page is not None) for worker, page in pages.items()}
+        responded = {worker for worker, is_up in up.items() if is_up}
         # Where another process started meanwhile, it is unknown whose page it is.
-        known = {
+        served = {
             worker: page
             for worker, page in pages.items()
             if page and not changed(before, slots, worker)
         }
-        found, owned, taken = [up], set[str](), dict[str, str]()
-        for worker, page in self._ended.merged(known, slots):
+        found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
+        taken: dict[str, str] = {}
+        for worker, page in self._ended.merged(served, slots):
             found += unowned(self._compatible(worker, page, taken), owned)
-        ends = self._series.families(slots, up=responded, gone=gone)
+        ends = self._series.families(slots, up=responded, unheard=unheard)
         return [*found, *ends, partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
@@ -146,7 +381,7 @@ class Agents:
         response, and on whose sockets nothing listens. Removes *answers*.
         """
         pages: dict[str, list[Family] | None] = {}
-        gone = set()
+        unheard = set()
         for worker in list(answers):
             pages[worker] = None
             try:
@@ -158,14 +393,14 @@ class Agents:
                     continue
                 self._trouble(worker, error.reason, error)
                 if error.reason == fetch.GONE:
-                    gone.add(worker)
+                    unheard.add(worker)
             except PageError as error:
                 self._trouble(worker, BAD_PAGE, error)
             else:
                 self._troubles.pop(worker, None)
         for worker in self._troubles.keys() - pages.keys():
             del self._troubles[worker]
-        return pages, gone
+        return pages, unheard
 
     def _sockets(self) -> dict[str, Path]:
         try:
@@ -222,11 +457,8 @@ class Agents:
 
 def _page(worker: str, answer: str | FetchError) -> list[Family]:
     """
-    Return the parsed response of an agent.
-
-    Raises:
-        FetchError: *answer* is an error.
-        PageError: it is invalid, or would make the combined output invalid.
+    Return the parsed response of an agent. Raises `FetchError`: *answer* is an error;
+    `PageError`: it is invalid, or would make the combined output invalid.
     """
     if isinstance(answer, FetchError):
         raise answer

@@ -23,16 +23,16 @@ _CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 def families(worker: str, page: str) -> list[Family]:
     """
-    Return an agent's metrics as families with the label *worker*.
-
-    Raises:
-        PageError: it is invalid, or would make the combined output invalid.
+    Return an agent's metrics as families with the label *worker*. Raises `PageError`:
+    it is invalid, or would make the combined output invalid.
     """
     found = [
         # A device does not belong to the worker: others may use it, and the driver
         # reports it.
-        to_family(one if one.name in _BORROWED else relabel(one, "worker", worker))
-        for one in parse(page)
+        to_family(
+            family if family.name in _BORROWED else relabel(family, "worker", worker)
+        )
+        for family in parse(page)
     ]
     taken: dict[str, str] = {}
     for family in found:
@@ -43,10 +43,8 @@ def families(worker: str, page: str) -> list[Family]:
 
 def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
     """
-    Add the names of a metric to *taken*, with their owner.
-
-    Raises:
-        PageError: another metric has one of them; output with both is invalid.
+    Add the names of a metric to *taken*, with their owner. Raises `PageError`: another
+    metric has one of them; output with both is invalid.
     """
     who = f"{metric.kind} {metric.name}"
     names = names_of(metric)
@@ -80,33 +78,32 @@ def compatible(
 
 def _check(family: Family) -> None:
     """Reject metrics that agents may not export, wrong types and duplicate series."""
-    name = family.metric.name
-    known = BY_NAME.get(name)
-    if known is None and len(name) + len(family.metric.help) > _LONGEST:
-        msg = f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
-        raise PageError(msg)
-    if not name.startswith(_OURS):
-        msg = f"{name} is not a jaxmon metric; names start with {', '.join(_OURS)}"
-        raise PageError(msg)
-    if known is not None and "agent" not in known.sources:
-        msg = f"{name} must not be exported by an agent"
-        raise PageError(msg)
-    if known is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
-        msg = f"{name} collides with a sample name of a jaxmon metric"
-        raise PageError(msg)
-    if known is not None and known is not family.metric:
-        msg = f"{name} is a {family.metric.kind}; this sidecar has a {known.kind}"
-        raise PageError(msg)
-    if name in _BORROWED:
+    if problem := _problem(family):
+        raise PageError(problem)
+    if family.metric.name in _BORROWED:
         _check_devices(family)
-    if len({one for one, _ in family.samples}) < len(family.samples):
-        msg = f"{name} has a duplicate series"
-        raise PageError(msg)
-    if max((len(one) for one, _ in family.samples), default=0) > _LONGEST_SERIES:
-        msg = f"{name} has a series of more than {_LONGEST_SERIES} characters"
-        raise PageError(msg)
     if family.metric.kind in ("histogram", "summary"):
         check_distribution(family)
+
+
+def _problem(family: Family) -> str:  # noqa: PLR0911 - each check has its own text
+    name, names = family.metric.name, [series for series, _ in family.samples]
+    metric = BY_NAME.get(name)
+    if metric is None and len(name) + len(family.metric.help) > _LONGEST:
+        return f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
+    if not name.startswith(_OURS):
+        return f"{name} is not a jaxmon metric; names start with {', '.join(_OURS)}"
+    if metric is not None and "agent" not in metric.sources:
+        return f"{name} must not be exported by an agent"
+    if metric is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
+        return f"{name} collides with a sample name of a jaxmon metric"
+    if metric is not None and metric is not family.metric:
+        return f"{name} is a {family.metric.kind}; this sidecar has a {metric.kind}"
+    if len(set(names)) < len(names):
+        return f"{name} has a duplicate series"
+    if max(map(len, names), default=0) > _LONGEST_SERIES:
+        return f"{name} has a series of more than {_LONGEST_SERIES} characters"
+    return ""
 
 
 def _check_devices(family: Family) -> None:

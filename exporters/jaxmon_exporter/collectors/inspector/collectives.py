@@ -18,14 +18,9 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import NCCL_COLLECTIVES, NCCL_MESSAGE_SIZES
-from jaxmon.exposition.families import Family, series
-from jaxmon.facts.host import (
-    CollectiveTimes,
-    CommunicatorRank,
-    InspectedCollectives,
-)
-from jaxmon_exporter.collecting import Clock
-from jaxmon_exporter.collectors.inspector.files import InspectedProcess
+from jaxmon.exposition.families import Family, by_label
+from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, InspectedCollectives
+from jaxmon_exporter.polling import Clock
 
 
 # Times from the processor are those of launches, or of polls; Inspector itself drops
@@ -42,6 +37,13 @@ _LONGEST = 32
 _BOUNDS = (1 << 20, 1 << 24, 1 << 28)
 
 
+class InspectedProcess(NamedTuple):
+    """A process, by what Inspector names its file after."""
+
+    host: str
+    pid: int
+
+
 class BrokenRecordError(ValueError):
     """A line is not a record of Inspector."""
 
@@ -51,9 +53,7 @@ class CollectiveRecord(NamedTuple):
     What is known of a collective, or of a send or receive.
 
     Args:
-        communicator: its hash, the same on all ranks.
-        rank: in the communicator.
-        ranks: how many it has.
+        communicator: its hash, the same on all *ranks*.
         collective: one of `NCCL_COLLECTIVES`.
         number: counts those of its kind that the communicator has launched; `None` of
             sends and receives, which are counted together.
@@ -83,10 +83,8 @@ class CollectiveRecord(NamedTuple):
 
 def parse(line: bytes) -> CollectiveRecord | None:
     """
-    Return the record in *line*, `None` if the GPU did not time it. Takes 10 µs.
-
-    Raises:
-        BrokenRecordError: there is none.
+    Return the record in *line*, `None` if the GPU did not time it; `BrokenRecordError`
+    if there is none. Takes 10 µs.
     """
     try:
         # No deeper than the caller's limit of a line allows, which Python withstands.
@@ -195,23 +193,20 @@ class Tallies:
     def families(self) -> Iterator[Family]:
         """Return the counters of workers that have records of the last hour."""
         since = self._clock() - _KEPT_SECONDS
-        for worker in [one for one, heard in self._heard.items() if heard < since]:
+        for worker in [
+            silent for silent, heard in self._heard.items() if heard < since
+        ]:
             self._forget(worker)
         for place, metric in enumerate(_METRICS):
-            samples = [
-                (series(metric, *labels), of[place])
-                for labels, of in self._sums.items()
-            ]
-            yield Family(metric, samples)
-        metric = catalog.NCCL_UNRECORDED_COLLECTIVES
-        found = self._unrecorded.items()
-        yield Family(metric, [(series(metric, *one), count) for one, count in found])
+            sums = {labels: of[place] for labels, of in self._sums.items()}
+            yield by_label(metric, sums)
+        yield by_label(catalog.NCCL_UNRECORDED_COLLECTIVES, self._unrecorded)
 
     def _forget(self, worker: str) -> None:
         del self._heard[worker]
-        for labels in [one for one in self._sums if one[0] == worker]:
+        for labels in [key for key in self._sums if key[0] == worker]:
             del self._sums[labels]
-        for pair in [one for one in self._unrecorded if one[0] == worker]:
+        for pair in [key for key in self._unrecorded if key[0] == worker]:
             del self._unrecorded[pair]
 
 
@@ -263,14 +258,8 @@ class RecentCollectives:
         """Add a record, which stands for so many that were *launched*."""
         if record.collective not in _SYMMETRIC or record.ranks == 1:
             return
-        key = _RankKey(
-            *process,
-            record.communicator,
-            record.rank,
-            record.ranks,
-            record.collective,
-            record.size,
-        )
+        communicator, rank, ranks, collective = record[:4]
+        key = _RankKey(*process, communicator, rank, ranks, collective, record.size)
         sums = self._sums.get(key)
         if sums is None:
             if len(self._sums) == _MOST_RECENT:

@@ -3,38 +3,217 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from jaxmon.exposition.families import Family
 from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collecting import (
-    NO_JOB,
-    Clock,
-    CollectorUnavailable,
-    partial_failures,
-)
-from jaxmon_exporter.collectors.inspector import files
 from jaxmon_exporter.collectors.inspector.collectives import (
     BrokenRecordError,
+    InspectedProcess,
     RecentCollectives,
     Tallies,
     parse,
 )
-from jaxmon_exporter.collectors.inspector.files import InspectedProcess
+from jaxmon_exporter.polling import (
+    NO_JOB,
+    Clock,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
+
+
+# Reasons of partial failures.
+BEHIND, LONG_LINE, NOT_A_FILE = "behind", "long_line", "not_a_file"
+UNREADABLE, TOO_MANY = "unreadable", "too_many_files"
+
+# What log rotation appends may be a number or a date.
+_NAME = r"-pid([0-9]{1,10})\.log([.-].{1,64})?"
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Of this host; and of all that share the directory.
+_MOST_FILES, _MOST_ENTRIES = 10_000, 200_000
+# A verbose record of 64 channels has 16 KiB.
+_LONGEST_LINE = 1 << 18
+# Up to the time stamp of the first record.
+_HEAD = 512
+
+
+_Key: TypeAlias = tuple[InspectedProcess, int]
+"""Whose file, and its inode: log rotation changes its name."""
+
+
+@dataclass(slots=True)
+class _InspectedFile:
+    """
+    How far a file is read: all before *offset* was, or is ignored, *inside* a line or
+    not; *head* is how the file began when it was read last.
+    """
+
+    offset: int = 0
+    inside: bool = False
+    head: bytes = b""
+
+    def ignore(self, size: int) -> None:
+        """Ignore what is before *size*, and the line there, unless it begins there."""
+        if size:
+            self.offset, self.inside = size - 1, True
+
+
+class _Growing(NamedTuple):
+    """A file that has bytes that were not read."""
+
+    path: str
+    key: _Key
+    file: _InspectedFile
+    appended: int
+
+
+class Directory:
+    """
+    Follows Inspector's files of *host*, ``*`` for any, in the directory *path*; what
+    they have when it is first read is ignored. At once, *budget* bytes are read of all
+    files; if there are more, the newest are read of those that have most.
+    """
+
+    def __init__(self, path: Path, host: str, *, budget: int) -> None:
+        self.failures: Counter[str] = Counter()
+        self._path = path
+        of = ".{1,255}" if host == "*" else re.escape(host)
+        self._name = re.compile(f"({of}){_NAME}", re.DOTALL)
+        self._budget = budget
+        # Also of files that are not there: they may be, when their disk is back. The
+        # last ones were seen last.
+        self._files: dict[_Key, _InspectedFile] = {}
+        self._first = True
+        self.processes: set[InspectedProcess] = set()
+
+    def none(self) -> None:
+        """Note that the directory does not exist: files that it will have are new."""
+        self._first, self.processes = False, set()
+
+    def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
+        """
+        Return the lines that were appended since the last call, and who wrote them.
+        Raises `OSError`: the directory cannot be read.
+        """
+        growing = self._growing()
+        left = self._budget
+        # What those with little leave is shared by the others.
+        growing.sort(key=lambda file: file.appended)
+        for number, (path, key, file, appended) in enumerate(growing):
+            share = left // (len(growing) - number)
+            left -= min(appended, share)
+            try:
+                for line in self._read(path, key, file, share):
+                    yield key[0], line
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.failures[UNREADABLE] += 1
+
+    def _growing(self) -> list[_Growing]:
+        """Scan the directory; return the files to read."""
+        growing: list[_Growing] = []
+        processes = set()
+        with os.scandir(self._path) as entries:
+            some = islice(entries, _MOST_ENTRIES)
+            ours = ((entry, self._name.fullmatch(entry.name)) for entry in some)
+            named = ((entry, match) for entry, match in ours if match)
+            for entry, match in islice(named, _MOST_FILES):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    self.failures[NOT_A_FILE] += 1
+                    continue
+                process = InspectedProcess(match[1], int(match[2]))
+                key = process, status.st_ino
+                file = self._files.pop(key, None)
+                if file is None:
+                    if match[3] and not self._first:
+                        continue  # a copy, which log rotation has made
+                    file = _InspectedFile()
+                    if self._first:
+                        file.ignore(status.st_size)
+                self._files[key] = file
+                processes.add(process)
+                # All of it, if it was truncated meanwhile.
+                before = file.offset if file.offset <= status.st_size else 0
+                if appended := status.st_size - before:
+                    growing.append(_Growing(entry.path, key, file, appended))
+            more = next(named, None) or next(entries, None)
+            self.failures[TOO_MANY] += more is not None
+        self._first, self.processes = False, processes
+        for key in list(self._files)[:-_MOST_FILES]:
+            del self._files[key]
+        return growing
+
+    def _read(
+        self, path: str, key: _Key, file: _InspectedFile, budget: int
+    ) -> Iterator[bytes]:
+        descriptor = os.open(path, _FLAGS)
+        try:
+            status = os.fstat(descriptor)
+            # It may be another one by now.
+            if status.st_ino == key[1] and stat.S_ISREG(status.st_mode):
+                yield from self._appended(descriptor, status.st_size, file, budget)
+        finally:
+            os.close(descriptor)
+
+    def _appended(
+        self, descriptor: int, size: int, file: _InspectedFile, budget: int
+    ) -> Iterator[bytes]:
+        _rewind(descriptor, file)
+        if size - file.offset > budget:
+            self.failures[BEHIND] += 1
+            file.ignore(size - budget)
+        while file.offset < size:
+            most = min(_LONGEST_LINE, size - file.offset)
+            piece = os.pread(descriptor, most, file.offset)
+            end = piece.rfind(b"\n") + 1
+            if not end and len(piece) < _LONGEST_LINE:
+                return  # half a line, so far
+            if end:
+                lines = piece[: end - 1].split(b"\n")
+                if file.inside:
+                    del lines[0]
+                file.offset, file.inside = file.offset + end, False
+                yield from filter(None, (line.lstrip(b"\0") for line in lines))
+            else:
+                self.failures[LONG_LINE] += not file.inside
+                file.offset, file.inside = file.offset + len(piece), True
+
+
+def _rewind(descriptor: int, file: _InspectedFile) -> None:
+    """
+    Begin again if the file was truncated: by another process with this number, or by
+    log rotation, behind which its process continues where it was, leaving a hole.
+    """
+    head = os.pread(descriptor, _HEAD, 0)
+    if not head.startswith(file.head):
+        file.offset, file.inside = 0, False
+    file.head = head
+    # Where holes are unknown, zeros are read.
+    with suppress(OSError, AttributeError):
+        file.offset = os.lseek(descriptor, file.offset, os.SEEK_DATA)
 
 
 NO_ACCESS = "no_access"
 BAD_RECORD = "bad_record"
-_REASONS = (
-    *(BAD_RECORD, files.LONG_LINE, files.BEHIND),
-    *(files.NOT_A_FILE, files.UNREADABLE, files.TOO_MANY),
-)
+_REASONS = (*(BAD_RECORD, LONG_LINE, BEHIND), *(NOT_A_FILE, UNREADABLE, TOO_MANY))
 # The worker of processes without an agent, all together.
 _OTHER = "other"
 
@@ -44,17 +223,14 @@ _TIMEOUT = 3.0
 _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
-class Inspector:
+class Inspector(Collector):
     """
     Reads what NCCL Inspector appends to its files in *directory*.
 
     Args:
         directory: need not exist yet.
-        run_dir: where the agents are.
         host: whose files, by default this host's; ``*`` is any.
-        interval: seconds between polls.
         budget: bytes that are parsed in each of them; 4 MiB take some 100 ms.
-        clock: seconds, monotonic.
     """
 
     name = "nccl_inspector"
@@ -73,7 +249,7 @@ class Inspector:
         self.interval = interval
         self._path = directory
         self._host = host or os.uname().nodename
-        self._directory = files.Directory(directory, self._host, budget=budget)
+        self._directory = Directory(directory, self._host, budget=budget)
         self._owners = _Owners(run_dir, clock)
         self._tallies = Tallies(clock)
         self._recent = RecentCollectives(clock)
@@ -83,10 +259,8 @@ class Inspector:
 
     def collect(self) -> Iterable[Family]:
         """
-        Read what was appended since the last poll.
-
-        Raises:
-            CollectorUnavailable: there are no files of this host, or may not be read.
+        Read what was appended since the last poll. Raises `CollectorUnavailable`: there
+        are no files of this host, or may not be read.
         """
         try:
             for process, line in self._directory.lines():
@@ -107,21 +281,16 @@ class Inspector:
         failures = self._bad + self._directory.failures
         return [
             *counters,
-            partial_failures(self.name, {one: failures[one] for one in _REASONS}),
+            partial_failures(
+                self.name, {reason: failures[reason] for reason in _REASONS}
+            ),
         ]
 
     def found(self) -> InspectedCollectives | None:
-        """
-        Return by what ranks are compared, `None` if nothing is known; called from other
-        threads.
-        """
+        """Return by what ranks are compared, `None` if unknown; from other threads."""
         found, made = self._found
-        if found is None:
-            return None
-        return found.replace(age_seconds=max(self._clock() - made, 0.0))
-
-    def close(self) -> None:
-        """Nothing is held between polls."""
+        age = max(self._clock() - made, 0.0)
+        return None if found is None else found.replace(age_seconds=age)
 
     def _read(self, process: InspectedProcess, line: bytes) -> None:
         try:
@@ -169,8 +338,8 @@ class _Owners:
         """Forget all but *processes*; agents may be read again. Ends a poll."""
         self._fresh = False
         self._asked.intersection_update(processes)
-        for one in self._workers.keys() - processes:
-            del self._workers[one]
+        for process in self._workers.keys() - processes:
+            del self._workers[process]
 
     def _refresh(self) -> None:
         self._read, self._fresh = self._clock(), True

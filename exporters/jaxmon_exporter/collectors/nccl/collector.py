@@ -7,10 +7,13 @@ of a job that do not run beside its first rank query rarely.
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.catalog.values import (
@@ -18,15 +21,171 @@ from jaxmon.catalog.values import (
     NCCL_FAULTS,
     NCCL_PROCESS_STATES,
 )
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.facts.host import LaggingRank, Ras, RasProcesses
-from jaxmon.host.http.fetch import TOO_LARGE, FetchError
-from jaxmon_exporter.collecting import NO_JOB, Clock, CollectorUnavailable
-from jaxmon_exporter.collectors.nccl import client
+from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
+from jaxmon.host.http.stream import Bounds, Stream, TooLargeError, connected
+from jaxmon_exporter.polling import NO_JOB, Clock, Collector, CollectorUnavailable
 
 
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.nccl.replies import RasReport, UnevenCommunicator
+
+
+GONE = "gone"
+NOT_RAS = "not_ras"
+
+_PROTOCOL = b"CLIENT PROTOCOL 2\n"
+_GREETING = b"SERVER PROTOCOL "
+# Never 0: RAS frees the data of a query in JSON only when this has passed.
+_LEG_SECONDS = 3
+_TIMEOUT = b"TIMEOUT %d\n" % _LEG_SECONDS
+_JSON = b"SET FORMAT json\n"
+_STATUS = b"STATUS\n"
+_LINE = 1024
+# All processes of a host listen at one port, and the kernel picks one. It may be the
+# one that hangs, while the others know.
+_GREETINGS = 4
+_GREETING_SECONDS = 1.0
+
+
+Place: TypeAlias = tuple[str, int]
+"""A host and a port."""
+
+
+class Reply(NamedTuple):
+    """What RAS returned to ``STATUS``."""
+
+    body: bytes
+    json: bool
+
+
+def place_of(address: str) -> Place:
+    """
+    Return host and port of *address*, as in ``NCCL_RAS_ADDR``. Raises `ValueError`: it
+    has none.
+    """
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not host or not port.isascii() or not port.isdecimal() or len(port) > 5:  # noqa: PLR2004 - digits
+        msg = f"{address!r} is not an address; give HOST:PORT"
+        raise ValueError(msg)
+    if not 0 < int(port) < 1 << 16:
+        msg = f"{address!r} has no valid port; give one from 1 to 65535"
+        raise ValueError(msg)
+    return host, int(port)
+
+
+def found(place: Place) -> Place | None:
+    """
+    Return the address of *place* at which a process listens; costs its job nothing.
+    """
+    host, port = place
+    # NCCL listens at one of these; no resolver, and no thread for it, is needed.
+    hosts = ("127.0.0.1", "::1") if host == "localhost" else (host,)
+    for address in hosts:
+        try:
+            with connected((address, port), Bounds(_GREETING_SECONDS, 0)):
+                return address, port
+        except TimeoutError:  # as a process that is stopped, with a full queue
+            return address, port
+        except OSError:
+            continue
+    return None
+
+
+def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
+    """
+    Return the status of the job.
+
+    Args:
+        place: host and port.
+        seconds: for the reply, after at most four for a process that responds.
+        max_bytes: maximum size of all that is received.
+        json: in JSON, if that NCCL can.
+
+    Raises:
+        FetchError: with the reason.
+    """
+    try:
+        with _greeted(place, max_bytes) as (stream, bounds):
+            bounds.extend(seconds)
+            return _status(stream, json=json)
+    except TimeoutError as error:
+        raise FetchError(TIMEOUT, str(error)) from error
+    except TooLargeError as error:
+        raise FetchError(TOO_LARGE, str(error)) from error
+    except ConnectionRefusedError as error:
+        message = "no process listens there"
+        raise FetchError(GONE, message) from error
+    except OSError as error:
+        raise FetchError(BROKEN, f"connection failed: {error}") from error
+
+
+@contextmanager
+def _greeted(place: Place, max_bytes: int) -> Iterator[tuple[Stream, Bounds]]:
+    """Connect to one that responds."""
+    for left in reversed(range(_GREETINGS)):
+        bounds = Bounds(_GREETING_SECONDS, max_bytes)
+        with connected(place, bounds) as stream:
+            try:
+                stream.sendall(_PROTOCOL)
+                line = _line(stream)
+            except TimeoutError:
+                if left:
+                    continue
+                raise
+            if not line.upper().startswith(_GREETING):
+                _reject(line)
+            yield stream, bounds
+            return
+
+
+def _status(stream: Stream, *, json: bool) -> Reply:
+    stream.sendall(_TIMEOUT)
+    if (line := _line(stream)) != b"OK\n":
+        _reject(line)
+    if json:
+        stream.sendall(_JSON)
+        # NCCL before 2.28.7 does not know the command.
+        if (line := _line(stream)) != b"OK\n":
+            json = False
+            if not line.startswith(b"ERROR: "):
+                _reject(line)
+    stream.sendall(_STATUS)
+    return Reply(stream.makefile("rb").read(), json)
+
+
+def _line(stream: Stream) -> bytes:
+    return stream.makefile("rb").readline(_LINE)
+
+
+def _reject(line: bytes) -> None:
+    if not line:
+        raise FetchError(BROKEN, "it closed the connection")
+    shown = line[:40].decode(errors="replace")
+    raise FetchError(NOT_RAS, f"it does not respond as NCCL's RAS does, but {shown!r}")
+
+
+def is_here(host: str) -> bool | None:
+    """
+    Return whether *host*, an address, is one of this host; `None` if that is unknown.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if address.is_link_local and address.version == 6:  # noqa: PLR2004 - lacks its interface
+        return None
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True
+
 
 _NAMED = 8
 # Polls without a query: before the first, at most; later, about as many as there are
@@ -39,12 +198,9 @@ Chance = Callable[[int, int], int]
 
 class _Stuck(NamedTuple):
     """
-    What does not move although its ranks are at different collectives.
-
-    Args:
-        communicators: how many.
-        lagging: ranks that are behind, of the communicator with the most.
-        behind: those of all of them that are named.
+    How many communicators do not move although their ranks are at different
+    collectives; ranks that are *lagging*, of the communicator with the most, and those
+    of all of them that are named.
     """
 
     communicators: int
@@ -63,15 +219,19 @@ class _StuckFinder:
         Return what is as *uneven* as in the last reply. Counts that differ are normal
         while they change: RAS reads the ranks one after the other.
         """
-        found = {one.key: one for one in uneven}
+        found = {communicator.key: communicator for communicator in uneven}
         stuck = [
-            one for key, one in found.items() if self._counts.get(key) == one.counts
+            communicator
+            for key, communicator in found.items()
+            if self._counts.get(key) == communicator.counts
         ]
-        self._counts = {key: one.counts for key, one in found.items()}
+        self._counts = {key: communicator.counts for key, communicator in found.items()}
         return _Stuck(
             communicators=len(stuck),
-            lagging=max((one.lagging for one in stuck), default=0),
-            behind=tuple(rank for one in stuck for rank in one.behind),
+            lagging=max((communicator.lagging for communicator in stuck), default=0),
+            behind=tuple(
+                rank for communicator in stuck for rank in communicator.behind
+            ),
         )
 
 
@@ -84,7 +244,7 @@ class _LatestReply(NamedTuple):
     here: bool | None
 
 
-class Nccl:
+class Nccl(Collector):
     """
     Reads NCCL's RAS at *address*, ``HOST:PORT``.
 
@@ -93,7 +253,6 @@ class Nccl:
             each; others rarely, and so do all if the reply does not say where it is.
         seconds: for a reply.
         max_bytes: maximum size of it; a job with more in JSON is read as text.
-        clock: seconds, monotonic.
         chance: returns a whole number from one to another.
     """
 
@@ -112,7 +271,7 @@ class Nccl:
         self.interval = interval
         # Four of it may not respond.
         self.deadline = seconds + 6.0
-        self._place = client.place_of(address)
+        self._place = place_of(address)
         self._address = address
         self._seconds = seconds
         self._max_bytes = max_bytes
@@ -120,17 +279,15 @@ class Nccl:
         self._chance = chance or _chance
         self._json = True
         self._stuck = _StuckFinder()
-        self._known: _LatestReply | None = None
+        self._latest: _LatestReply | None = None
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
         """
-        Query RAS, or return what it returned last.
-
-        Raises:
-            CollectorUnavailable: no job here, or it does not respond.
+        Query RAS, or return what it returned last. Raises `CollectorUnavailable`: no
+        job here, or it does not respond.
         """
-        if (place := client.found(self._place)) is None:
+        if (place := found(self._place)) is None:
             self._forget()
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
         if self._pause is None:
@@ -139,20 +296,19 @@ class Nccl:
             self._pause -= 1
         else:
             self._query(place)
-        return [] if self._known is None else list(self._families(self._known))
+        return [] if self._latest is None else list(self._families(self._latest))
 
     def found(self) -> Ras | None:
-        """
-        Return what the last query returned, `None` if there was none; called from other
-        threads.
-        """
-        if (known := self._known) is None:
+        """Return what the last query returned, if any; called from other threads."""
+        if (latest := self._latest) is None:
             return None
-        report, stuck = known.report, known.stuck
-        behind = sorted(stuck.behind, key=lambda one: (-one.lag, one.host, one.rank))
+        report, stuck = latest.report, latest.stuck
+        behind = sorted(
+            stuck.behind, key=lambda rank: (-rank.lag, rank.host, rank.rank)
+        )
         return Ras(
             report.version,
-            max(self._clock() - known.taken, 0.0),
+            max(self._clock() - latest.taken, 0.0),
             RasProcesses(**report.processes),
             stuck.communicators,
             stuck.lagging,
@@ -160,16 +316,13 @@ class Nccl:
             report.absent[:_NAMED],
         )
 
-    def close(self) -> None:
-        """Nothing is held between polls."""
-
-    def _query(self, place: client.Place) -> None:
+    def _query(self, place: Place) -> None:
         # Whatever it is, what was known before is out of date.
-        self._known = None
+        self._latest = None
         try:
             report = self._report(place)
         except FetchError as error:
-            if error.reason == client.GONE:
+            if error.reason == GONE:
                 self._forget()
                 raise CollectorUnavailable(
                     NO_JOB, self._no_job(), costly=False
@@ -178,14 +331,9 @@ class Nccl:
                 self._json = False
             message = f"NCCL's RAS at {self._address}: {error}"
             raise CollectorUnavailable(error.reason, message) from error
-        except client.BrokenReplyError as error:
-            message = (
-                f"{self._address}: {error}; set NCCL_RAS_ADDR to where RAS listens"
-            )
-            raise CollectorUnavailable(client.NOT_RAS, message) from error
-        here = client.is_here(report.first_host)
+        here = is_here(report.first_host)
         stuck = self._stuck.update(report.uneven)
-        self._known = _LatestReply(report, stuck, self._clock(), here)
+        self._latest = _LatestReply(report, stuck, self._clock(), here)
         if not here:
             least = _UNPLACED if here is None else _ELSEWHERE
             about = min(max(least, report.nodes), _MOST)
@@ -194,21 +342,24 @@ class Nccl:
                 about //= 3
             self._pause = self._chance(about - about // 3, about + about // 3)
 
-    def _report(self, place: client.Place) -> RasReport:
-        reply = client.query(
-            place,
-            seconds=self._seconds,
-            max_bytes=self._max_bytes,
-            json=self._json,
+    def _report(self, place: Place) -> RasReport:
+        reply = query(
+            place, seconds=self._seconds, max_bytes=self._max_bytes, json=self._json
         )
         # Few hosts have such a job.
         from jaxmon_exporter.collectors.nccl import replies  # noqa: PLC0415 - see above
 
         parse = replies.parse_json if reply.json else replies.parse_text
-        return parse(reply.body)
+        try:
+            return parse(reply.body)
+        except replies.BrokenReplyError as error:
+            message = (
+                f"{self._address}: {error}; set NCCL_RAS_ADDR to where RAS listens"
+            )
+            raise CollectorUnavailable(NOT_RAS, message) from error
 
     def _forget(self) -> None:
-        self._known = self._pause = None
+        self._latest = self._pause = None
         self._json = True
         self._stuck = _StuckFinder()
 
@@ -218,8 +369,8 @@ class Nccl:
             "2.24 or later, or its NCCL_RAS_ADDR is another, or NCCL_RAS_ENABLE is 0"
         )
 
-    def _families(self, known: _LatestReply) -> Iterator[Family]:
-        report, stuck = known.report, known.stuck
+    def _families(self, latest: _LatestReply) -> Iterator[Family]:
+        report, stuck = latest.report, latest.stuck
         yield gauge(catalog.NCCL_INFO, 1, report.version, report.cuda, report.driver)
         yield _by(catalog.NCCL_PROCESSES, report.processes, NCCL_PROCESS_STATES)
         yield gauge(catalog.NCCL_GPUS, report.gpus)
@@ -231,9 +382,9 @@ class Nccl:
         yield _by(catalog.NCCL_FAULTY_COMMUNICATORS, faults, NCCL_FAULTS)
         yield gauge(catalog.NCCL_LAGGING_RANKS, stuck.lagging)
         # One sidecar of a job names who is behind.
-        if known.here is not False:
+        if latest.here is not False:
             yield from _named(report, stuck)
-        age = self._clock() - known.taken
+        age = self._clock() - latest.taken
         yield gauge(catalog.NCCL_REPLY_AGE_SECONDS, age)
         yield gauge(catalog.NCCL_COLLECTION_SECONDS, report.seconds)
         yield gauge(catalog.NCCL_COLLECTION_TIMEOUTS, report.timeouts)
@@ -246,22 +397,18 @@ def _chance(least: int, most: int) -> int:
 
 
 def _by(metric: catalog.Metric, counts: Counter[str], values: Iterable[str]) -> Family:
-    return Family(metric, [(series(metric, one), float(counts[one])) for one in values])
+    return by_label(metric, {value: float(counts[value]) for value in values})
 
 
 def _named(report: RasReport, stuck: _Stuck) -> Iterator[Family]:
     """Return the ranks furthest behind, and the hosts with most processes missing."""
     lags: dict[tuple[str, int], int] = {}
-    for one in stuck.behind:
-        rank = (one.host, one.rank)
-        lags[rank] = max(one.lag, lags.get(rank, 0))
+    for lagging in stuck.behind:
+        rank = (lagging.host, lagging.rank)
+        lags[rank] = max(lagging.lag, lags.get(rank, 0))
     worst = sorted(lags.items(), key=lambda lag: (-lag[1], lag[0]))[:_NAMED]
     if worst:
-        metric = catalog.NCCL_RANK_LAG
-        yield Family(metric, [(series(metric, *rank), lag) for rank, lag in worst])
+        yield by_label(catalog.NCCL_RANK_LAG, dict(worst))
     hosts = sorted(report.missing.items(), key=lambda host: (-host[1], host[0]))
     if hosts:
-        metric = catalog.NCCL_MISSING_PROCESSES
-        yield Family(
-            metric, [(series(metric, host), count) for host, count in hosts[:_NAMED]]
-        )
+        yield by_label(catalog.NCCL_MISSING_PROCESSES, dict(hosts[:_NAMED]))

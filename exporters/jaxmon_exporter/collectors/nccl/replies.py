@@ -18,7 +18,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.facts.host import LaggingRank, MissingProcess
 from jaxmon.host.formats import json_text
-from jaxmon_exporter.collectors.nccl.client import BrokenReplyError
+
+
+class BrokenReplyError(ValueError):
+    """A reply is not one of RAS, or not complete."""
 
 
 class UnevenCommunicator(NamedTuple):
@@ -73,7 +76,7 @@ class RasReport(NamedTuple):
     @property
     def missing(self) -> Counter[str]:
         """Return the number of processes that are *absent*, by host."""
-        return Counter(one.host for one in self.absent)
+        return Counter(process.host for process in self.absent)
 
     @property
     def lost(self) -> int:
@@ -83,8 +86,8 @@ class RasReport(NamedTuple):
 
 def cuda_version(number: int) -> str:
     """Return ``12.8`` for 12080; ``""`` for -1, which is unknown, and the like."""
-    known = 0 <= number < 1_000_000  # noqa: PLR2004 - CUDA 1000
-    return f"{number // 1000}.{number % 1000 // 10}" if known else ""
+    is_version = 0 <= number < 1_000_000  # noqa: PLR2004 - CUDA 1000
+    return f"{number // 1000}.{number % 1000 // 10}" if is_version else ""
 
 
 # Of ncclResult_t.
@@ -98,12 +101,7 @@ _Process: TypeAlias = tuple[object, ...]
 
 
 def parse_json(body: bytes) -> RasReport:
-    """
-    Return what *body* says; 30 ms for a MiB.
-
-    Raises:
-        BrokenReplyError: it is not a reply of RAS.
-    """
+    """Return what *body* says, in 30 ms for a MiB, or raise a `BrokenReplyError`."""
     try:
         return _json_report(json_text.parse(re.sub(_FORGOTTEN, rb"\1,\2", body)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -117,12 +115,12 @@ def _json_report(reply: Mapping[str, Any]) -> RasReport:
     faults: Counter[str] = Counter()
     uneven = []
     communicators = reply["communicators"]
-    for one in communicators:
-        ranks, missing = one["ranks"], one["missing_ranks"]
+    for communicator in communicators:
+        ranks, missing = communicator["ranks"], communicator["missing_ranks"]
         lost = job.add(ranks, missing)
         state, several = _state(ranks, unlisted=len(missing) > lost)
         found[state] += 1
-        counted = _uneven_counts(one, ranks)
+        counted = _uneven_counts(communicator, ranks)
         if counted is not None:
             uneven.append(counted)
         faults["mismatch"] += several or counted is not None
@@ -156,13 +154,13 @@ class _JobProcesses:
         """
         Add the ranks of a communicator; return how many do not respond or are dead.
         """
-        for one in ranks:
-            process = self._seen(one)
+        for rank in ranks:
+            process = self._seen(rank)
             self.states.setdefault(process, "responding")
         lost = 0
-        for one in missing:
-            process = self._seen(one)
-            status = one["status"]
+        for rank in missing:
+            process = self._seen(rank)
+            status = rank["status"]
             # Otherwise it responds, and is no member any more, or not yet.
             state = "responding"
             if status["considered_dead"]:
@@ -173,10 +171,10 @@ class _JobProcesses:
             self.states[process] = state
         return lost
 
-    def _seen(self, one: Mapping[str, Any]) -> _Process:
-        host, pid, device = _text(one["host"]), _number(one["pid"]), one["nvml_dev"]
+    def _seen(self, rank: Mapping[str, Any]) -> _Process:
+        host, pid, device = _text(rank["host"]), _number(rank["pid"]), rank["nvml_dev"]
         # Of a process that RAS does not know, all ranks would be one.
-        process = (host, pid) if pid >= 0 else (host, pid, _number(one["rank"]))
+        process = (host, pid) if pid >= 0 else (host, pid, _number(rank["rank"]))
         self.gpus.add((*process, _number(device)))
         return process
 
@@ -193,7 +191,7 @@ class _JobProcesses:
 
 def _state(ranks: Iterable[Any], *, unlisted: bool) -> tuple[str, bool]:
     """Return the state of the furthest rank, and whether they differ."""
-    states = {_rank_state(one["status"]) for one in ranks}
+    states = {_rank_state(rank["status"]) for rank in ranks}
     if unlisted or not states:
         states.add(0)
     return _JSON_STATES[max(states)], len(states) > 1
@@ -217,21 +215,21 @@ def _uneven_counts(
     communicator: Mapping[str, Any], ranks: Sequence[Any]
 ) -> UnevenCommunicator | None:
     """Return how unevenly the ranks have launched collectives; `None` if evenly."""
-    counts = [one["collective_counts"] for one in ranks]
-    if all(one == counts[0] for one in counts):
+    counts = [rank["collective_counts"] for rank in ranks]
+    if all(launched == counts[0] for launched in counts):
         return None
     most: dict[str, int] = defaultdict(int)
-    for one in counts:
-        for kind, number in one.items():
+    for launched in counts:
+        for kind, number in launched.items():
             most[kind] = max(most[kind], _number(number))
     behind = []
-    for one in ranks:
-        own = one["collective_counts"]
-        if lag := max(number - own.get(kind, 0) for kind, number in most.items()):
-            host, pid = _text(one["host"]), _number(one["pid"])
-            behind.append(LaggingRank(host, pid, _number(one["rank"]), lag))
+    for rank in ranks:
+        launched = rank["collective_counts"]
+        if lag := max(number - launched.get(kind, 0) for kind, number in most.items()):
+            host, pid = _text(rank["host"]), _number(rank["pid"])
+            behind.append(LaggingRank(host, pid, _number(rank["rank"]), lag))
     every = tuple(
-        (one["rank"], tuple(one["collective_counts"].values())) for one in ranks
+        (rank["rank"], tuple(rank["collective_counts"].values())) for rank in ranks
     )
     # The hash of other communicators may be the same.
     key = f"{communicator['hash']}:{communicator['secondary_hash']}"
@@ -240,10 +238,14 @@ def _uneven_counts(
 
 def _first_host(communicators: Iterable[Any]) -> str:
     """Return the host of the first rank of the largest communicator."""
-    largest = max(communicators, key=lambda one: _number(one["size"]), default=None)
+    largest = max(
+        communicators,
+        key=lambda communicator: _number(communicator["size"]),
+        default=None,
+    )
     if largest is None or not largest["ranks"]:
         return ""
-    return _text(min(largest["ranks"], key=lambda one: _number(one["rank"]))["host"])
+    return _text(min(largest["ranks"], key=lambda rank: _number(rank["rank"]))["host"])
 
 
 def _number(value: Any) -> int:
@@ -300,12 +302,7 @@ class _Group(NamedTuple):
 
 
 def parse_text(body: bytes) -> RasReport:
-    """
-    Return what *body* says.
-
-    Raises:
-        BrokenReplyError: it is not a reply of RAS, or is not complete.
-    """
+    """Return what *body* says; `BrokenReplyError` if it is another, or cut off."""
     lines = body.decode(errors="replace").splitlines()
     version = re.fullmatch(_VERSION, lines[0]) if lines else None
     # Its last part, with or without contents.
@@ -313,9 +310,9 @@ def parse_text(body: bytes) -> RasReport:
         msg = "not a status of NCCL's RAS, or not complete"
         raise BrokenReplyError(msg)
     nodes, processes, gpus = _size(lines)
-    runtime, driver = (int(one) for one in _first(_CUDA, lines, "-1", "-1"))
-    unheard = sum(int(one[1]) for one in _all(_UNHEARD, lines))
-    dead = sum(int(one[1]) for one in _all(_DEAD, lines))
+    runtime, driver = (int(digits) for digits in _first(_CUDA, lines, "-1", "-1"))
+    unheard = sum(int(match[1]) for match in _all(_UNHEARD, lines))
+    dead = sum(int(match[1]) for match in _all(_DEAD, lines))
     communicators: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     for group in _all(_GROUP, lines):
@@ -386,8 +383,7 @@ def _size(lines: list[str]) -> tuple[int, int, int]:
 def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
     """Return the communicators whose ranks have launched different numbers."""
     for key, block in _blocks(lines):
-        kinds = [_groups(part) for part in _parts(block)]
-        kinds = [one for one in kinds if one]
+        kinds = [kind for _, part in _parts(_KIND, block) if (kind := _groups(part))]
         if not kinds:  # different states only
             continue
         behind: dict[_NamedRank, int] = {}
@@ -413,28 +409,24 @@ def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Return the lines about each communicator with a mismatch."""
-    key, block = "", list[str]()
-    for line in [*lines, "#0-0 (0) ERROR"]:
-        if found := re.fullmatch(_BLOCK, line):
-            if key:
-                yield key, block
-            key, block = found[1] if found[2] == "MISMATCH" else "", []
+    for head, block in _parts(_BLOCK, lines):
+        if head[2] == "MISMATCH":
+            yield head[1], block
+
+
+def _parts(pattern: str, lines: list[str]) -> Iterator[tuple[re.Match[str], list[str]]]:
+    """Return each line that matches, with those up to the next."""
+    head: re.Match[str] | None = None
+    part: list[str] = []
+    for line in lines:
+        if found := re.fullmatch(pattern, line):
+            if head is not None:
+                yield head, part
+            head, part = found, []
         else:
-            block.append(line)
-
-
-def _parts(block: list[str]) -> Iterator[list[str]]:
-    """Return the lines about each kind of collective."""
-    part: list[str] | None = None
-    for line in block:
-        if re.fullmatch(_KIND, line):
-            if part is not None:
-                yield part
-            part = []
-        elif part is not None:
             part.append(line)
-    if part is not None:
-        yield part
+    if head is not None:
+        yield head, part
 
 
 def _groups(part: list[str]) -> list[_Group]:

@@ -7,7 +7,6 @@ a device supports is kept; the other is for older or newer drivers.
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon_exporter.collecting import CollectorUnavailable
+from jaxmon_exporter.collectors.nvidia import NO_DRIVER, driver_is_here
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     Figure,
@@ -25,16 +24,13 @@ from jaxmon_exporter.collectors.nvidia.device import (
     NvmlDevice,
     Reading,
 )
+from jaxmon_exporter.polling import CollectorUnavailable
 
 
 DRIVER_MISMATCH = "driver_mismatch"
 INIT_FAILED = "init_failed"
-_NOT_FOUND = "library_not_found"
 _ADVICE = {
-    _NOT_FOUND: (
-        "libnvidia-ml.so.1 not found: no NVIDIA driver on this host, or none passed "
-        "into this container"
-    ),
+    NO_DRIVER[0]: NO_DRIVER[1],
     "driver_not_loaded": "the NVIDIA kernel driver is not loaded",
     DRIVER_MISMATCH: (
         "the driver was upgraded under this process; restart the exporter or, if that "
@@ -48,10 +44,7 @@ _ADVICE = {
 
 class NvmlSession:
     """
-    A collector's use of NVML, which counts its users: each collector has its own.
-
-    Args:
-        collector: its name, for advice.
+    A use of NVML by the *collector* of this name; NVML counts its users.
 
     Attributes:
         nvml: pynvml while NVML is initialised, else `None`.
@@ -63,15 +56,13 @@ class NvmlSession:
 
     def open(self) -> Nvml:
         """
-        Return NVML, initialised if it was not.
-
-        Raises:
-            CollectorUnavailable: no driver, no pynvml, or NVML cannot be initialised.
+        Return NVML, initialised if it was not. Raises `CollectorUnavailable`: no
+        driver, no pynvml, or NVML cannot be initialised.
         """
         if self.nvml is not None:
             return self.nvml
         if not driver_is_here():
-            raise CollectorUnavailable(_NOT_FOUND, _ADVICE[_NOT_FOUND])
+            raise CollectorUnavailable(*NO_DRIVER)
         try:
             import pynvml  # noqa: PLC0415 - 3 MB, and most hosts need none of it
         except ModuleNotFoundError as error:
@@ -98,22 +89,10 @@ class NvmlSession:
                 nvml.nvmlShutdown()
 
 
-def driver_is_here() -> bool:
-    """Return whether the driver's library can be loaded, as by pynvml."""
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
-
-
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
     """
-    Return the driver failure that an NVML error means.
-
-    Args:
-        error: raised by pynvml.
-        otherwise: the reason if NVML's code is not about the driver.
+    Return the driver failure that an NVML error means, with the reason *otherwise* if
+    its code is not about the driver.
     """
     reason = DRIVER.get(error.value, otherwise)
     advice = _ADVICE.get(reason, "NVML will be re-initialised")
@@ -131,12 +110,8 @@ _FABRIC_FAILED = 4
 @dataclass(slots=True, eq=False, repr=False)
 class NvmlCall:
     """
-    One NVML call and the metrics it yields.
-
-    Args:
-        query: returns a value for each of *figures*, in the unit of its metric;
-            `None` omits it.
-        steady: slow-changing; read only every 30 seconds.
+    One NVML call: *query* returns a value for each of *figures*, in the unit of its
+    metric; `None` omits it. *steady* values change slowly: read only every 30 seconds.
     """
 
     query: Callable[[Nvml, Handle], Values]
@@ -146,11 +121,8 @@ class NvmlCall:
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
-    Return the results of all calls that *device* supports and that are due.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Return the results of all calls that *device* supports and that are due. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:
@@ -209,14 +181,6 @@ def _bar1(nvml: Nvml, gpu: Handle) -> Values:
     return bar1.bar1Used, bar1.bar1Total
 
 
-def _temperature(nvml: Nvml, gpu: Handle) -> Values:
-    return (nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),)
-
-
-def _temperature_v2(nvml: Nvml, gpu: Handle) -> Values:
-    return (nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU),)
-
-
 def _performance_state(nvml: Nvml, gpu: Handle) -> Values:
     state = nvml.nvmlDeviceGetPerformanceState(gpu)
     return (state if state <= _SLOWEST_STATE else None,)
@@ -250,22 +214,36 @@ def _license(nvml: Nvml, gpu: Handle) -> Values:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     features = found.gridLicensableFeatures[: found.licensableFeaturesCount]
     of_vgpus = nvml.NVML_GRID_LICENSE_FEATURE_CODE_VGPU
-    states = [one.featureState > 0 for one in features if one.featureCode == of_vgpus]
+    states = [
+        feature.featureState > 0
+        for feature in features
+        if feature.featureCode == of_vgpus
+    ]
     return (states[0] if states else None,)
 
 
-def _link_generation(nvml: Nvml, gpu: Handle) -> Values:
-    return (
-        nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
-        nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
-    )
+def _in_thousandths(metric: catalog.Metric, function: str) -> NvmlCall:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
+        return (getattr(nvml, function)(gpu) / 1e3,)
+
+    return _call(query, Figure(metric))
 
 
-def _link_width(nvml: Nvml, gpu: Handle) -> Values:
-    return (
-        nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
-        nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),
-    )
+def _temperature(function: str) -> NvmlCall:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
+        return (getattr(nvml, function)(gpu, nvml.NVML_TEMPERATURE_GPU),)
+
+    return _call(query, _HEAT)
+
+
+def _link(metric: catalog.Metric, what: str) -> NvmlCall:
+    def query(nvml: Nvml, gpu: Handle) -> Values:
+        return [
+            getattr(nvml, f"nvmlDeviceGet{kind}PcieLink{what}")(gpu)
+            for kind in ("Curr", "Max")
+        ]
+
+    return _steady(query, *(Figure(metric, (kind,)) for kind in catalog.LINK_KINDS))
 
 
 def _clock(name: str, number: int) -> NvmlCall:
@@ -303,27 +281,20 @@ CALLS = (
     _call(_memory, _USED, _SIZE, _FREE, _RESERVED),
     _call(_memory_v1, _USED, _SIZE, _FREE),
     _call(
-        _bar1,
-        Figure(catalog.GPU_BAR1_USED_BYTES),
-        Figure(catalog.GPU_BAR1_SIZE_BYTES),
+        _bar1, Figure(catalog.GPU_BAR1_USED_BYTES), Figure(catalog.GPU_BAR1_SIZE_BYTES)
     ),
-    _call(_temperature, _HEAT),
-    _call(_temperature_v2, _HEAT),
+    _temperature("nvmlDeviceGetTemperature"),
+    _temperature("nvmlDeviceGetTemperatureV"),
     _call(
         lambda nvml, gpu: (nvml.nvmlDeviceGetMarginTemperature(gpu),),
         Figure(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS),
     ),
-    _call(
-        lambda nvml, gpu: (nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,),
-        Figure(catalog.ACCELERATOR_POWER_WATTS),
+    _in_thousandths(catalog.ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage"),
+    _in_thousandths(
+        catalog.ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit"
     ),
-    _call(
-        lambda nvml, gpu: (nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1e3,),
-        Figure(catalog.ACCELERATOR_POWER_LIMIT_WATTS),
-    ),
-    _call(
-        lambda nvml, gpu: (nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3,),
-        Figure(catalog.ACCELERATOR_ENERGY_JOULES),
+    _in_thousandths(
+        catalog.ACCELERATOR_ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption"
     ),
     *(_clock(name, number) for number, name in enumerate(catalog.CLOCKS)),
     _clock_events("nvmlDeviceGetCurrentClocksEventReasons"),
@@ -334,17 +305,8 @@ CALLS = (
         Figure(catalog.GPU_PERSISTENCE_MODE),
     ),
     _steady(_license, Figure(catalog.GPU_VGPU_LICENSED)),
-    _steady(
-        _link_generation,
-        *(
-            Figure(catalog.GPU_PCIE_LINK_GENERATION, (kind,))
-            for kind in catalog.LINK_KINDS
-        ),
-    ),
-    _steady(
-        _link_width,
-        *(Figure(catalog.GPU_PCIE_LINK_WIDTH, (kind,)) for kind in catalog.LINK_KINDS),
-    ),
+    _link(catalog.GPU_PCIE_LINK_GENERATION, "Generation"),
+    _link(catalog.GPU_PCIE_LINK_WIDTH, "Width"),
     _steady(
         _sram,
         Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "volatile")),

@@ -17,14 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxmon.catalog import (
-    CRITICAL_XIDS,
-    GPU_PROCESS_MEMORY_BYTES,
-    GPU_XID_ERRORS,
-    GPU_XID_LAST_TIMESTAMP_SECONDS,
-)
-from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
 from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
@@ -50,6 +44,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     identify,
     text,
 )
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -64,14 +59,9 @@ _OTHER = "other"
 
 class XidCounter:
     """
-    Counts the Xid errors of every GPU since it was first listened to.
-
-    Counts outlive event sets: they are kept when a GPU is lost, and continue when it is
-    back.
-
-    Args:
-        failures: where failures are counted, by reason.
-        clock: seconds since the epoch.
+    Counts the Xid errors of every GPU since it was first listened to, and failures by
+    reason. Counts outlive event sets: they are kept when a GPU is lost, and continue
+    when it is back.
     """
 
     def __init__(
@@ -92,10 +82,7 @@ class XidCounter:
         Have the driver queue the events of a GPU, from now on.
 
         Counts start at 0 only here: a GPU that cannot report has none. Missing support
-        or permission is remembered.
-
-        Raises:
-            NVMLError: the driver as a whole failed.
+        or permission is remembered. Raises `NVMLError`: the driver as a whole failed.
         """
         self._free(nvml, uuid)
         if uuid in self._refused:
@@ -114,7 +101,7 @@ class XidCounter:
                 raise
             self._note(nvml, uuid, error)
         else:
-            self._counts.setdefault(uuid, dict.fromkeys(CRITICAL_XIDS, 0))
+            self._counts.setdefault(uuid, dict.fromkeys(catalog.CRITICAL_XIDS, 0))
             self._families = None
 
     def forget(self, uuid: str) -> None:
@@ -168,18 +155,14 @@ class XidCounter:
         self._refused.clear()
 
     def _made(self) -> list[Family]:
-        counted = [
-            (series(GPU_XID_ERRORS, uuid, xid), float(count))
+        counted = {
+            (uuid, xid): float(count)
             for uuid, counts in self._counts.items()
             for xid, count in counts.items()
-        ]
-        last = [
-            (series(GPU_XID_LAST_TIMESTAMP_SECONDS, uuid, xid), moment)
-            for (uuid, xid), moment in self._last.items()
-        ]
+        }
         return [
-            Family(GPU_XID_ERRORS, counted),
-            Family(GPU_XID_LAST_TIMESTAMP_SECONDS, last),
+            by_label(catalog.GPU_XID_ERRORS, counted),
+            by_label(catalog.GPU_XID_LAST_TIMESTAMP_SECONDS, self._last),
         ]
 
     def _note(self, nvml: Nvml, uuid: str, error: Any) -> None:
@@ -222,7 +205,7 @@ _FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
 _STEADY_SECONDS = 30.0
 
 
-class NvidiaGpus:
+class NvidiaGpus(Collector):
     """
     Reads every GPU that the driver shows to this process.
 
@@ -258,9 +241,7 @@ class NvidiaGpus:
     def collect(self) -> Iterable[Family]:
         """
         Read all devices; with a healthy driver, this takes microseconds per value.
-
-        Raises:
-            CollectorUnavailable: no pynvml, no driver, no device.
+        Raises `CollectorUnavailable`: no pynvml, no driver, no device.
         """
         try:
             nvml = self._session.open()
@@ -383,11 +364,8 @@ def _processes(
     Yield the *most* processes with most memory on *device*, the others as one.
 
     A pid means nothing after its process has exited, and each creates a series. The
-    driver determines the pids: in a container they may be those of the host.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    driver determines the pids: in a container they may be those of the host. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     if not device.is_due(_processes):
         return
@@ -405,8 +383,8 @@ def _processes(
     if rest := used.total() - sum(size for _, size in kept):
         kept.append(("other", rest))
     for pid, size in kept:
-        name = series(GPU_PROCESS_MEMORY_BYTES, device.uuid, pid)
-        yield GPU_PROCESS_MEMORY_BYTES, (name, size)
+        name = series(catalog.GPU_PROCESS_MEMORY_BYTES, device.uuid, pid)
+        yield catalog.GPU_PROCESS_MEMORY_BYTES, (name, size)
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:

@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from jaxmon.catalog import (
-    ACCELERATOR_INFO,
-    ACCELERATOR_NUMA_NODE,
-    ACCELERATOR_UP,
-    GPU_INFO,
-    GPU_MIG_INFO,
-    GPU_MIG_MEMORY_SIZE_BYTES,
-    GPU_MIG_MEMORY_USED_BYTES,
-    GPU_MIG_MODE,
-    GPU_MIG_MULTIPROCESSORS,
-    Metric,
-)
+from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Sample, series
 
 
@@ -64,14 +54,9 @@ class DeviceLostError(Exception):
 @dataclass(slots=True, eq=False, repr=False)
 class Figure:
     """
-    One value that NVML can report for a device.
-
-    Queries that can provide the same one share the object: it is looked up for each
-    value of each device at each poll.
-
-    Args:
-        metric: its first label is ``uuid``.
-        labels: values of the labels after ``uuid``.
+    One value that NVML can report for a device, with the values of the labels after
+    ``uuid``. Queries that can provide the same one share the object: it is looked up
+    for each value of each device at each poll.
     """
 
     metric: Metric
@@ -182,11 +167,8 @@ class NvmlDevice:
         unsupported: bool = False,
     ) -> None:
         """
-        Handle a failed *query*.
-
-        Raises:
-            DeviceLostError: the device is lost, so no other query can succeed.
-            NVMLError: the driver as a whole failed.
+        Handle a failed *query*. Raises `DeviceLostError`: the device is lost, so no
+        other query can succeed; `NVMLError`: the driver as a whole failed.
         """
         code = error.value
         if code in UNSUPPORTED or unsupported:
@@ -207,31 +189,34 @@ class NvmlDevice:
     def up(self) -> Reading:
         """Return whether the device responds."""
         value = 0.0 if self.lost else 1.0
-        return ACCELERATOR_UP, (series(ACCELERATOR_UP, self.uuid), value)
+        return catalog.ACCELERATOR_UP, (
+            series(catalog.ACCELERATOR_UP, self.uuid),
+            value,
+        )
 
 
 def identify(
     nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
 ) -> list[Reading]:
     """
-    Return a device's identity: what does not change while its driver is loaded.
-
-    Raises:
-        NVMLError: its name or PCI address cannot be read.
+    Return a device's identity: what does not change while its driver is loaded. Raises
+    `NVMLError`: its name or PCI address cannot be read.
     """
     address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     model = text(nvml.nvmlDeviceGetName(handle))
     driver = text(nvml.nvmlSystemGetDriverVersion())
     vbios = _or_nothing(nvml, lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle)))
     cuda = _or_nothing(nvml, lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion()))
-    info = series(ACCELERATOR_INFO, uuid, index, "nvidia", model, driver, address)
+    info = series(
+        catalog.ACCELERATOR_INFO, uuid, index, "nvidia", model, driver, address
+    )
     found = [
-        (ACCELERATOR_INFO, (info, 1.0)),
-        (GPU_INFO, (series(GPU_INFO, uuid, vbios, cuda), 1.0)),
+        (catalog.ACCELERATOR_INFO, (info, 1.0)),
+        (catalog.GPU_INFO, (series(catalog.GPU_INFO, uuid, vbios, cuda), 1.0)),
     ]
     if (node := _numa_node(sysfs, address)) is not None:
-        name = series(ACCELERATOR_NUMA_NODE, uuid)
-        found.append((ACCELERATOR_NUMA_NODE, (name, node)))
+        name = series(catalog.ACCELERATOR_NUMA_NODE, uuid)
+        found.append((catalog.ACCELERATOR_NUMA_NODE, (name, node)))
     return found
 
 
@@ -276,18 +261,18 @@ _MOST_DEVICES = 64
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
     """
-    Yield whether *device* is partitioned, and its MIG devices.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Yield whether *device* is partitioned, and its MIG devices. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     if not device.is_due(read):
         return
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
         device.on_mig_mode(bool(mode))
-        yield GPU_MIG_MODE, (series(GPU_MIG_MODE, device.uuid), float(mode))
+        yield (
+            catalog.GPU_MIG_MODE,
+            (series(catalog.GPU_MIG_MODE, device.uuid), float(mode)),
+        )
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
         device.on_failure(read, error, failures)
@@ -310,17 +295,17 @@ def _part(nvml: Nvml, device: NvmlDevice, index: int) -> Iterator[Reading]:
     memory = nvml.nvmlDeviceGetMemoryInfo(part)
     attributes = nvml.nvmlDeviceGetAttributes_v2(part)
     info = series(
-        GPU_MIG_INFO,
+        catalog.GPU_MIG_INFO,
         uuid,
         device.uuid,
         _profile(nvml, part),
         nvml.nvmlDeviceGetGpuInstanceId(part),
         nvml.nvmlDeviceGetComputeInstanceId(part),
     )
-    yield GPU_MIG_INFO, (info, 1.0)
-    yield _figure(GPU_MIG_MEMORY_USED_BYTES, uuid, memory.used)
-    yield _figure(GPU_MIG_MEMORY_SIZE_BYTES, uuid, memory.total)
-    yield _figure(GPU_MIG_MULTIPROCESSORS, uuid, attributes.multiprocessorCount)
+    yield catalog.GPU_MIG_INFO, (info, 1.0)
+    yield _figure(catalog.GPU_MIG_MEMORY_USED_BYTES, uuid, memory.used)
+    yield _figure(catalog.GPU_MIG_MEMORY_SIZE_BYTES, uuid, memory.total)
+    yield _figure(catalog.GPU_MIG_MULTIPROCESSORS, uuid, attributes.multiprocessorCount)
 
 
 def _profile(nvml: Nvml, part: Handle) -> str:

@@ -69,11 +69,8 @@ class Field:
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
     """
-    Return the values of all fields that *device* supports and that are due.
-
-    Raises:
-        DeviceLostError: it does not respond.
-        NVMLError: the driver as a whole failed.
+    Return the values of all fields that *device* supports and that are due. Raises
+    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
     """
     fields = FIELDS if device.thorough else _LIVELY
     due = [field for field in fields if device.is_due(field)]
@@ -91,18 +88,17 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading
         if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
-            device.on_failure(
-                field, nvml.NVMLError(code), failures, unsupported=unknown
-            )
+            failed = nvml.NVMLError(code)
+            device.on_failure(field, failed, failures, unsupported=unknown)
         else:
             into = device.steady if field.steady else found
             device.take(field, ((field.figure, field.value(result)),), into)
     return found
 
 
-def _steady(metric: Metric, **numbers: int) -> Iterator[Field]:
+def _steady(metric: Metric, scope: int = 0, **numbers: int) -> Iterator[Field]:
     for label, number in numbers.items():
-        yield Field(number, Figure(metric, (label,)), steady=True)
+        yield Field(number, Figure(metric, (label,)), scope=scope, steady=True)
 
 
 def _throttle(reason: str, number: int) -> Field:
@@ -139,15 +135,7 @@ FIELDS = (
     Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE), steady=True),
     *_steady(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
     Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING), steady=True),
-    _throttle("power", 74),
-    _throttle("thermal", 75),
-    _throttle("sync_boost", 76),
-    _throttle("board_limit", 77),
-    _throttle("low_utilization", 78),
-    _throttle("reliability", 79),
-    _throttle("sw_thermal", 269),
-    _throttle("hw_thermal", 270),
-    _throttle("hw_power_brake", 271),
+    *map(_throttle, catalog.THROTTLE_REASONS, (*range(74, 80), 269, 270, 271)),
     Field(197, Figure(catalog.GPU_PCIE_TRANSMIT_BYTES)),
     Field(198, Figure(catalog.GPU_PCIE_RECEIVE_BYTES)),
     Field(94, Figure(catalog.GPU_PCIE_REPLAYS), steady=True),
@@ -165,24 +153,18 @@ FIELDS = (
         recovery=59,
         ecc_data=160,
     ),
-    *(
-        Field(
-            number,
-            Figure(catalog.GPU_NVLINK_ERRORS, (kind,)),
-            scope=_ALL_LINKS,
-            steady=True,
-        )
-        for kind, number in {
-            "malformed_packet": 206,
-            "buffer_overrun": 207,
-            "receive": 208,
-            "receive_remote": 209,
-            "link_integrity": 211,
-            "transmit_discard": 212,
-            "recovery_failed": 214,
-            "effective": 219,
-            "symbol": 221,
-        }.items()
+    *_steady(
+        catalog.GPU_NVLINK_ERRORS,
+        _ALL_LINKS,
+        malformed_packet=206,
+        buffer_overrun=207,
+        receive=208,
+        receive_remote=209,
+        link_integrity=211,
+        transmit_discard=212,
+        recovery_failed=214,
+        effective=219,
+        symbol=221,
     ),
     Field(230, Figure(catalog.GPU_RECOVERY_ACTION)),
 )

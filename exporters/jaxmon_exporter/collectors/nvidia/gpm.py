@@ -17,24 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from jaxmon.catalog import (
-    GPU_DRAM_ACTIVE_RATIO,
-    GPU_FP16_ACTIVE_RATIO,
-    GPU_FP32_ACTIVE_RATIO,
-    GPU_FP64_ACTIVE_RATIO,
-    GPU_GRAPHICS_ACTIVE_RATIO,
-    GPU_INTEGER_ACTIVE_RATIO,
-    GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
-    GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
-    GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
-    GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
-    GPU_SM_ACTIVE_RATIO,
-    GPU_SM_OCCUPANCY_RATIO,
-    GPU_TENSOR_ACTIVE_RATIO,
-    Metric,
-)
-from jaxmon.exposition.families import Family, series
-from jaxmon_exporter.collecting import CollectorUnavailable, partial_failures
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, by_label
 from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
@@ -47,6 +32,7 @@ from jaxmon_exporter.collectors.nvidia.device import (
     text,
 )
 from jaxmon_exporter.collectors.nvidia.fields import FIELDS
+from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 from jaxmon_exporter.precedence import COUNTERS
 
 
@@ -54,25 +40,25 @@ log = logging.getLogger("jaxmon.exporter")
 
 # By NVML's metric ids; values are percentages.
 _RATIOS = {
-    1: GPU_GRAPHICS_ACTIVE_RATIO,
-    2: GPU_SM_ACTIVE_RATIO,
-    3: GPU_SM_OCCUPANCY_RATIO,
-    4: GPU_INTEGER_ACTIVE_RATIO,
-    5: GPU_TENSOR_ACTIVE_RATIO,
-    10: GPU_DRAM_ACTIVE_RATIO,
-    11: GPU_FP64_ACTIVE_RATIO,
-    12: GPU_FP32_ACTIVE_RATIO,
-    13: GPU_FP16_ACTIVE_RATIO,
+    1: catalog.GPU_GRAPHICS_ACTIVE_RATIO,
+    2: catalog.GPU_SM_ACTIVE_RATIO,
+    3: catalog.GPU_SM_OCCUPANCY_RATIO,
+    4: catalog.GPU_INTEGER_ACTIVE_RATIO,
+    5: catalog.GPU_TENSOR_ACTIVE_RATIO,
+    10: catalog.GPU_DRAM_ACTIVE_RATIO,
+    11: catalog.GPU_FP64_ACTIVE_RATIO,
+    12: catalog.GPU_FP32_ACTIVE_RATIO,
+    13: catalog.GPU_FP16_ACTIVE_RATIO,
 }
 # In MiB per second.
 _RATES = {
-    20: GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
-    21: GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
-    60: GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
-    61: GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
+    20: catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    21: catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    60: catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND,
+    61: catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
 }
 # The queries of collector nvml for the same bytes.
-_COUNTING = [one for one in FIELDS if one.figure.metric in COUNTERS.values()]
+_COUNTING = [row for row in FIELDS if row.figure.metric in COUNTERS.values()]
 _MEBIBYTE = 1 << 20
 _PERCENT = 100
 
@@ -111,7 +97,7 @@ class _Unit:
     metrics: dict[int, Metric] = field(default_factory=dict)
 
 
-class Gpm:
+class Gpm(Collector):
     """
     Samples every GPU that the driver shows to this process and that supports it.
 
@@ -134,10 +120,8 @@ class Gpm:
     def collect(self) -> Iterable[Family]:
         """
         Sample all units and compare with the previous samples; the first poll of a unit
-        has none to compare with.
-
-        Raises:
-            CollectorUnavailable: no driver, no GPU, or none that can be sampled.
+        has none to compare with. Raises `CollectorUnavailable`: no driver, no GPU, or
+        none that can be sampled.
         """
         nvml = self._session.open()
         try:
@@ -241,12 +225,7 @@ class Gpm:
         return {**_RATIOS, **rates}
 
     def _note(self, nvml: Nvml, key: _Key, unit: _Unit, error: Any) -> None:
-        """
-        Handle a failed call.
-
-        Raises:
-            NVMLError: the driver as a whole failed.
-        """
+        """Handle a failed call. Raises `NVMLError`: the driver as a whole failed."""
         code = error.value
         if code in DRIVER:
             raise error
@@ -297,7 +276,7 @@ def _mig_instances(
                 raise
         else:
             found.setdefault(instance, []).append(uuid)
-    return bool(current), {one: tuple(uuids) for one, uuids in found.items()}
+    return bool(current), {number: tuple(uuids) for number, uuids in found.items()}
 
 
 def _sampled(nvml: Nvml, unit: _Unit) -> Any:
@@ -326,13 +305,9 @@ def _compared(nvml: Nvml, unit: _Unit, before: Any) -> list[Family]:
     for place, (number, metric) in enumerate(unit.metrics.items()):
         answer = request.metrics[place]
         if answer.nvmlReturn == 0 and math.isfinite(answer.value):
-            value = (
-                answer.value * _MEBIBYTE
-                if number in _RATES
-                else answer.value / _PERCENT
-            )
-            samples = [(series(metric, uuid), value) for uuid in unit.uuids]
-            found.append(Family(metric, samples))
+            is_rate = number in _RATES
+            value = answer.value * _MEBIBYTE if is_rate else answer.value / _PERCENT
+            found.append(by_label(metric, dict.fromkeys(unit.uuids, value)))
     return found
 
 

@@ -17,19 +17,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from jaxmon.catalog import ACCELERATOR_INFO, ACCELERATOR_UP, TPU_OWNER_PID
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon import catalog
+from jaxmon.exposition.families import Family, by_label, gauge
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
-from jaxmon_exporter.collecting import Clock, CollectorUnavailable, partial_failures
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
 from jaxmon_exporter.collectors.tpu.messages import CoreState
+from jaxmon_exporter.polling import (
+    Clock,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 
 
 if TYPE_CHECKING:
     from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
-    from jaxmon_exporter.collectors.tpu.runtimes import Runtimes
+    from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -49,12 +53,7 @@ class _Seen:
 
 
 class HangDetector:
-    """
-    Remembers the position of each core, and since when.
-
-    Args:
-        clock: seconds, monotonic.
-    """
+    """Remembers the position of each core, and since when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,31 +99,23 @@ class HangDetector:
 
 
 def _moved(before: CoreState, now: CoreState) -> bool:
-    return (before.program, before.run, before.counter) != (
-        now.program,
-        now.run,
-        now.counter,
-    )
+    at = now.program, now.run, now.counter
+    return (before.program, before.run, before.counter) != at
 
 
 def _plain(text: str) -> str:
     """Return *text* on one line, shortened."""
-    line = "".join(one if one.isprintable() else " " for one in text)
+    line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"
 
 
 _OWNERS_EVERY = 30.0
 
 
-class Tpus:
+class Tpus(Collector):
     """
-    Reads every TPU of this host, and every runtime that serves metrics.
-
-    Args:
-        interval: seconds between polls.
-        root: the directory that contains ``sys``, ``dev`` and ``proc``.
-        environ: may contain the runtimes' addresses.
-        clock: seconds, monotonic.
+    Reads every TPU of this host, as *root* has ``sys``, ``dev`` and ``proc``, and every
+    runtime that serves metrics, at addresses that *environ* may have.
     """
 
     name = "tpu"
@@ -146,14 +137,13 @@ class Tpus:
         self._chips: dict[str, Chip] = {}
         self._owners: dict[str, int] = {}
         self._owners_at: float | None = None
+        self._hangs = HangDetector(clock)
 
     def collect(self) -> Iterable[Family]:
         """
         Read chips and runtimes: a few milliseconds, and at most five seconds however
-        many runtimes do not respond.
-
-        Raises:
-            CollectorUnavailable: no TPU, or grpcio is not installed.
+        many runtimes do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio
+        is not installed.
         """
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
@@ -161,8 +151,7 @@ class Tpus:
         if not present <= self._chips.keys():
             self._chips = {chip.uuid: chip for chip in chips}
         if not self._chips and not self._configured:
-            reason, message = "no_devices", "no TPU found on this host's PCI bus"
-            raise CollectorUnavailable(reason, message)
+            raise CollectorUnavailable(*tpus.NONE)
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # disabled by the variable that enables them
             return identity
@@ -175,9 +164,6 @@ class Tpus:
         self._watch(figures)
         return [*found, partial_failures(self.name, self._failures)]
 
-    def close(self) -> None:
-        """Nothing is held between polls."""
-
     @cached_property
     def _runtimes(self) -> Runtimes:
         from jaxmon_exporter.collectors.tpu.runtimes import Runtimes  # noqa: PLC0415 - see above
@@ -185,11 +171,6 @@ class Tpus:
         return Runtimes(
             self._addresses, configured=self._configured, failures=self._failures
         )
-
-    @cached_property
-    def _hangs(self) -> HangDetector:
-
-        return HangDetector(self._clock)
 
     def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
@@ -221,48 +202,26 @@ class Tpus:
         return list(self._chips), per_chip
 
     def _identity(self, present: set[str]) -> list[Family]:
-        info, up = ACCELERATOR_INFO, ACCELERATOR_UP
-        known = self._chips.values()
+        chips = self._chips.values()
+        infos = {
+            (chip.uuid, chip.index, "google", chip.model.name, "", chip.pci_bus_id): 1.0
+            for chip in chips
+        }
+        up = {chip.uuid: float(chip.uuid in present) for chip in chips}
         return [
-            Family(
-                info,
-                [
-                    (
-                        series(
-                            info,
-                            chip.uuid,
-                            chip.index,
-                            "google",
-                            chip.model.name,
-                            "",
-                            chip.pci_bus_id,
-                        ),
-                        1.0,
-                    )
-                    for chip in known
-                ],
-            ),
-            Family(
-                up,
-                [
-                    (series(up, chip.uuid), float(chip.uuid in present))
-                    for chip in known
-                ],
-            ),
+            by_label(catalog.ACCELERATOR_INFO, infos),
+            by_label(catalog.ACCELERATOR_UP, up),
         ]
 
     def _owned(self, chips: Sequence[Chip]) -> list[Family]:
-        """
-        Return the processes that have the chips open; refreshed rarely, because it is
-        slow.
-        """
+        """Return the processes that have the chips open; refreshed rarely: slow."""
         now = self._clock()
         if self._owners_at is None or now - self._owners_at >= _OWNERS_EVERY:
             nodes = frozenset(chip.node for chip in chips if chip.node)
             self._owners = tpus.owners(self._root, nodes) if nodes else {}
             self._owners_at = now
         return [
-            gauge(TPU_OWNER_PID, self._owners[chip.node], chip.uuid)
+            gauge(catalog.TPU_OWNER_PID, self._owners[chip.node], chip.uuid)
             for chip in chips
             if chip.node in self._owners
         ]

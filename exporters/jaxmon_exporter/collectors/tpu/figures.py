@@ -9,34 +9,12 @@ from itertools import accumulate
 from math import fsum
 from typing import TypeAlias, TypeVar
 
-from jaxmon.catalog import (
-    ACCELERATOR_MEMORY_BANDWIDTH_RATIO,
-    ACCELERATOR_MEMORY_SIZE_BYTES,
-    ACCELERATOR_MEMORY_USED_BYTES,
-    ACCELERATOR_UTILIZATION_RATIO,
-    TPU_COLLECTIVE_SECONDS,
-    TPU_CORE_ERROR,
-    TPU_CORE_IDLE_SECONDS,
-    TPU_CORE_PROGRAM_ID,
-    TPU_CORE_PROGRAM_POSITION,
-    TPU_CORE_QUEUED_PROGRAMS,
-    TPU_CORE_RUN_ID,
-    TPU_DCN_RETRANSMIT_BYTES,
-    TPU_DCN_TRANSMIT_BYTES,
-    TPU_DUTY_CYCLE_RATIO,
-    TPU_HLO_EXECUTION_SECONDS,
-    TPU_HLO_QUEUE_SIZE,
-    TPU_ICI_LINK_HEALTH,
-    TPU_MEGASCALE_ERRORS,
-    TPU_RUNTIME_UPTIME_SECONDS,
-    TPU_THROTTLE_SCORE,
-    TPU_TRANSFER_SECONDS,
-    Metric,
-)
-from jaxmon.exposition.families import Family, Sample, labels_text, series
-from jaxmon_exporter.collectors.tpu import reading as tpu_reading
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
+from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
-from jaxmon_exporter.collectors.tpu.reading import RuntimeReading
+from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading
 
 
 T = TypeVar("T")
@@ -47,11 +25,7 @@ Key: TypeAlias = "tuple[str, int]"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CorePlace:
-    """
-    Args:
-        chip: index of the chip among those of the host.
-        core: which core of the chip.
-    """
+    """A core of a chip, which has an index among those of the host."""
 
     chip: int
     core: int
@@ -59,26 +33,22 @@ class CorePlace:
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     """
-    Return which of *total* cores or chips of this host each of *keys* means; empty if
-    ambiguous.
-
-    Args:
-        keys: in the order of the runtimes.
-        total: number of cores, or of chips.
+    Return which of *total* cores or chips of this host each of *keys* means, which are
+    in the order of the runtimes; empty if ambiguous.
     """
-    known = list(dict.fromkeys(keys))
-    numbers = [number for _, number in known]
-    if not known or total < 1 or min(numbers) < 0:
+    distinct = list(dict.fromkeys(keys))
+    numbers = [number for _, number in distinct]
+    if not distinct or total < 1 or min(numbers) < 0:
         return {}
-    if len(set(numbers)) == len(known):
+    if len(set(numbers)) == len(distinct):
         # One numbering for all processes, which continues from host to host.
-        local = {key: key[1] % total for key in known}
-        return local if len(set(local.values())) == len(known) else {}
-    if len(known) != total:
+        local = {key: key[1] % total for key in distinct}
+        return local if len(set(local.values())) == len(distinct) else {}
+    if len(distinct) != total:
         return {}
     # Each process counts for itself: they follow each other as their ports do.
-    order = {runtime: index for index, (runtime, _) in enumerate(reversed(known))}
-    ranked = sorted(known, key=lambda key: (-order[key[0]], key[1]))
+    order = {runtime: index for index, (runtime, _) in enumerate(reversed(distinct))}
+    ranked = sorted(distinct, key=lambda key: (-order[key[0]], key[1]))
     return {key: index for index, key in enumerate(ranked)}
 
 
@@ -94,15 +64,9 @@ def spread(
     values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
 ) -> list[tuple[CorePlace, T]]:
     """
-    Return the value at each of *places*, which one process uses.
-
-    Some metrics have a value for each core, others, or on other chips, for each
+    Return the value at each of *places*: all cores of a process, *per_chip* of each
+    chip. Some metrics have a value for each core, others, or on other chips, for each
     chip, and number them in their own way; their order is the same.
-
-    Args:
-        values: by the numbers of their metric.
-        places: of all cores of the process.
-        per_chip: cores of a chip.
     """
     ordered = [values[number] for number in sorted(values)]
     at = sorted(places)
@@ -115,20 +79,20 @@ def spread(
 
 # Of a process, not of a chip: metric, further labels, name at the runtime.
 _LATENCIES = (
-    (TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
-    (TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
-    (TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
-    (TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
-    (TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
+    (catalog.TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
+    (catalog.TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
+    (catalog.TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
 )
 _COUNTERS = (
-    (TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
-    (TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
-    (TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
+    (catalog.TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
+    (catalog.TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
+    (catalog.TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
 )
 _WORST = (
-    (TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
-    (TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
+    (catalog.TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (catalog.TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
 )
 
 _PERCENT = 100
@@ -139,13 +103,8 @@ _EXACT = (1 << 53) - 1
 
 class Figures:
     """
-    The families of one poll.
-
-    Args:
-        uuids: of the chips, in order.
-        per_chip: cores of a chip.
-        readings: of the runtimes that responded, in order.
-        failures: counts ambiguous values.
+    The families of one poll, of chips with these *uuids* and so many cores *per_chip*,
+    as the runtimes that responded have them, in order; counts what is ambiguous.
     """
 
     def __init__(
@@ -176,7 +135,9 @@ class Figures:
         """
         reported: set[tuple[int, int]] = set()
         keys = [
-            (one.runtime, state.chip) for one in self._readings for state in one.states
+            (reading.runtime, state.chip)
+            for reading in self._readings
+            for state in reading.states
         ]
         chips = self._complete(keys, numbered(keys, len(self._uuids)))
         for reading in self._readings:
@@ -191,8 +152,8 @@ class Figures:
     def _memory(self) -> Iterator[Family]:
         """Yield size and use by chip, if all of its cores are reported."""
         for metric, name in (
-            (ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
-            (ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
+            (catalog.ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (catalog.ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
         ):
             chips: dict[int, list[float]] = defaultdict(list)
             for place, value in self._by_core(name):
@@ -206,23 +167,21 @@ class Figures:
 
     def _shares(self) -> Iterator[Family]:
         duty = self._by_chip(tpu_reading.DUTY_CYCLE)
-        yield self._chip_family(TPU_DUTY_CYCLE_RATIO, duty)
-        yield self._chip_family(ACCELERATOR_UTILIZATION_RATIO, duty)
+        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
         bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
-        yield self._chip_family(ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
 
     def _queues(self) -> Iterator[Family]:
         for metric, name in (
-            (TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
-            (TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+            (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+            (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
         ):
-            yield Family(
-                metric,
-                [
-                    (series(metric, self._uuids[place.chip], place.core), value)
-                    for place, value in sorted(self._by_core(name))
-                ],
-            )
+            found = {
+                (self._uuids[place.chip], place.core): value
+                for place, value in sorted(self._by_core(name))
+            }
+            yield by_label(metric, found)
 
     def _executions(self) -> Family:
         found: dict[Key, list[BucketCounts]] = defaultdict(list)
@@ -234,25 +193,23 @@ class Figures:
         samples: list[Sample] = []
         for key, place in sorted(places.items(), key=lambda item: item[1]):
             labels = (self._uuids[place.chip], str(place.core))
-            samples += _histogram(TPU_HLO_EXECUTION_SECONDS, labels, found[key])
-        return Family(TPU_HLO_EXECUTION_SECONDS, samples)
+            samples += _histogram(catalog.TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+        return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
         """Yield what belongs to a process rather than to a chip."""
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
-                reported = [one for _, one in reading.distributions(name)]
+                reported = [
+                    distribution for _, distribution in reading.distributions(name)
+                ]
                 # Sizes of buffers are apart there; their sum is exact.
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
             for metric, name in _COUNTERS:
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
-            yield _of_runtime(
-                TPU_RUNTIME_UPTIME_SECONDS,
-                runtime,
-                reading.values(tpu_reading.UPTIME),
-                max,
-            )
+            uptimes = reading.values(tpu_reading.UPTIME)
+            yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
             for metric, part in _WORST:
                 values = [
                     value
@@ -265,14 +222,14 @@ class Figures:
     def _states(self) -> Iterator[Family]:
         for uuid, core, _, state in self.states():
             for metric, value in (
-                (TPU_CORE_QUEUED_PROGRAMS, state.queued),
-                (TPU_CORE_PROGRAM_ID, state.program),
-                (TPU_CORE_RUN_ID, state.run),
-                (TPU_CORE_PROGRAM_POSITION, state.counter),
-                (TPU_CORE_ERROR, int(bool(state.error))),
+                (catalog.TPU_CORE_QUEUED_PROGRAMS, state.queued),
+                (catalog.TPU_CORE_PROGRAM_ID, state.program),
+                (catalog.TPU_CORE_RUN_ID, state.run),
+                (catalog.TPU_CORE_PROGRAM_POSITION, state.counter),
+                (catalog.TPU_CORE_ERROR, int(bool(state.error))),
             ):
                 if value is not None:
-                    yield Family(metric, [(series(metric, uuid, core), value & _EXACT)])
+                    yield gauge(metric, value & _EXACT, uuid, core)
 
     def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
         """Return a metric that numbers cores."""
@@ -302,11 +259,11 @@ class Figures:
             for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
         ]
         placed = self._placed(keys)
-        return [place for (one, _), place in placed.items() if one == runtime]
+        return [place for (process, _), place in placed.items() if process == runtime]
 
     def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
-        known = list(keys)
-        return self._complete(known, cores(known, len(self._uuids), self._per_chip))
+        listed = list(keys)
+        return self._complete(listed, cores(listed, len(self._uuids), self._per_chip))
 
     def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
         if keys and not placed:
@@ -314,13 +271,8 @@ class Figures:
         return placed
 
     def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
-        return Family(
-            metric,
-            [
-                (series(metric, self._uuids[chip]), values[chip])
-                for chip in sorted(values)
-            ],
-        )
+        found = {self._uuids[chip]: values[chip] for chip in sorted(values)}
+        return by_label(metric, found)
 
 
 def _of_runtime(
@@ -329,9 +281,7 @@ def _of_runtime(
     values: Sequence[float],
     together: Callable[[Sequence[float]], float],
 ) -> Family:
-    if not values:
-        return Family(metric, [])
-    return Family(metric, [(series(metric, runtime), together(values))])
+    return by_label(metric, {runtime: together(values)} if values else {})
 
 
 def _histogram(
@@ -345,20 +295,20 @@ def _histogram(
     """
     if not reported:
         return []
-    count = sum(one.count for one in reported)
+    count = sum(counted.count for counted in reported)
     text = labels_text(metric.labels, labels)
     samples: list[Sample] = []
     bounds = reported[0].bounds
-    if all(one.bounds == bounds for one in reported):
+    if all(counted.bounds == bounds for counted in reported):
         counts = [0] * (len(bounds) + 1)
-        for one in reported:
-            for index, some in enumerate(one.counts):
+        for counted in reported:
+            for index, some in enumerate(counted.counts):
                 counts[index] += some
         running = list(accumulate(counts))
         count = max(count, running[-1])
         for bound, below in _kept(metric.buckets, bounds, running):
             samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
-    seconds = sum(one.mean * one.count for one in reported) / _MICROSECONDS
+    seconds = sum(counted.mean * counted.count for counted in reported) / _MICROSECONDS
     return [
         *samples,
         (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),

@@ -49,13 +49,8 @@ _TENSOR_CORE_SEQUENCER = 1
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
     """
-    Observations in buckets.
-
-    Args:
-        count: of all observations.
-        mean: of all observations.
-        bounds: upper bound of each bucket but the last.
-        counts: of each bucket; trailing zeros may be omitted.
+    Observations in buckets: how many, and their mean; the upper bound of each bucket
+    but the last, and the count of each. Trailing zeros may be omitted.
     """
 
     count: int
@@ -66,13 +61,7 @@ class BucketCounts:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """
-    One value of a metric.
-
-    Args:
-        attributes: such as ``device-id``.
-        value: a number, or a distribution.
-    """
+    """A value of a metric, with attributes such as ``device-id``."""
 
     attributes: dict[str, Attribute]
     value: float | BucketCounts
@@ -94,17 +83,9 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class CoreState:
     """
-    State of a tensor core.
-
-    Args:
-        chip: number of its chip.
-        core: which core of the chip.
-        program: id of the program on it.
-        run: id of its run.
-        counter: its program counter.
-        location: the same as text, if requested.
-        queued: number of queued programs.
-        error: message, ``""`` if there is none.
+    State of a tensor core: ids of the program on it and of its run, its program
+    counter, the same as text if requested, how many programs are queued, and the
+    message of its error, ``""`` without one.
     """
 
     chip: int
@@ -117,33 +98,24 @@ class CoreState:
     error: str = ""
 
 
-def metric_request(name: str, *, own: bool) -> bytes:
+def metric_request(name: str, *, single: bool) -> bytes:
     """
     Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
-    process alone if *own*, else of all processes of the host, as far as the runtime
+    process alone if *single*, else of all processes of the host, as far as the runtime
     gathers them.
     """
     raw = name.encode()
-    return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if own else b"")
+    return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if single else b"")
 
 
-def list_request() -> bytes:
-    """Return a request for the names of all metrics."""
-    return b""
-
-
-def status_request(*, locations: bool) -> bytes:
-    """Return a request for the state of the cores; locations as text cost more."""
-    return b"\x08\x01" if locations else b""
+LIST_REQUEST = b""
+"""For the names of all metrics."""
+STATUS_REQUEST, STATUS_WITH_LOCATIONS = b"", b"\x08\x01"
+"""For the state of the cores; locations as text cost more."""
 
 
 def measures(reply: bytes) -> list[Measurement]:
-    """
-    Return the values of a metric.
-
-    Raises:
-        WireError: *reply* is malformed.
-    """
+    """Return the values of a metric; `WireError` if *reply* is malformed."""
     found = []
     for metric in _Message(reply).messages(1):
         for measure in islice(metric.messages(3), _MOST_MEASURES):
@@ -154,22 +126,12 @@ def measures(reply: bytes) -> list[Measurement]:
 
 
 def names(reply: bytes) -> frozenset[str]:
-    """
-    Return the names of a list of metrics.
-
-    Raises:
-        WireError: *reply* is malformed.
-    """
+    """Return the names of a list of metrics; `WireError` if *reply* is malformed."""
     return frozenset(metric.text(1) for metric in _Message(reply).messages(1))
 
 
 def core_states(reply: bytes) -> list[CoreState]:
-    """
-    Return the state of each tensor core.
-
-    Raises:
-        WireError: *reply* is malformed.
-    """
+    """Return the state of each tensor core; `WireError` if *reply* is malformed."""
     return [
         found
         for entry in islice(_Message(reply).messages(2), _MOST_MEASURES)
@@ -179,12 +141,7 @@ def core_states(reply: bytes) -> list[CoreState]:
 
 
 class _Message:
-    """
-    A message, its fields by number. Of duplicate fields the last one counts.
-
-    Raises:
-        WireError: it is malformed.
-    """
+    """A message, its fields by number. Of duplicate fields the last one counts."""
 
     __slots__ = ("_fields",)
 
@@ -196,32 +153,25 @@ class _Message:
                 raise WireError(msg)
             self._fields[number].append(value)
 
-    def messages(self, number: int) -> Iterator[_Message]:
-        for value in self._fields.get(number, ()):
+    def messages(self, number: int, step: int = 1) -> Iterator[_Message]:
+        for value in self._fields.get(number, [])[::step]:
             if not isinstance(value, int):
                 yield _Message(value)
 
     def message(self, number: int) -> _Message | None:
-        for value in reversed(self._fields.get(number, ())):
-            if not isinstance(value, int):
-                return _Message(value)
-        return None
+        return next(self.messages(number, -1), None)
 
     def count(self, number: int) -> int:
         return len(self._fields.get(number, ()))
 
     def integer(self, number: int) -> int | None:
-        for value in reversed(self._fields.get(number, ())):
-            if isinstance(value, int):
-                return value - 2 * _SIGN if value >= _SIGN else value
-        return None
+        values = self._fields.get(number, ())
+        found = [_signed(value) for value in values if isinstance(value, int)]
+        return found[-1] if found else None
 
     def integers(self, number: int) -> list[int]:
-        return [
-            one - 2 * _SIGN if one >= _SIGN else one
-            for value in self._fields.get(number, ())
-            for one in wire.packed(value)
-        ]
+        values = self._fields.get(number, ())
+        return [_signed(count) for value in values for count in wire.packed(value)]
 
     def double(self, number: int) -> float | None:
         found = self.doubles(number)
@@ -233,7 +183,7 @@ class _Message:
             if isinstance(value, int) or len(value) % _DOUBLE.size:
                 msg = f"field {number} is not a double or a list of doubles"
                 raise WireError(msg)
-            found += (one for (one,) in _DOUBLE.iter_unpack(value))
+            found += (double for (double,) in _DOUBLE.iter_unpack(value))
         return found
 
     def text(self, number: int) -> str:
@@ -242,6 +192,10 @@ class _Message:
 
     def has(self, number: int) -> bool:
         return number in self._fields
+
+
+def _signed(value: int) -> int:
+    return value - 2 * _SIGN if value >= _SIGN else value
 
 
 def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
@@ -323,7 +277,9 @@ def _core_state(state: _Message) -> CoreState | None:
     if identity is None or on_chip is None or on_chip.integer(1) != _TENSOR_CORE:
         return None
     sequencers = [
-        one for one in state.messages(2) if one.integer(1) == _TENSOR_CORE_SEQUENCER
+        sequencer
+        for sequencer in state.messages(2)
+        if sequencer.integer(1) == _TENSOR_CORE_SEQUENCER
     ]
     at = sequencers[0] if sequencers else _Message(b"")
     return CoreState(
@@ -370,14 +326,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class GrpcCall:
-    """
-    One request.
-
-    Args:
-        target: address of the server.
-        method: its path, such as ``/package.Service/Method``.
-        request: the message.
-    """
+    """A request to *target*, of a method such as ``/package.Service/Method``."""
 
     target: Target
     method: str
@@ -386,12 +335,7 @@ class GrpcCall:
 
 @dataclass(frozen=True, slots=True)
 class GrpcFailure:
-    """
-    A call without a reply.
-
-    Args:
-        code: name of gRPC's status.
-    """
+    """A call without a reply; *code* is the name of gRPC's status."""
 
     code: str
 
@@ -410,7 +354,7 @@ class GrpcFailure:
         return self.code == _DEADLINE_EXCEEDED
 
     @property
-    def gone(self) -> bool:
+    def is_absent(self) -> bool:
         """Whether nothing, or something else, is listening there."""
         return self.code == _UNAVAILABLE
 
@@ -423,10 +367,8 @@ CUT_OFF = GrpcFailure("INTERNAL")
 
 def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
     """
-    Send all *calls* concurrently, and return their replies, within *seconds*.
-
-    Raises:
-        ImportError: there are calls, and grpcio is not installed.
+    Send all *calls* concurrently, and return their replies, within *seconds*. Raises
+    `ImportError`: there are calls, and grpcio is not installed.
     """
     if not calls:
         return []

@@ -7,42 +7,130 @@ is probed again by every poll.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-
-if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.tpu.messages import Target
 import contextlib
 import logging
 import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from errno import EAGAIN, EINPROGRESS
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon.catalog import TPU_RUNTIME_UP
 from jaxmon.errors import WireError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, by_label
+from jaxmon.host import tpus
 from jaxmon_exporter.collectors.tpu import messages as tpu_messages
 from jaxmon_exporter.collectors.tpu.messages import (
     GONE,
+    LONGEST_NAME,
     SLOW,
+    BucketCounts,
+    CoreState,
     GrpcCall,
     GrpcFailure,
+    Measurement,
     Reply,
     Target,
     call_all,
 )
-from jaxmon_exporter.collectors.tpu.reading import (
-    NAMES,
-    UPTIME,
-    RuntimeReading,
-    further_names,
+
+
+MEMORY_TOTAL = "tpu.runtime.hbm.memory.total.bytes"
+MEMORY_USED = "tpu.runtime.hbm.memory.usage.bytes"
+DUTY_CYCLE = "tpu.runtime.tensorcore.dutycycle.percent"
+BANDWIDTH = "tpu.runtime.hbm.utilization.percent"
+IDLE = "tpu.runtime.tensorcore.idle_duration.seconds"
+QUEUE = "hlo.queue.size.gauge"
+EXECUTION = "hlo.execution.timing.distribution.microseconds"
+UPTIME = "tpu.runtime.uptime.seconds.gauge"
+
+
+def _latencies(of: str) -> str:
+    return f"megascale.{of}_latencies.microsecond.cumulative.distribution"
+
+
+# Of the process, not of a chip.
+COLLECTIVE = _latencies("collective_end_to_end")
+DCN_SENT = _latencies("dcn_transfer")
+DCN_RECEIVED = _latencies("dcn_inbound_transfer")
+TO_HOST = _latencies("device_to_host_transfer")
+FROM_HOST = _latencies("host_to_device_transfer")
+BYTES_SENT = "megascale.grpc_tcp_bytes_sent.cumulative.count"
+BYTES_SENT_AGAIN = "megascale.grpc_tcp_bytes_retransmitted.cumulative.count"
+ERRORS = "megascale.error_count"
+
+NAMES = (
+    *(MEMORY_TOTAL, MEMORY_USED, DUTY_CYCLE, BANDWIDTH, IDLE, QUEUE, EXECUTION, UPTIME),
+    *(COLLECTIVE, DCN_SENT, DCN_RECEIVED, TO_HOST, FROM_HOST),
+    *(BYTES_SENT, BYTES_SENT_AGAIN, ERRORS),
 )
+"""Requested from every runtime, until it reports that it has no such metric."""
+
+# Google's library has these; a runtime's own list has its names for them.
+LINK_HEALTH = "ici_link_health"
+THROTTLE_SCORE = "throttle_score"
+
+_MOST_FURTHER = 8
+_TENSOR_CORE = "TENSOR_CORE"
+
+
+def further_names(listed: Iterable[str]) -> list[str]:
+    """Return further useful names from a runtime's own list."""
+    wanted = (LINK_HEALTH, THROTTLE_SCORE)
+    found = (name for name in listed if any(part in name for part in wanted))
+    fitting = (name for name in found if len(name.encode()) <= LONGEST_NAME)
+    return sorted(fitting)[:_MOST_FURTHER]
+
+
+@dataclass(slots=True)
+class RuntimeReading:
+    """Data of one *runtime* from one poll: by name of the metric, and of its cores."""
+
+    runtime: str
+    measures: dict[str, list[Measurement]] = field(default_factory=dict)
+    states: list[CoreState] = field(default_factory=list)
+
+    def count_cores(self) -> int:
+        """Return the number of cores that report their memory."""
+        return len(self.numbers(MEMORY_TOTAL))
+
+    def count_chips(self) -> int:
+        """Return the number of chips, or cores, that report their duty cycle."""
+        return len(self.numbers(DUTY_CYCLE))
+
+    def numbers(self, name: str) -> dict[int, float]:
+        """Return the numbers of a metric by device."""
+        return {
+            measure.device: measure.value
+            for measure in self.measures.get(name, ())
+            if measure.device is not None
+            and not isinstance(measure.value, BucketCounts)
+            and _on_tensor_core(measure)
+        }
+
+    def distributions(self, name: str) -> list[tuple[int | None, BucketCounts]]:
+        """Return the distributions of a metric, with their devices."""
+        return [
+            (measure.device, measure.value)
+            for measure in self.measures.get(name, ())
+            if isinstance(measure.value, BucketCounts) and _on_tensor_core(measure)
+        ]
+
+    def values(self, name: str) -> list[float]:
+        """Return all numbers of a metric, whatever they belong to."""
+        return [
+            measure.value
+            for measure in self.measures.get(name, ())
+            if not isinstance(measure.value, BucketCounts)
+        ]
+
+
+def _on_tensor_core(measure: Measurement) -> bool:
+    kind = measure.attributes.get("core_type", _TENSOR_CORE)
+    return kind == _TENSOR_CORE
 
 
 DEFAULT_PORT = 8431
@@ -55,11 +143,8 @@ _HIGHEST_PORT = 65535
 
 class Address(NamedTuple):
     """
-    Where a process may serve.
-
-    Args:
-        name: value of the label ``runtime``: the port, or the socket's file.
-        target: host and port, or the socket's path.
+    Where a process may serve; *name* is the value of the label ``runtime``: the port,
+    or the socket's file.
     """
 
     name: str
@@ -73,11 +158,11 @@ def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
     The variables are those that configure libtpu. Without them: the usual ports, most
     of which are unused.
     """
-    if text := environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip():
+    if text := environ.get(tpus.ADDRESS, "").strip():
         return [_address(text)], True
-    if (listed := environ.get("TPU_RUNTIME_METRICS_PORTS")) is not None:
+    if (listed := environ.get(tpus.PORTS)) is not None:
         return [_local(port) for port in _ports(listed)], True
-    if ports := _ports(environ.get("TPU_RUNTIME_PRIMARY_METRIC_PORT", "")):
+    if ports := _ports(environ.get(tpus.PRIMARY_PORT, "")):
         return [_local(port) for port in ports], True
     return [_local(port) for port in PROBED_PORTS], False
 
@@ -146,40 +231,29 @@ def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
 
 def _socket_address(target: Target) -> tuple[int, Any]:
     """
-    Return the family and the address of *target*.
-
-    Raises:
-        OSError: its host is a name.
-        UnicodeError: likewise, and the name is invalid.
+    Return the family and the address of *target*; `OSError` or `UnicodeError` if its
+    host is a name.
     """
     if isinstance(target, str):
         return socket.AF_UNIX, target
     host, port = target
-    numeric = socket.AI_NUMERICHOST
-    family, _, _, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=numeric
-    )[0]
-    return family, address
+    found = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )
+    return found[0][0], found[0][4]
 
 
 log = logging.getLogger("jaxmon.exporter")
 
 _SECONDS = 1.5  # for the replies of all runtimes together
-_NO_LOCATIONS = tpu_messages.status_request(locations=False)
 
 
 @dataclass(slots=True)
 class _Runtime:
     """
-    State of the runtime at an address.
-
-    Args:
-        up: it responds.
-        slow: something is listening, but does not respond.
-        met: it has responded before.
-        further: useful metrics from its own list.
-        unknown: metrics and methods that it does not have.
-        uptime: in seconds, as last reported.
+    State of the runtime at an address: it is *up* while it responds, *slow* if
+    something listens but does not, *met* if it ever has. *further* are useful metrics
+    of its own list, *unknown* those and methods that it does not have.
     """
 
     address: Address
@@ -208,14 +282,7 @@ class _Runtime:
 
 
 class Runtimes:
-    """
-    Reads all runtimes.
-
-    Args:
-        addresses: where they may be.
-        configured: the operator named these addresses.
-        failures: counts what went wrong.
-    """
+    """Reads all runtimes, at addresses that may be *configured*; counts *failures*."""
 
     def __init__(
         self, addresses: Sequence[Address], *, configured: bool, failures: Counter[str]
@@ -226,98 +293,102 @@ class Runtimes:
 
     def read(self) -> list[RuntimeReading]:
         """
-        Query all runtimes; those not known to be up are probed first.
-
-        Raises:
-            ImportError: something is listening, and grpcio is not installed.
+        Query all runtimes; those not known to be up are probed first. Raises
+        `ImportError`: something is listening, and grpcio is not installed.
         """
-        known = {one.name for one in self._runtimes if one.up}
-        self._probe([one for one in self._runtimes if not one.up])
-        up = [one for one in self._runtimes if one.up]
+        before = {runtime.name for runtime in self._runtimes if runtime.up}
+        self._probe([runtime for runtime in self._runtimes if not runtime.up])
+        up = [runtime for runtime in self._runtimes if runtime.up]
         # Several processes each report their own; a single one reports for all. One
         # that hangs is not queried again: that would hang as well.
-        own = sum(one.slow or (one.up and one.met) for one in self._runtimes) > 1
+        single = (
+            sum(
+                runtime.slow or (runtime.up and runtime.met)
+                for runtime in self._runtimes
+            )
+            > 1
+        )
         asked = [
-            (one, name, one.call(tpu_messages.METRIC, request))
-            for one in up
-            for name in one.names()
-            for request in (tpu_messages.metric_request(name, own=own),)
+            (runtime, name, runtime.call(tpu_messages.METRIC, request))
+            for runtime in up
+            for name in runtime.names()
+            for request in (tpu_messages.metric_request(name, single=single),)
         ]
+        status, request = tpu_messages.STATUS, tpu_messages.STATUS_REQUEST
         asked += [
-            (one, tpu_messages.STATUS, one.call(tpu_messages.STATUS, _NO_LOCATIONS))
-            for one in up
-            if tpu_messages.STATUS not in one.unknown
+            (runtime, status, runtime.call(status, request))
+            for runtime in up
+            if status not in runtime.unknown
         ]
         replies = call_all([call for _, _, call in asked], _SECONDS)
-        readings = {one.name: RuntimeReading(one.name) for one in up}
-        of_runtime: dict[str, list[Reply]] = {one.name: [] for one in up}
-        for (one, name, _), reply in zip(asked, replies, strict=True):
-            of_runtime[one.name].append(reply)
-            self._take(one, readings[one.name], name, reply)
-        for one in up:
-            self._judge(one, readings[one.name], of_runtime[one.name])
-            if one.name in known and not one.up:
-                log.info("TPU runtime %s no longer responds", one.name)
-        return [readings[one.name] for one in up if one.up]
+        readings = {runtime.name: RuntimeReading(runtime.name) for runtime in up}
+        of_runtime: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
+        for (runtime, name, _), reply in zip(asked, replies, strict=True):
+            of_runtime[runtime.name].append(reply)
+            self._take(runtime, readings[runtime.name], name, reply)
+        for runtime in up:
+            self._judge(runtime, readings[runtime.name], of_runtime[runtime.name])
+            if runtime.name in before and not runtime.up:
+                log.info("TPU runtime %s no longer responds", runtime.name)
+        return [readings[runtime.name] for runtime in up if runtime.up]
 
     def up(self) -> Family:
         """Return which runtimes are up: those that ever responded, or the usual one."""
-        listed = [one for one in self._runtimes if one.met or self._configured]
-        return Family(
-            TPU_RUNTIME_UP,
-            [
-                (series(TPU_RUNTIME_UP, one.name), float(one.up))
-                for one in listed or self._runtimes[:1]
-            ],
+        listed = [
+            runtime for runtime in self._runtimes if runtime.met or self._configured
+        ]
+        shown = listed or self._runtimes[:1]
+        return by_label(
+            TPU_RUNTIME_UP, {runtime.name: float(runtime.up) for runtime in shown}
         )
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
         wanted = set(names)
-        asked = [one for one in self._runtimes if one.name in wanted]
-        request = tpu_messages.status_request(locations=True)
+        asked = [runtime for runtime in self._runtimes if runtime.name in wanted]
+        request = tpu_messages.STATUS_WITH_LOCATIONS
         replies = call_all(
-            [one.call(tpu_messages.STATUS, request) for one in asked], _SECONDS
+            [runtime.call(tpu_messages.STATUS, request) for runtime in asked], _SECONDS
         )
         found: dict[tuple[str, int, int], str] = {}
-        for one, reply in zip(asked, replies, strict=True):
-            reading = RuntimeReading(one.name)
-            self._take(one, reading, tpu_messages.STATUS, reply)
+        for runtime, reply in zip(asked, replies, strict=True):
+            reading = RuntimeReading(runtime.name)
+            self._take(runtime, reading, tpu_messages.STATUS, reply)
             for state in reading.states:
-                found[one.name, state.chip, state.core] = state.location
+                found[runtime.name, state.chip, state.core] = state.location
         return found
 
     def _probe(self, silent: Sequence[_Runtime]) -> None:
-        unreached = unreachable(one.address.target for one in silent)
-        request = tpu_messages.list_request()
+        unreached = unreachable(runtime.address.target for runtime in silent)
+        request = tpu_messages.LIST_REQUEST
         calls = [
-            one.call(tpu_messages.NAMES, request)
-            for one in silent
-            if one.address.target not in unreached
+            runtime.call(tpu_messages.NAMES, request)
+            for runtime in silent
+            if runtime.address.target not in unreached
         ]
         replies: dict[Target, Reply] = dict(unreached)
         replies.update(
             (call.target, reply)
             for call, reply in zip(calls, call_all(calls, _SECONDS), strict=True)
         )
-        for one in silent:
-            reply = replies[one.address.target]
-            one.renew()
-            one.slow = isinstance(reply, GrpcFailure) and reply.slow
-            if one.slow:
+        for runtime in silent:
+            reply = replies[runtime.address.target]
+            runtime.renew()
+            runtime.slow = isinstance(reply, GrpcFailure) and reply.slow
+            if runtime.slow:
                 self._failures["runtime_slow"] += 1
             elif isinstance(reply, bytes):
-                one.up = one.met = True
+                runtime.up = runtime.met = True
                 try:
-                    one.further = further_names(tpu_messages.names(reply))
+                    runtime.further = further_names(tpu_messages.names(reply))
                 except WireError:
                     self._failures["bad_reply"] += 1
             elif reply.unknown:
                 # An old one, that has no list; or a web server, see `_judge`.
-                one.up = True
+                runtime.up = True
 
     def _take(
-        self, one: _Runtime, reading: RuntimeReading, name: str, reply: Reply
+        self, runtime: _Runtime, reading: RuntimeReading, name: str, reply: Reply
     ) -> None:
         """Put a reply about *name* into *reading*, or take note of a failure."""
         if isinstance(reply, bytes):
@@ -329,18 +400,18 @@ class Runtimes:
             except WireError:
                 self._failures["bad_reply"] += 1
         elif reply.unknown:
-            log.debug("TPU runtime %s has no %s: %s", one.name, name, reply.code)
-            one.unknown.add(name)
+            log.debug("TPU runtime %s has no %s: %s", runtime.name, name, reply.code)
+            runtime.unknown.add(name)
         elif reply.slow:
-            # Not gone: other replies may come, and are what one wants to see now.
+            # Not absent: other replies may come, and are what one wants to see now.
             self._failures["runtime_slow"] += 1
-        elif reply.gone:
-            one.up = False
+        elif reply.is_absent:
+            runtime.up = False
         else:
             self._failures["request_failed"] += 1
 
     def _judge(
-        self, one: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
+        self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
         """
         Decide whether a runtime is still up, and still the same.
@@ -349,11 +420,11 @@ class Runtimes:
         says to a question that it does not know.
         """
         uptime = max(reading.values(UPTIME), default=0.0)
-        if uptime < one.uptime:
-            one.renew()
-        one.uptime = uptime
+        if uptime < runtime.uptime:
+            runtime.renew()
+        runtime.uptime = uptime
         failures = [reply for reply in replies if isinstance(reply, GrpcFailure)]
         answered = len(failures) < len(replies)
-        one.met = one.met or answered
-        one.slow = not answered and all(failure.slow for failure in failures)
-        one.up = one.up and answered
+        runtime.met = runtime.met or answered
+        runtime.slow = not answered and all(failure.slow for failure in failures)
+        runtime.up = runtime.up and answered

@@ -1,0 +1,216 @@
+"""
+What DCGM calls our metrics, and in which units it has them: to read a dcgm-exporter
+(`collectors.dcgm`), and to export under its names (`compat`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxmon import catalog
+from jaxmon.catalog import Metric
+
+
+class Conversion(NamedTuple):
+    """Converts a value of DCGM's to the unit of our metric, and back, as it rounds."""
+
+    ours: Callable[[float], float]
+    theirs: Callable[[float], float]
+
+
+_SAME = Conversion(lambda value: value, lambda value: value)
+_PERCENT = Conversion(lambda value: value / 100, lambda value: round(value * 100))
+_MHZ = Conversion(
+    lambda value: value * 1_000_000, lambda value: round(value / 1_000_000)
+)
+_MIB = Conversion(lambda value: value * (1 << 20), lambda value: value // (1 << 20))
+_KIB = Conversion(lambda value: value * 1024, lambda value: value // 1024)
+_MJ = Conversion(lambda value: value / 1000, lambda value: round(value * 1000))
+
+
+class DcgmField(NamedTuple):
+    """
+    A field of DCGM.
+
+    Args:
+        name: the usual one of its names.
+        text: its help when it is exported, ``""`` if it is only read.
+        metrics: ours, whose first label is ``uuid``. Several are added up, all must be
+            present, and they cannot be read.
+        labels: values of the labels after ``uuid``.
+    """
+
+    name: str
+    text: str
+    metrics: tuple[Metric, ...]
+    labels: tuple[str, ...]
+    unit: Conversion
+
+
+def _row(
+    name: str, text: str, *metrics: Metric, of: str = "", unit: Conversion = _SAME
+) -> DcgmField:
+    return DcgmField(f"DCGM_FI_{name}", text, metrics, tuple(of.split()), unit)
+
+
+def _share(name: str, what: str, metric: Metric) -> DcgmField:
+    return _row(name, f"Fraction of time {what}.", metric)
+
+
+def _count(name: str, what: str, *metrics: Metric, of: str = "") -> DcgmField:
+    return _row(name, f"{what} so far.", *metrics, of=of)
+
+
+_CLOCK = catalog.ACCELERATOR_CLOCK_HERTZ
+_HEAT = catalog.ACCELERATOR_TEMPERATURE_CELSIUS
+_USE = catalog.ACCELERATOR_UTILIZATION_RATIO
+_ENGINE = catalog.GPU_ENGINE_UTILIZATION_RATIO
+_CONTROLLER = catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO
+_SENT, _RECEIVED = catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES
+_FREE, _USED = (
+    catalog.ACCELERATOR_MEMORY_FREE_BYTES,
+    catalog.ACCELERATOR_MEMORY_USED_BYTES,
+)
+_OF_MIG = catalog.GPU_MIG_MEMORY_USED_BYTES
+_RESERVED = catalog.ACCELERATOR_MEMORY_RESERVED_BYTES
+_ROWS, _ECC = catalog.GPU_REMAPPED_ROWS, catalog.GPU_ECC_ERRORS
+
+# In the order in which they are exported. Of two with one name, the first is read.
+FIELDS = (
+    _row("DEV_SM_CLOCK", "Clock of the SMs in MHz.", _CLOCK, of="sm", unit=_MHZ),
+    _row(
+        "DEV_MEM_CLOCK", "Clock of the memory in MHz.", _CLOCK, of="memory", unit=_MHZ
+    ),
+    _row("DEV_VIDEO_CLOCK", "", _CLOCK, of="video", unit=_MHZ),
+    _row("DEV_MEMORY_TEMP", "Memory temperature in C.", _HEAT, of="memory"),
+    _row("DEV_GPU_TEMP", "GPU temperature in C.", _HEAT, of="gpu"),
+    _row("DEV_POWER_USAGE", "Power in W.", catalog.ACCELERATOR_POWER_WATTS),
+    _row("DEV_ENFORCED_POWER_LIMIT", "", catalog.ACCELERATOR_POWER_LIMIT_WATTS),
+    _row(
+        "DEV_TOTAL_ENERGY_CONSUMPTION",
+        "Energy in mJ since the driver was loaded.",
+        catalog.ACCELERATOR_ENERGY_JOULES,
+        unit=_MJ,
+    ),
+    _count("DEV_PCIE_REPLAY_COUNTER", "PCIe replays", catalog.GPU_PCIE_REPLAYS),
+    _row("DEV_GPU_UTIL", "GPU utilization in %.", _USE, unit=_PERCENT),
+    _row("DEV_MEM_COPY_UTIL", "Memory utilization in %.", _CONTROLLER, unit=_PERCENT),
+    _row(
+        "DEV_ENC_UTIL",
+        "Encoder utilization in %.",
+        _ENGINE,
+        of="encoder",
+        unit=_PERCENT,
+    ),
+    _row(
+        "DEV_DEC_UTIL",
+        "Decoder utilization in %.",
+        _ENGINE,
+        of="decoder",
+        unit=_PERCENT,
+    ),
+    _row("DEV_FB_FREE", "Free memory in MiB.", _FREE, unit=_MIB),
+    _row("DEV_FB_USED", "Used memory in MiB.", _USED, unit=_MIB),
+    _row("DEV_FB_USED", "Used memory in MiB.", _OF_MIG, unit=_MIB),
+    _row("DEV_FB_RESERVED", "Reserved memory in MiB.", _RESERVED, unit=_MIB),
+    _row("DEV_FB_TOTAL", "", catalog.ACCELERATOR_MEMORY_SIZE_BYTES, unit=_MIB),
+    _row(
+        "DEV_NVLINK_BANDWIDTH_TOTAL",
+        "NVLink traffic in KiB, both directions combined.",
+        _SENT,
+        _RECEIVED,
+        unit=_KIB,
+    ),
+    _count(
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for uncorrectable errors",
+        _ROWS,
+        of="uncorrected",
+    ),
+    _count(
+        "DEV_CORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for correctable errors",
+        _ROWS,
+        of="corrected",
+    ),
+    _row("DEV_ROW_REMAP_PENDING", "", catalog.GPU_ROW_REMAP_PENDING),
+    _row(
+        "DEV_ROW_REMAP_FAILURE",
+        "1 if a row remapping has failed.",
+        catalog.GPU_ROW_REMAP_FAILURE,
+    ),
+    _share(
+        "PROF_GR_ENGINE_ACTIVE",
+        "graphics or compute ran",
+        catalog.GPU_GRAPHICS_ACTIVE_RATIO,
+    ),
+    _share(
+        "PROF_PIPE_TENSOR_ACTIVE",
+        "tensor cores were busy",
+        catalog.GPU_TENSOR_ACTIVE_RATIO,
+    ),
+    _share("PROF_DRAM_ACTIVE", "memory was busy", catalog.GPU_DRAM_ACTIVE_RATIO),
+    # Rates, whatever their names say.
+    _row(
+        "PROF_PCIE_TX_BYTES",
+        "Bytes per second sent over PCIe.",
+        catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
+    ),
+    _row(
+        "PROF_PCIE_RX_BYTES",
+        "Bytes per second received over PCIe.",
+        catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
+    ),
+    _row("PROF_NVLINK_TX_BYTES", "", catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND),
+    _row("PROF_NVLINK_RX_BYTES", "", catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND),
+    # Off by default there, and nearly always enabled.
+    _share("PROF_SM_ACTIVE", "an SM had work", catalog.GPU_SM_ACTIVE_RATIO),
+    _row(
+        "PROF_SM_OCCUPANCY",
+        "Resident warps as a fraction of the maximum.",
+        catalog.GPU_SM_OCCUPANCY_RATIO,
+    ),
+    _share("PROF_PIPE_FP64_ACTIVE", "FP64 was busy", catalog.GPU_FP64_ACTIVE_RATIO),
+    _share("PROF_PIPE_FP32_ACTIVE", "FP32 was busy", catalog.GPU_FP32_ACTIVE_RATIO),
+    _share("PROF_PIPE_FP16_ACTIVE", "FP16 was busy", catalog.GPU_FP16_ACTIVE_RATIO),
+    _count(
+        "DEV_ECC_SBE_VOL_TOTAL",
+        "Corrected ECC errors since the driver was loaded,",
+        _ECC,
+        of="corrected volatile",
+    ),
+    _count(
+        "DEV_ECC_DBE_VOL_TOTAL",
+        "Uncorrected ECC errors since the driver was loaded,",
+        _ECC,
+        of="uncorrected volatile",
+    ),
+    _row("DEV_ECC_SBE_AGG_TOTAL", "", _ECC, of="corrected aggregate"),
+    _row("DEV_ECC_DBE_AGG_TOTAL", "", _ECC, of="uncorrected aggregate"),
+)
+
+_SPELLED_NOW = {
+    "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": "DEV_ENFORCED_POWER_LIMIT",
+    "DEV_BOARD_POWER_WATTS": "DEV_POWER_USAGE",
+    "DEV_GPU_TEMP_CELSIUS": "DEV_GPU_TEMP",
+    "DEV_GPU_UTIL_RATIO": "DEV_GPU_UTIL",
+    "DEV_MEMORY_TEMP_CELSIUS": "DEV_MEMORY_TEMP",
+    "DEV_PCIE_REPLAY_TOTAL": "DEV_PCIE_REPLAY_COUNTER",
+    "DEV_ROW_REMAP_CORRECTABLE_TOTAL": "DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DEV_ROW_REMAP_FAILED": "DEV_ROW_REMAP_FAILURE",
+    "DEV_ROW_REMAP_UNCORRECTABLE_TOTAL": "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "PROF_DRAM_UTIL_RATIO": "PROF_DRAM_ACTIVE",
+    "PROF_FP16_UTIL_RATIO": "PROF_PIPE_FP16_ACTIVE",
+    "PROF_FP32_UTIL_RATIO": "PROF_PIPE_FP32_ACTIVE",
+    "PROF_FP64_UTIL_RATIO": "PROF_PIPE_FP64_ACTIVE",
+    "PROF_GR_ENGINE_UTIL_RATIO": "PROF_GR_ENGINE_ACTIVE",
+    "PROF_SM_OCCUPANCY_RATIO": "PROF_SM_OCCUPANCY",
+    "PROF_SM_UTIL_RATIO": "PROF_SM_ACTIVE",
+    "PROF_TENSOR_UTIL_RATIO": "PROF_PIPE_TENSOR_ACTIVE",
+}
+READ = {row.name: row for row in reversed(FIELDS) if len(row.metrics) == 1}
+READ |= {
+    f"DCGM_FI_{new}": READ[f"DCGM_FI_{usual}"] for new, usual in _SPELLED_NOW.items()
+}
+"""Fields that are read, by all of their names."""
