@@ -19,8 +19,8 @@ from jaxmon.facts.functions import Distribution, Function, Spread
 from jaxmon.facts.marked import RouteFacts
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
-from jaxmon.preflight.baseline.record import MEASURES, Tolerance
-from jaxmon.screens.runs.summary import Run
+from jaxmon.preflight.baseline.record import TOLERANCES, Tolerance
+from jaxmon.screens.runs import Run
 
 
 What: TypeAlias = Literal["function", "loop", "route", "device", "process"]
@@ -41,7 +41,7 @@ FEW = f"fewer than {FEWEST} samples"
 _PROGRAM = ("flops", "peak_bytes")
 # Half as many samples show what takes so many times as long as nine tenths before.
 _PLAIN, _FEWEST_IF_PLAIN = 2.0, FEWEST // 2
-_COMPILE = MEASURES["compile_seconds"].tolerance
+_COMPILE = TOLERANCES["compile_seconds"]
 _MOST_EVIDENCE = 3
 
 
@@ -219,10 +219,10 @@ def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
             continue
         verdict: Verdict = "within"
         lost = 0.0
-        if not MEASURES[measure].tolerance.allows(was, now):
+        if not TOLERANCES[measure].allows(was, now):
             verdict = "worse"
             lost = spent * (1 - was / now) if measure == _PROGRAM[0] else 0.0
-        elif not MEASURES[measure].tolerance.allows(now, was):
+        elif not TOLERANCES[measure].allows(now, was):
             verdict = "better"
         yield RunChange("function", new.name, measure, was, now, verdict, lost=lost)
 

@@ -26,8 +26,9 @@ rigorous Java performance evaluation").
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
 from statistics import median
@@ -36,8 +37,8 @@ from typing import Literal
 from jaxmon.errors import BaselineError
 from jaxmon.preflight.baseline.record import (
     COMPILE_SECONDS,
-    MEASURES,
     RUN_SECONDS,
+    TOLERANCES,
     Baseline,
     RunTimes,
     TimedRun,
@@ -63,42 +64,19 @@ RISK = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class RunTimeChange:
-    """
-    The run time of one program, before and after.
-
-    Args:
-        function: its function.
-        shapes: of its arguments; empty if the function has no other program.
-        measure: what was compared, ``run_seconds`` or ``processor_seconds``.
-        before: seconds in the baseline, the median of its runs.
-        after: the same now.
-        verdict: ``worse`` if it is slower beyond noise and tolerance.
-        reason: why the verdict is ``unclear``.
-    """
-
-    function: str
-    shapes: str
-    measure: str
-    before: float
-    after: float
-    verdict: Verdict
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CostChange:
     """
-    A changed measure.
+    A measure that changed, or the run time of a program.
 
     Args:
         function: its function.
-        measure: its name.
-        before: in the baseline.
-        after: now.
+        measure: its name; of run times ``run_seconds`` or ``processor_seconds``.
+        before: in the baseline; of run times, the median of its runs.
+        after: the same now.
         allowed: how much it may grow; `None` if any change is allowed.
-        verdict: ``within`` for growth that is allowed.
+        verdict: ``within`` for growth that is allowed, or that may be noise.
         reason: why the verdict is ``unclear``.
+        shapes: of a program's arguments; empty if its function has no other program.
     """
 
     function: str
@@ -108,6 +86,7 @@ class CostChange:
     allowed: Tolerance | None
     verdict: Verdict
     reason: str = ""
+    shapes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +95,7 @@ class CostComparison:
     Args:
         before: the baseline.
         after: the record to compare.
-        changes: by function, then in the order of `MEASURES`.
+        changes: by function, then in the order of `TOLERANCES`.
         new: functions without a baseline.
         vanished: functions that were no longer compiled.
         one_sided: measures that JAX reported for one side only.
@@ -131,38 +110,23 @@ class CostComparison:
     new: tuple[str, ...]
     vanished: tuple[str, ...]
     one_sided: tuple[str, ...]
-    times: tuple[RunTimeChange, ...] = ()
+    times: tuple[CostChange, ...] = ()
     untimed: str = ""
     differences: tuple[str, ...] = ()
 
     @property
-    def worse(self) -> tuple[CostChange | RunTimeChange, ...]:
+    def worse(self) -> tuple[CostChange, ...]:
         """The changes that are regressions."""
-        return (
-            *(one for one in self.changes if one.verdict == "worse"),
-            *(one for one in self.times if one.verdict == "worse"),
-        )
+        return self._with("worse")
 
     @property
-    def unclear(self) -> tuple[CostChange | RunTimeChange, ...]:
+    def unclear(self) -> tuple[CostChange, ...]:
         """What may be a regression, or the machine."""
-        return (
-            *(one for one in self.changes if one.verdict == "unclear"),
-            *(one for one in self.times if one.verdict == "unclear"),
-        )
+        return self._with("unclear")
 
-    @property
-    def slow_compiles(self) -> bool:
-        """Whether compiles took too long; in another run they may not."""
-        return any(
-            one.measure == COMPILE_SECONDS and one.verdict in ("worse", "unclear")
-            for one in self.changes
-        )
-
-    @property
-    def unclear_times(self) -> bool:
-        """Whether run times are unclear; more runs may show what they are."""
-        return any(one.verdict == "unclear" for one in self.times)
+    def _with(self, verdict: Verdict) -> tuple[CostChange, ...]:
+        every = (*self.changes, *self.times)
+        return tuple(change for change in every if change.verdict == verdict)
 
 
 def compare(
@@ -197,31 +161,24 @@ def compare(
     tolerance = allowed[RUN_SECONDS]
     untimed = _untimed(before, after)
     busy = bool(after.runs) and all(is_crowded(one.waited) for one in after.runs)
-    times = (
-        judge(
-            before.runs,
-            after.runs,
-            tolerance,
-            platform=after.versions.get("platform", ""),
-            runs=runs,
-        )
-        if tolerance is not None and not untimed
-        else ()
-    )
+    times: Iterator[CostChange] = iter(())
+    if tolerance is not None and not untimed:
+        platform = after.versions.get("platform", "")
+        times = judge(before.runs, after.runs, tolerance, platform=platform, runs=runs)
     return CostComparison(
         before,
         after,
         changes=tuple(
             _change(function, name, (old[name], new[name]), allowed[name], busy=busy)
             for function, old, new in pairs
-            for name in MEASURES
+            for name in TOLERANCES
             if name in old and name in new and old[name] != new[name]
         ),
         new=tuple(sorted(after.functions.keys() - before.functions.keys())),
         vanished=tuple(sorted(before.functions.keys() - after.functions.keys())),
         one_sided=tuple(
             name
-            for name in MEASURES
+            for name in TOLERANCES
             if any((name in old) != (name in new) for _, old, new in pairs)
         ),
         times=tuple(times),
@@ -274,7 +231,7 @@ def judge(
     *,
     platform: str,
     runs: tuple[int, int] = (0, 0),
-) -> Iterator[RunTimeChange]:
+) -> Iterator[CostChange]:
     """
     Compare the programs that occur on both sides.
 
@@ -290,10 +247,10 @@ def judge(
         return
     planned = max(runs[0], len(before)), max(runs[1], len(after))
     sides = _Sides(before, after, tolerance, planned, platform == CPU)
-    for name in sorted(_names(before) & _names(after)):
-        shapes = _shapes(before, name) & _shapes(after, name)
-        for one in sorted(shapes):
-            yield sides.judge(name, one, alone=len(shapes) == 1)
+    both = sorted(_programs(before) & _programs(after))
+    counts = Counter(name for name, _ in both)
+    for name, shapes in both:
+        yield sides.judge(name, shapes, alone=counts[name] == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +261,7 @@ class _Sides:
     planned: tuple[int, int]
     cpu: bool
 
-    def judge(self, name: str, shapes: str, *, alone: bool) -> RunTimeChange:
+    def judge(self, name: str, shapes: str, *, alone: bool) -> CostChange:
         old, new = _times(self.before, name, shapes), _times(self.after, name, shapes)
         # Excuses a slower machine; a faster one accuses nobody.
         slower = self._machine
@@ -325,16 +282,12 @@ class _Sides:
                 compared, (verdict, reason) = busy, of_busy
             elif self._crowded:
                 verdict, reason = "unclear", _CROWDED
-        before, after = map(median, compared)
-        return RunTimeChange(
-            name,
-            "" if alone else shapes,
-            "run_seconds" if compared is walls else "processor_seconds",
-            before,
-            after,
-            verdict,
-            reason,
+        measure = RUN_SECONDS if compared is walls else "processor_seconds"
+        earlier, later = map(median, compared)
+        found = CostChange(
+            name, measure, earlier, later, self.tolerance, verdict, reason
         )
+        return found if alone else replace(found, shapes=shapes)
 
     @property
     def _crowded(self) -> bool:
@@ -379,12 +332,14 @@ def _spread(values: Sequence[float]) -> float:
     return inner[-1] / inner[0] if inner[0] > 0 else 1.0
 
 
-def _names(runs: Sequence[TimedRun]) -> set[str]:
-    return {name for run in runs for name in run.functions}
-
-
-def _shapes(runs: Sequence[TimedRun], name: str) -> set[str]:
-    return {shapes for run in runs for shapes in run.functions.get(name, ())}
+def _programs(runs: Sequence[TimedRun]) -> set[tuple[str, str]]:
+    """Return function and shapes of each program."""
+    return {
+        (name, shapes)
+        for run in runs
+        for name, programs in run.functions.items()
+        for shapes in programs
+    }
 
 
 def _times(runs: Sequence[TimedRun], name: str, shapes: str) -> list[RunTimes]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jaxmon.errors import BaselineError, ConfigFileError
 from jaxmon.facts.functions import LEAST_SECONDS
@@ -24,7 +24,6 @@ from jaxmon.host.formats.json_text import require_list, require_object
 from jaxmon.limits import LIMITS, Limits
 
 
-Unit = Literal["", "seconds", "bytes"]
 SCHEMA = 1
 
 VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
@@ -73,60 +72,31 @@ class Tolerance:
         return after <= before * (1 + self.share + 1e-12) + self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """
-    Args:
-        name: in files and on the command line.
-        tolerance: by default.
-        reason: for that tolerance.
-        unit: what it counts, if not things.
-    """
-
-    name: str
-    tolerance: Tolerance
-    reason: str
-    unit: Unit = ""
-
-
 RUN_SECONDS = "run_seconds"
 """The one measure that several runs are needed for; see `compare`."""
 
-_COUNTED = "counted exactly"
-_SHAPES = "follows from the shapes of arguments and results"
-_XLA = "the same for each run of one jaxlib; leaves room for padding and constants"
-
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("compiles", Tolerance(), _COUNTED),
-        Measure("recompiles", Tolerance(), _COUNTED),
-        Measure("programs", Tolerance(), _COUNTED),
-        Measure(
-            "compile_seconds",
-            Tolerance(0.5, 0.5),
-            "measured, possibly on a shared machine",
-            "seconds",
-        ),
-        Measure("flops", Tolerance(0.01), _XLA),
-        Measure("model_flops", Tolerance(), _SHAPES),
-        Measure("accessed_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("argument_bytes", Tolerance(), _SHAPES, "bytes"),
-        Measure("output_bytes", Tolerance(), _SHAPES, "bytes"),
-        Measure("temporary_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("peak_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("code_bytes", Tolerance(0.05), _XLA, "bytes"),
-        Measure("fusions", Tolerance(), _COUNTED),
-        Measure("instructions", Tolerance(0.05), _XLA),
-        Measure(
-            RUN_SECONDS,
-            Tolerance(LIMITS["slower"].default, LEAST_SECONDS),
-            "measured in several runs; what differs less may be the machine",
-            "seconds",
-        ),
-    )
+# XLA's numbers are the same for each run of one jaxlib; some room is left for padding
+# and constants. What follows from the shapes of arguments and results needs none.
+TOLERANCES = {
+    "compiles": Tolerance(),
+    "recompiles": Tolerance(),
+    "programs": Tolerance(),
+    # Measured, possibly on a shared machine.
+    COMPILE_SECONDS: Tolerance(0.5, 0.5),
+    "flops": Tolerance(0.01),
+    "model_flops": Tolerance(),
+    "accessed_bytes": Tolerance(0.01),
+    "argument_bytes": Tolerance(),
+    "output_bytes": Tolerance(),
+    "temporary_bytes": Tolerance(0.01),
+    "peak_bytes": Tolerance(0.01),
+    "code_bytes": Tolerance(0.05),
+    "fusions": Tolerance(),
+    "instructions": Tolerance(0.05),
+    # Measured in several runs; what differs less may be the machine.
+    RUN_SECONDS: Tolerance(LIMITS["slower"].default, LEAST_SECONDS),
 }
-"""Every measure by name, in display order."""
+"""Every measure by name, in display order, with its tolerance by default."""
 
 
 def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
@@ -142,13 +112,13 @@ def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | No
         BaselineError: one of them is invalid.
     """
     found: dict[str, Tolerance | None] = {
-        name: measure.tolerance for name, measure in MEASURES.items()
+        **TOLERANCES,
+        RUN_SECONDS: Tolerance(limits.slower, LEAST_SECONDS),
     }
-    found[RUN_SECONDS] = Tolerance(limits.slower, LEAST_SECONDS)
     for text in given:
         name, _, value = text.partition("=")
-        if name not in MEASURES:
-            names = ", ".join(MEASURES)
+        if name not in TOLERANCES:
+            names = ", ".join(TOLERANCES)
             msg = f"{text!r}: unknown measure {name!r}; measures are {names}"
             raise BaselineError(msg)
         found[name] = None if value == "off" else _tolerance(text, value)
@@ -324,7 +294,7 @@ class Baseline:
             "schema": SCHEMA,
             "versions": dict(self.versions),
             "functions": {
-                name: {key: measures[key] for key in MEASURES if key in measures}
+                name: {key: measures[key] for key in TOLERANCES if key in measures}
                 for name, measures in sorted(self.functions.items())
             },
             "runs": [run.as_json() for run in self.runs],
@@ -476,4 +446,4 @@ def _measures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
         if not number or not math.isfinite(value) or value < 0:
             msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
             raise ValueError(msg)
-    return {name: found[name] for name in MEASURES if name in found}
+    return {name: found[name] for name in TOLERANCES if name in found}

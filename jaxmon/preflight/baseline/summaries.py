@@ -42,7 +42,7 @@ from jaxmon.preflight.baseline.changes import (
 from jaxmon.preflight.baseline.compare import Verdict, differences
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Run
+from jaxmon.screens.runs import Run
 
 
 SCHEMA = 1

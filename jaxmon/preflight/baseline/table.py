@@ -16,14 +16,8 @@ from jaxmon.host.formats.layout import (
     table,
     wrapped,
 )
-from jaxmon.preflight.baseline.compare import CostChange, CostComparison, RunTimeChange
-from jaxmon.preflight.baseline.record import (
-    MEASURES,
-    RUN_SECONDS,
-    VERSIONS,
-    Baseline,
-    Tolerance,
-)
+from jaxmon.preflight.baseline.compare import CostChange, CostComparison
+from jaxmon.preflight.baseline.record import VERSIONS, Baseline
 
 
 _LAYOUT = (
@@ -44,13 +38,8 @@ _MANY = 10
 _EXACT = 1_000_000
 
 
-def lines(
-    comparison: CostComparison,
-    *,
-    tolerance: Tolerance | None = MEASURES[RUN_SECONDS].tolerance,
-    width: int = 80,
-) -> Iterator[str]:
-    """Return the lines to print; *tolerance* is that of run times."""
+def lines(comparison: CostComparison, *, width: int = 80) -> Iterator[str]:
+    """Yield the lines to print."""
     yield from _versions("baseline", comparison.before, width)
     yield from _versions("now", comparison.after, width)
     for difference in comparison.differences:
@@ -58,11 +47,9 @@ def lines(
             yield from wrapped(clean(difference), width, first="changed: ", rest=INDENT)
     yield ""
     rows: dict[str, list[list[str]]] = {}
-    for change in comparison.changes:
-        rows.setdefault(change.function, []).append(_row(change))
-    for time in comparison.times:
-        title = f"{time.function} of {time.shapes}" if time.shapes else time.function
-        rows.setdefault(title, []).append(_time_row(time, str(tolerance)))
+    for change in (*comparison.changes, *comparison.times):
+        of = f" of {change.shapes}" if change.shapes else ""
+        rows.setdefault(f"{change.function}{of}", []).append(_row(change))
     # The regressions last, where a log ends.
     ordered = sorted(rows, key=lambda one: (_rank(rows[one]), one))
     for number, name in enumerate(ordered):
@@ -110,30 +97,17 @@ def _versions(title: str, record: Baseline, width: int) -> Iterator[str]:
 
 
 def _row(change: CostChange) -> list[str]:
-    unit = MEASURES[change.measure].unit
     if change.before:
-        share = f"{100 * (change.after / change.before - 1):+,.1f}%"
+        growth = f"{100 * (change.after / change.before - 1):+,.1f}%"
     else:
-        share = f"+{_shown(change.after, unit)}"
-    allowed = "any" if change.allowed is None else str(change.allowed)
+        growth = f"+{_shown(change.after, change.measure)}"
     return [
         change.measure,
-        _shown(change.before, unit),
-        _shown(change.after, unit),
-        share,
-        allowed,
+        _shown(change.before, change.measure),
+        _shown(change.after, change.measure),
+        growth,
+        "any" if change.allowed is None else str(change.allowed),
         _VERDICTS[change.verdict],
-    ]
-
-
-def _time_row(time: RunTimeChange, allowed: str) -> list[str]:
-    return [
-        time.measure,
-        duration(time.before),
-        duration(time.after),
-        f"{100 * (time.after / time.before - 1):+,.1f}%" if time.before else "",
-        allowed,
-        _VERDICTS[time.verdict],
     ]
 
 
@@ -148,10 +122,10 @@ def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
         yield from wrapped(clean(text), width, rest=INDENT)
 
 
-def _shown(value: float, unit: str) -> str:
-    if unit == "seconds":
+def _shown(value: float, measure: str) -> str:
+    if measure.endswith("_seconds"):
         return duration(value)
-    if unit == "bytes":
+    if measure.endswith("_bytes"):
         return size(value)
     return f"{value:,.10g}" if value < _EXACT else amount(value)
 

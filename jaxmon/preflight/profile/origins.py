@@ -23,36 +23,14 @@ from jaxmon.preflight.profile.hlo import Computation, Frame, HloProgram, Instruc
 
 # JAX names a computation that it calls; scopes with these names are rare enough.
 _CONTROL = frozenset(
-    [
-        "body",
-        "body_fun",
-        "branch",
-        "checkpoint",
-        "closed_call",
-        "cond",
-        "cond_fun",
-        "core_call",
-        "custom_jvp_call",
-        "custom_jvp_call_jaxpr",
-        "custom_lin",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "fun",
-        "main",
-        "pallas_call",
-        "pjit",
-        "rematted_computation",
-        "remat",
-        "remat2",
-        "run_state",
-        "scan",
-        "shard_map",
-        "shmap_body",
-        "transpose",
-        "while",
-        "xla_call",
-        "xla_pmap",
-    ]
+    (
+        *("body", "body_fun", "branch", "checkpoint", "closed_call", "cond"),
+        *("cond_fun", "core_call", "custom_jvp_call", "custom_jvp_call_jaxpr"),
+        *("custom_lin",),
+        *("custom_vjp_call", "custom_vjp_call_jaxpr", "fun", "main", "pallas_call"),
+        *("pjit", "rematted_computation", "remat", "remat2", "run_state", "scan"),
+        *("shard_map", "shmap_body", "transpose", "while", "xla_call", "xla_pmap"),
+    )
 )
 _BRANCH = r"branch_\d+_fun"
 _WRAPPED = r"(\w+)\((.*)\)"
@@ -126,40 +104,17 @@ _MOST_DEPTH, _MOST_LINES = 4, 20
 
 # Work for each element, roughly: what only names memory is free.
 _FREE = frozenset(
-    [
-        "after-all",
-        "bitcast",
-        "broadcast",
-        "constant",
-        "get-tuple-element",
-        "iota",
-        "parameter",
-        "partition-id",
-        "replica-id",
-        "reshape",
-        "tuple",
-    ]
+    (
+        *("after-all", "bitcast", "broadcast", "constant", "get-tuple-element", "iota"),
+        *("parameter", "partition-id", "replica-id", "reshape", "tuple"),
+    )
 )
 _TRANSCENDENTAL = frozenset(
-    [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "divide",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "remainder",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
+    (
+        *("atan2", "cbrt", "cosine", "divide", "erf", "exponential"),
+        *("exponential-minus-one", "log", "log-plus-one", "logistic", "power"),
+        *("remainder", "rsqrt", "sine", "sqrt", "tan", "tanh"),
+    )
 )
 _TRANSCENDENTAL_WORK = 8
 _OF_OPERAND = ("gather", "reduce", "reduce-window", "scatter", "sort")
