@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Number
+from jaxmon.cli.options import LIMITS, RUN_DIR, Number, limits_of
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.judged import Judged
-    from jaxmon.cli.painted import Painted
+    from jaxmon.cli.findings import Judged, Painted
     from jaxmon.cli.workers import AgentProcess
 
 
@@ -137,14 +135,14 @@ def _chosen(
     Raises:
         CommandError: none or several fit, or the one does not respond.
     """
-    from jaxmon.cli.selection import candidates, pick
+    from jaxmon.cli.workers import candidates, pick
 
     return candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
 
 
 def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
-    from jaxmon.cli.judged import judged
-    from jaxmon.cli.selection import candidates, pick
+    from jaxmon.cli.findings import judged
+    from jaxmon.cli.workers import candidates, pick
 
     if everyone or worker is None:
         workers = candidates(None, run_dir)
@@ -156,7 +154,7 @@ def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
 
 
 def _show_one(worker: AgentProcess, run_dir: Path | None) -> None:
-    from jaxmon.cli.painted import painted
+    from jaxmon.cli.findings import painted
     from jaxmon.screens.text import explanation
 
     snapshot, findings, _ = _evaluated(worker, run_dir)
@@ -172,8 +170,8 @@ def _paint(lines: Iterable[Painted]) -> None:
 
 def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield one screen on each process."""
-    from jaxmon.cli.painted import BLANK, BROKEN, Painted, painted
-    from jaxmon.cli.selection import of_kernel
+    from jaxmon.cli.findings import BLANK, BROKEN, Painted, painted
+    from jaxmon.cli.workers import of_kernel
     from jaxmon.screens.text import screen
 
     width = output.report_width()
@@ -198,7 +196,7 @@ def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
 
 def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
     """Yield the worst finding of each process, and how to read on."""
-    from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
+    from jaxmon.cli.findings import BLANK, BROKEN, COLOURS, Painted
     from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
     from jaxmon.screens.text import heading
     from jaxmon.symptoms.findings import NOTHING, about, verdict
@@ -236,7 +234,7 @@ def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> N
         _, findings, events = _evaluated(chosen, run_dir)
         output.document(_document(chosen, findings, events))
         return
-    from jaxmon.cli.judged import judged
+    from jaxmon.cli.findings import judged
 
     found = judged(_chosen(None, run_dir, everyone=True), limits_of(run_dir))
     processes = [
@@ -287,7 +285,7 @@ def _evaluated(
 def _show_stacks(
     worker: str | None, run_dir: Path | None, *, everyone: bool, as_json: bool
 ) -> None:
-    from jaxmon.cli.selection import of_kernel
+    from jaxmon.cli.workers import of_kernel
     from jaxmon.screens.stacks import stacks
 
     found = _chosen(worker, run_dir, everyone=everyone)

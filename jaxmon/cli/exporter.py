@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 import click
 
 from jaxmon.cli import declared, output
-from jaxmon.cli.limits import from_file
+from jaxmon.cli.options import from_file
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean

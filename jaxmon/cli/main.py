@@ -109,11 +109,6 @@ def main() -> None:
     """
 
 
-def exporter() -> None:
-    """Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``."""
-    main(["exporter", *sys.argv[1:]], prog_name="jaxmon")
-
-
 @contextmanager
 def _handle_errors() -> Iterator[None]:
     """

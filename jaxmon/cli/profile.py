@@ -158,7 +158,7 @@ def command(
     them took longer than --slower-than: the name of the profile is then on the span of
     the request.
     """
-    from jaxmon.cli.selection import pick
+    from jaxmon.cli.workers import pick
 
     if (for_requests is None) != (slower_than is None):
         msg = "--for-requests and --slower-than go together"

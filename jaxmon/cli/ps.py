@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Number, Url
+from jaxmon.cli.options import LIMITS, RUN_DIR, Number, Url, limits_of
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -90,8 +89,7 @@ def command(
     crashed is listed until another takes its slot; one that does not respond is
     "stuck?", one that a signal stopped is "stopped".
     """
-    from jaxmon.cli.host import HostReader
-    from jaxmon.cli.sources import Sockets
+    from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.host import rundir
 
     if url is not None and ended:
@@ -99,9 +97,7 @@ def command(
         raise click.UsageError(msg)
     directory = run_dir or rundir.locate()
     if url is not None:
-        from jaxmon.cli import remote
-
-        summary, processes = remote.processes(access.session("sidecar", url), url)
+        summary, processes = Sidecar(access.session("sidecar", url), url).processes()
     else:
         host = HostReader(Sockets(directory), limits_of(directory))
         host.poll()
@@ -164,8 +160,6 @@ def _show(
 
 
 def _row(one: ProcessView) -> list[str]:
-    from jaxmon.cli.host import rate
-
     age, pid = one.agent.age, one.agent.pid
     return [
         clean(one.number),
@@ -173,7 +167,7 @@ def _row(one: ProcessView) -> list[str]:
         UNKNOWN if age is None else duration(age),
         "",
         one.condition,
-        rate(one),
+        one.rate,
         clean(one.command) or UNKNOWN,
         clean(one.agent.jax or UNKNOWN),
         _devices(one),

@@ -8,16 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli.limits import limits_of
-from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours
+from jaxmon.cli.options import limits_of
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours, pick
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.screens.runs.summary import Facts, Run, RunError, build, read_file
-from jaxmon.screens.runs.summary import parse as parse_run
+from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
+from jaxmon.screens.runs import parse as parse_run
 from jaxmon.symptoms.cache import is_worth_comparing
 
 

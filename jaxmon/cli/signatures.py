@@ -121,7 +121,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
 
 
 def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
-    from jaxmon.cli.selection import pick
+    from jaxmon.cli.workers import pick
     from jaxmon.facts.signatures import parsed
 
     found = pick(worker, run_dir)

@@ -14,11 +14,10 @@ from jaxmon.host.formats.layout import (
     shortened,
     size,
 )
-from jaxmon.screens import marked, sections, tables
+from jaxmon.screens import sections, tables
 from jaxmon.screens.goodput import goodput
 from jaxmon.screens.notes import notes
 from jaxmon.screens.time_table import time_table
-from jaxmon.screens.utilization import flops
 from jaxmon.symptoms.finding import Finding
 
 
@@ -42,13 +41,13 @@ def explanation(
             ),
             time_table(snapshot).lines(width),
             goodput(snapshot.run).lines(width),
-            marked.requests(snapshot).lines(width),
-            marked.steps(snapshot).lines(width),
-            marked.queues(snapshot).lines(width),
+            tables.requests(snapshot).lines(width),
+            tables.steps(snapshot).lines(width),
+            tables.queues(snapshot).lines(width),
             sections.functions(snapshot).lines(width),
             sections.recompiles(snapshot, findings, width),
             tables.programs(snapshot).lines(width),
-            flops(snapshot).lines(width),
+            tables.flops(snapshot).lines(width),
             tables.cache(snapshot).lines(width),
             tables.devices(snapshot).lines(width),
             tables.memory_lines(snapshot).lines(width),

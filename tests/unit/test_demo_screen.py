@@ -17,7 +17,7 @@ from jaxmon.cli.gameday.scene import DisplayState, SceneLog, drawn, finish
 from jaxmon.cli.gameday.screen import Screen, view
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon_alerts.gameday.stack import ActiveAlert
 from tests.helpers.adversaries import HOSTILE, harmful
 

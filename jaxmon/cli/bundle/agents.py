@@ -12,8 +12,7 @@ from typing import Any
 
 from jaxmon.cli import runs
 from jaxmon.cli.bundle.archive import Archive
-from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, running
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import ProcessEnd

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Url, Whole
+from jaxmon.cli.options import LIMITS, RUN_DIR, Url, Whole, limits_of
 from jaxmon.cli.servers import Access, prometheus
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -86,9 +85,10 @@ def command(
     ones; of the environment, the variables that change how XLA compiles. It does have
     source lines, argument names and shapes, so only its owner can read it.
     """
-    from jaxmon.cli.bundle import agents, postmortem, timeline
+    from jaxmon.cli.bundle import agents, postmortem
+    from jaxmon.cli.bundle import postmortem as timeline
     from jaxmon.cli.bundle.archive import Archive
-    from jaxmon.cli.bundle.host import facts
+    from jaxmon.cli.bundle.archive import host_facts as facts
     from jaxmon.host import disclosure, rundir
 
     moment = time.time()

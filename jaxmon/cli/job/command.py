@@ -12,8 +12,7 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.job.sidecars import Sidecars, sidecars
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import LIMITS, Number, limits_of
 from jaxmon.errors import CommandError
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits

@@ -6,21 +6,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
+    ago,
     amount,
     counted,
     duration,
     share,
     size,
 )
-from jaxmon.screens import marked, sections, tables
+from jaxmon.screens import sections, tables
 from jaxmon.screens.goodput import goodput
 from jaxmon.screens.html.charts import bar, charts, small_bar
 from jaxmon.screens.html.elements import (
@@ -34,28 +38,172 @@ from jaxmon.screens.html.elements import (
     source_hash,
     text,
 )
-from jaxmon.screens.html.tables import recompiles, table
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Facts, Run, build, parse
+from jaxmon.screens.runs import Facts, Run, build, parse
 from jaxmon.screens.section import Section
 from jaxmon.screens.sections import won_back
 from jaxmon.screens.time_table import time_parts, time_table
-from jaxmon.screens.utilization import flops
 from jaxmon.settings import RUNBOOKS
 
 
+_FEW_ROWS = 12
+_AS_IT_IS = ("FLOP", "P50", "P99")
+_MOST_FUNCTIONS, _FEW_CAUSES = 30, 5
+_MOST_GROUPS = 5
+_FEW = 10
+_MOST = 64
+_TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
+_STYLES = (BASE, Path(__file__).parent / "report.css")
+_VERSIONS = (Column("NAME", right=False), Column("VERSION", right=False))
 _STATES = {
     "running": ("", "still running"),
     "finished": ("good", "finished"),
     "crashed": ("bad", "crashed"),
 }
-_FEW = 10
-_TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
 
 
-def title(run: Run) -> str:
-    """Return the title of the page."""
-    return f"{label(run.snapshot.process.program) or 'a process'} · jaxmon"
+def table(
+    section: Section,
+    *,
+    about: str = "",
+    before: Html = NOTHING,
+    marks: Sequence[Html] = (),
+) -> Html:
+    """
+    Return *section*, nothing if it is empty.
+
+    Args:
+        section: its first column, or else the one that takes the remaining width, says
+            what a row is about.
+        about: what its numbers are about.
+        before: what is above the table.
+        marks: what is before the first cell of each row.
+    """
+    if not section:
+        return NOTHING
+    shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
+    title = element("h2", text(capitalized(section.title)))
+    note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
+    head = element(
+        "div", title, element("span", text(note)) if note else NOTHING, class_="head"
+    )
+    below = [element("p", text(one)) for one in section.below]
+    parts = joined(before, _rows(section, marks), *below)
+    card = element("div", parts, class_="card") if parts else NOTHING
+    return element("section", head, card)
+
+
+def capitalized(words: str, *, keep: bool = False) -> str:
+    """Return a title in capitals as on a page; *keep* all but its first letter."""
+    if keep or words in _AS_IT_IS:
+        return words[:1].upper() + words[1:]
+    return words[:1] + words[1:].lower()
+
+
+def _rows(section: Section, marks: Sequence[Html]) -> Html:
+    if not section.rows:
+        return NOTHING
+    order = _order(section.columns)
+    heads = [_heading(section.columns[index]) for index in order]
+    head = element("thead", element("tr", *heads))
+    rows = list(_body(section, order, marks))
+
+    def part(some: Sequence[Html]) -> Html:
+        return element("table", head, element("tbody", joined(*some)))
+
+    few = _FEW_ROWS if len(rows) > _FEW_ROWS + 1 else len(rows)
+    return folded(part(rows[:few]), part(rows[few:]), len(rows) - few)
+
+
+def _body(
+    section: Section, order: Sequence[int], marks: Sequence[Html]
+) -> Iterator[Html]:
+    (first, *rest), name = order, ""
+    for number, row in enumerate(section.rows):
+        note = section.notes[number] if number < len(section.notes) else ""
+        mark = marks[number] if number < len(marks) else NOTHING
+        small = element("small", text(note)) if note else NOTHING
+        # A route is named once.
+        name = row[first] or name
+        cells = [element("th", mark, text(name), small, scope="row")]
+        cells += [_cell(section.columns[index], row[index]) for index in rest]
+        yield element("tr", *cells)
+
+
+def _order(columns: Sequence[Column]) -> list[int]:
+    """Return which columns are shown, and in which order."""
+    shown = [index for index, one in enumerate(columns) if one.heading]
+    if columns[shown[0]].right:
+        name = next(index for index in shown if not columns[index].size)
+        shown = [name, *(index for index in shown if index != name)]
+    return shown
+
+
+def _heading(column: Column) -> Html:
+    title = text(capitalized(column.heading))
+    return element("th", title, scope="col", class_=_side(column))
+
+
+def _cell(column: Column, cell: str) -> Html:
+    label = capitalized(column.heading)
+    return element("td", text(cell), class_=_side(column), data_label=label)
+
+
+def _side(column: Column) -> str:
+    return "" if column.right else "text"
+
+
+def recompiles(snapshot: Snapshot) -> Html:
+    """Return the functions that were recompiled, those that took longest first."""
+    found = [one for one in snapshot.functions if one.recompiles and not one.internal]
+    if not found:
+        return NOTHING
+    items = [_recompiled(function, snapshot) for function in found[:_MOST_FUNCTIONS]]
+    few = _FEW_CAUSES if len(items) > _FEW_CAUSES + 1 else len(items)
+    shown = element("ol", *items[:few], class_="findings")
+    rest = element("ol", *items[few:], class_="findings")
+    title = element("h2", text("Recompiles"))
+    note = element("span", text("What differed from the calls before, latest first"))
+    return element(
+        "section",
+        element("div", title, note, class_="head"),
+        element("div", folded(shown, rest, len(items) - few), class_="card"),
+    )
+
+
+def _recompiled(one: Function, snapshot: Snapshot) -> Html:
+    causes = sorted(one.recompiles.items(), key=lambda item: (-item[1], item[0]))
+    said = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
+    events = [event for event in snapshot.recompiles if event.function == one.name]
+    newest = sorted(events, key=lambda event: -event.time)
+    groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
+    now = snapshot.process.now
+    shown = [_group(group, now) for group in groups[:_MOST_GROUPS]]
+    left = len(groups) - _MOST_GROUPS
+    if left > 0:
+        shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
+    return element(
+        "li",
+        element("p", element("strong", text(one.name)), text(f": {said}")),
+        element("small", text(one.place)) if one.place else NOTHING,
+        *shown,
+    )
+
+
+def _group(same: Sequence[Recompile], now: float) -> Html:
+    """Return recompiles that differ in nothing but their time."""
+    latest = same[0]
+    facts = [f"{len(same)} identical"] if len(same) > 1 else []
+    if latest.seconds is not None:
+        facts.append(duration(latest.seconds))
+    facts.append(ago(now - latest.time))
+    if latest.place:
+        facts.append(f"called at {latest.place}")
+    reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
+    if latest.omitted:
+        reasons.append(f"and {latest.omitted} more")
+    lines = [element("code", text(one)) for one in reasons]
+    return element("div", *lines, element("small", text(" · ".join(facts))))
 
 
 def header(run: Run) -> Html:
@@ -91,9 +239,7 @@ def answer(run: Run) -> Html:
     reasons = found.reasons[1:] if found.reasons else ()
     more = [_reason(one) for one in reasons]
     because = found.reasons[0].because if found.reasons else ""
-    asked = (
-        "Are users all right?" if run.state == "running" else ("Were users all right?")
-    )
+    asked = f"{'Are' if run.state == 'running' else 'Were'} users all right?"
     return element(
         "section",
         element(
@@ -213,18 +359,13 @@ def _moment(time: float) -> str:
         return ""
 
 
-_MOST = 64
-_STYLES = (BASE, Path(__file__).parent / "report.css")
-_VERSION = Column("VERSION", right=False)
-
-
 def page(run: Run) -> str:
     """
     Return the page of *run*: less than a megabyte, whatever the run did.
 
     It may load nothing, and contains no script. All text of the run is escaped.
     """
-    style = _style()
+    style, name = _style(), label(run.snapshot.process.program)
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -235,7 +376,7 @@ def page(run: Run) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", text(title(run))),
+        element("title", text(f"{name or 'a process'} · jaxmon")),
         # Not escaped: it is ours, and its hash is that of its text.
         Html(f"<style>{style}</style>"),
     )
@@ -258,22 +399,24 @@ def _main(run: Run) -> Iterator[Html]:
     yield _charts(snapshot)
     yield _time(snapshot)
     yield table(goodput(snapshot.run))
-    yield table(marked.requests(snapshot, most=_MOST))
-    yield table(marked.steps(snapshot, most=_MOST))
-    yield table(marked.queues(snapshot, most=_MOST))
+    yield table(tables.requests(snapshot, most=_MOST))
+    yield table(tables.steps(snapshot, most=_MOST))
+    yield table(tables.queues(snapshot, most=_MOST))
     yield table(
         sections.functions(snapshot, most=_MOST),
         about="A name is followed by the line that defines it",
     )
     yield recompiles(snapshot)
     yield table(tables.programs(snapshot, most=_MOST))
-    yield table(flops(snapshot, most=_MOST))
+    yield table(tables.flops(snapshot, most=_MOST))
     yield table(tables.cache(snapshot))
     yield table(tables.devices(snapshot, most=_MOST))
     yield _memory(snapshot)
     yield table(tables.transfers(snapshot, most=_MOST))
     yield table(tables.errors(snapshot))
-    yield _versions("VERSIONS AND FLAGS", run.versions)
+    yield table(
+        Section("VERSIONS AND FLAGS", columns=_VERSIONS, rows=[*run.versions.items()])
+    )
     yield _packages(run.packages)
     yield table(Section("NOTES", below=run.notes))
 
@@ -307,11 +450,6 @@ def _memory(snapshot: Snapshot) -> Html:
         small_bar(one.bytes / most) for one in snapshot.allocations.lines if one.bytes
     ]
     return table(section, marks=marks)
-
-
-def _versions(name: str, known: Mapping[str, str]) -> Html:
-    columns = (Column("NAME", right=False), _VERSION)
-    return table(Section(name, columns=columns, rows=list(known.items())))
 
 
 def _packages(known: Mapping[str, str]) -> Html:
