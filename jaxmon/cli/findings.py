@@ -1,20 +1,34 @@
-"""What is wrong with each of several processes, read and evaluated together."""
+"""What is wrong with processes, for people: judged, in brief, and in colour."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from jaxmon.cli.workers import TIMEOUT, AgentProcess
+from jaxmon.cli.options import limits_of
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, of_kernel
 from jaxmon.facts import responses
 from jaxmon.facts.process import Snapshot, read
+from jaxmon.facts.record import encoded
+from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
+from jaxmon.screens.text import heading, screen
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.findings import HostFindings, about
+from jaxmon.symptoms.findings import (
+    NOTHING,
+    HostFindings,
+    about,
+    as_fact,
+    find,
+    verdict,
+)
 from jaxmon.symptoms.symptom import Urgency
 
+
+_SCHEMA = 1
 
 _MAX_BYTES = 5 << 20
 
@@ -31,7 +45,31 @@ class Judged(NamedTuple):
     worker: AgentProcess
     snapshot: Snapshot
     findings: Sequence[Finding]
-    events: dict[str, object]
+    events: Mapping[str, object]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it in JSON types."""
+        return {
+            "schema": _SCHEMA,
+            "worker": self.worker.number,
+            "pid": self.worker.pid,
+            "findings": [encoded(as_fact(finding)) for finding in self.findings],
+            "overview": self.worker.overview,
+            **self.events,
+        }
+
+
+def judge(worker: AgentProcess, run_dir: Path | None) -> Judged:
+    """
+    Return *worker*, judged; beside its neighbours, if they can tell more.
+
+    Raises:
+        CommandError: it does not respond any more.
+    """
+    events = worker.fetch("/debug/events")
+    snapshot = read(worker.overview, events, limits_of(run_dir))
+    findings = find(snapshot, neighbours_of(worker, snapshot, run_dir))
+    return Judged(worker, snapshot, findings, events)
 
 
 def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
@@ -93,6 +131,55 @@ class Painted(NamedTuple):
 
 
 BLANK = Painted("")
+
+
+def in_brief(found: Sequence[Judged], width: int, height: int) -> Iterator[Painted]:
+    """Yield one screen on each process."""
+    for place, process in enumerate(found):
+        if place:
+            yield BLANK
+        if process.worker.trouble:
+            yield Painted(f"worker {process.worker.description}", BROKEN, bold=True)
+            for line in of_kernel(process.worker)[: height - 1]:
+                yield Painted(f"  {line}")
+        else:
+            lines = screen(
+                process.snapshot,
+                process.findings,
+                worker=process.worker.number,
+                width=width,
+                height=height,
+            )
+            yield from painted(lines, process.findings)
+
+
+def worst(found: Sequence[Judged], width: int) -> Iterator[Painted]:
+    """Yield the worst finding of each process, and how to read on."""
+    yield Painted(
+        f"{len(found)} instrumented processes are running here, the worst first."
+    )
+    for process in found:
+        yield BLANK
+        age = process.worker.age
+        if process.worker.trouble:
+            text = shortened(f"worker {process.worker.description}", width)
+            yield Painted(text, BROKEN, bold=True)
+            continue
+        since = "" if age is None else f" · for {duration(age)}"
+        left = width - len(since)
+        title = heading(process.snapshot.process, process.worker.number, left)
+        yield Painted(f"{title}{since}", bold=True)
+        text, colour = verdict(process.findings), None
+        if not text:
+            text = process.findings[0].verdict
+            colour = COLOURS.get(about(process.findings[0]).urgency)
+        for line in wrapped(text, width, first="  ", rest="  "):
+            yield Painted(line, colour)
+        if (rest := len(process.findings) - 1) > 0 and text != NOTHING:
+            yield Painted(f"  and {counted(rest, 'further finding')}")
+    first = found[0].worker.number
+    yield BLANK
+    yield Painted(f"One of them: jaxmon explain {first}. All: jaxmon explain --all.")
 
 
 def painted(lines: Iterable[str], findings: Sequence[Finding]) -> Iterator[Painted]:

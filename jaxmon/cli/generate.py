@@ -22,7 +22,6 @@ OWNED: tuple[str, ...] = (
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
-    from jaxmon.agent.jaxlink import names
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
     from jaxmon_alerts import autoscaling, rules, slo
@@ -30,7 +29,7 @@ def render() -> dict[str, str]:
 
     return {
         "docs/cli.md": reference.commands(main, "jaxmon"),
-        reference.INTERNALS: reference.internals(names.SECTIONS, names.RELEASES),
+        reference.INTERNALS: reference.internals(),
         "docs/metrics.md": reference.metrics(),
         reference.OPTIONS: reference.options_module(),
         "docs/settings.md": reference.settings(load("exporter")),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import Field, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import click
 
 from jaxmon import catalog
+from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
 from jaxmon.declarations import DIRECTORY, PREFIX, declared, wanted
@@ -255,52 +256,20 @@ def page(*parts: str) -> str:
 INTERNALS = "docs/jax-internals.md"
 
 
-class NameLike(Protocol):
-    """A name of JAX; see `jaxmon.agent.jaxlink.names.Name`."""
-
-    @property
-    def path(self) -> str:
-        """The name."""
-        ...
-
-    @property
-    def costs(self) -> Sequence[Metric | str]:
-        """What is lost without it."""
-        ...
-
-    @property
-    def seen(self) -> str:
-        """``y`` for each release that has it."""
-        ...
-
-    @property
-    def group(self) -> str:
-        """The alternatives it belongs to; one of them suffices."""
-        ...
-
-    @property
-    def hook(self) -> str:
-        """The hook that needs it."""
-        ...
-
-
-Sections: TypeAlias = Sequence[tuple[str, Sequence[NameLike]]]
-
-
-def internals(sections: Sections, releases: Sequence[str]) -> str:
-    """Return the document: how to read it, then one table for each of *sections*."""
+def internals() -> str:
+    """Return the document: how to read it, then one table for each section."""
     tables = [
         part
-        for title, names in sections
+        for title, names in SECTIONS
         for part in (
             f"## {title}",
-            table(("Name", "Without it", *releases), _name_rows(names)),
+            table(("Name", "Without it", *RELEASES), _name_rows(names)),
         )
     ]
     return page(HEADER, "# JAX internals", _NAMES_INTRODUCTION, *tables)
 
 
-def _name_rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
+def _name_rows(names: Sequence[Name]) -> Iterator[tuple[str, ...]]:
     for name in names:
         alternatives = f"<br>*one of: {name.group}*" if name.group else ""
         costs = ", ".join(

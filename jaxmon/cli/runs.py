@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.cli.options import limits_of
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours, pick
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, pick
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
@@ -17,7 +17,6 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
 from jaxmon.screens.runs import parse as parse_run
-from jaxmon.symptoms.cache import is_worth_comparing
 
 
 _MAX_BYTES = 32 << 20
@@ -42,8 +41,8 @@ def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
     )[worker.number]
     limits = limits_of(run_dir)
     snapshot = read(worker.overview, events, limits)
-    others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
-    found = facts(worker, events, environment, text, [read(one) for one in others])
+    others = neighbours_of(worker, snapshot, run_dir)
+    found = facts(worker, events, environment, text, others)
     return found._replace(limits=limits)
 
 

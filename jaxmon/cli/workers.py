@@ -12,7 +12,7 @@ from typing import Any
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import FINISHED
-from jaxmon.facts.process import Process
+from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.host import disclosure, rundir
 from jaxmon.host.formats.layout import clean, duration, shortened
@@ -28,6 +28,11 @@ TIMEOUT = 5.0
 _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _ROOM = 76
+_MOST_LISTED = 20
+_HINTS = {
+    True: "It may be stopped, or running native code that holds the GIL; try again.",
+    False: "It may be another version of jaxmon, or another program listening there.",
+}
 
 
 @dataclass(frozen=True)
@@ -144,15 +149,17 @@ def running(
     return sorted(found, key=lambda worker: int(worker.number))
 
 
-def neighbours(worker: AgentProcess, run_dir: Path | None) -> list[Mapping[str, Any]]:
+def neighbours_of(
+    worker: AgentProcess, snapshot: Snapshot, run_dir: Path | None
+) -> list[Snapshot]:
     """
-    Return the functions of the other processes, as ``/debug/functions`` has them, those
-    that respond within a second.
+    Return the functions of the other processes, those that respond within a second;
+    none if *snapshot*, that of *worker*, is not worth comparing with them.
+    """
+    from jaxmon.symptoms.cache import is_worth_comparing
 
-    Args:
-        worker: the process whose neighbours to query.
-        run_dir: directory of the sockets; `None` for the default.
-    """
+    if not is_worth_comparing(snapshot):
+        return []
     try:
         sockets = rundir.sockets(run_dir or rundir.locate())
     except OSError:  # gone since
@@ -161,18 +168,11 @@ def neighbours(worker: AgentProcess, run_dir: Path | None) -> list[Mapping[str, 
     answers = fetch_all(
         sockets, "/debug/functions", timeout=_NEIGHBOUR_TIMEOUT, max_bytes=_MAX_BYTES
     )
-    found: list[Mapping[str, Any]] = []
+    found = []
     for answer in answers.values():
         with suppress(FetchError):
-            found.append(responses.decoded(answer))
+            found.append(read(responses.decoded(answer)))
     return found
-
-
-_MOST_LISTED = 20
-_HINTS = {
-    True: "It may be stopped, or running native code that holds the GIL; try again.",
-    False: "It may be another version of jaxmon, or another program listening there.",
-}
 
 
 def pick(

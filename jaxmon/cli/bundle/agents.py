@@ -29,43 +29,12 @@ from jaxmon.screens.text import explanation
 from jaxmon.symptoms.findings import find
 
 
-# XLA prints them on a thread of the agent, which may be analysing others.
-_SECONDS = 60.0
-_MOST_NAME = 80
-
-
-def add(archive: Archive, worker: AgentProcess, newest: int) -> None:
-    """
-    Add the HLO of the *newest* programs of *worker* to *archive*, a file for each, and
-    a list of them.
-    """
-    try:
-        answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_SECONDS)
-    except CommandError as error:
-        archive.missing[f"worker {worker.number}, HLO"] = error.message
-        return
-    place = f"worker-{worker.number}/hlo"
-    listed: list[dict[str, Any]] = []
-    programs = answer.get("programs")
-    for program in programs if isinstance(programs, list) else ():
-        if not isinstance(program, dict):
-            continue
-        function, text = str(program.get("function")), program.get("hlo")
-        entry = {"function": function, "finished": program.get("finished")}
-        if isinstance(text, str):
-            name = re.sub(r"[^\w.-]", "_", function, flags=re.ASCII)[-_MOST_NAME:]
-            file = f"{place}/{len(listed) + 1:02}-{name}.txt"
-            archive.add(file, text)
-            entry["file"] = file
-        else:
-            entry["omitted"] = str(program.get("omitted"))
-        listed.append(entry)
-    archive.add_json(f"{place}/programs.json", listed)
-
-
 _MAX_BYTES = 16 << 20
 _WIDTH = 100
 _MOST_REPORTS, _MOST_REPORT_BYTES = 5, 1 << 20
+# XLA prints them on a thread of the agent, which may be analysing others.
+_HLO_SECONDS = 60.0
+_MOST_NAME = 80
 _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 
 
@@ -109,17 +78,34 @@ def collect(
     Raises:
         CommandError: *choice* fits none or several.
     """
-    if choice is not None:
-        chosen = [pick(choice, run_dir, responding=False)]
-        return _collected(archive, chosen, programs, limits)
     try:
-        workers = running(run_dir)
+        if choice is not None:
+            workers = [pick(choice, run_dir, responding=False)]
+        elif not (workers := running(run_dir)):
+            archive.missing["agents"] = "no instrumented process is running here"
     except CommandError as error:
+        if choice is not None:
+            raise
         archive.missing["agents"] = error.message
         return []
-    if not workers:
-        archive.missing["agents"] = "no instrumented process is running here"
-    return _collected(archive, workers, programs, limits)
+    lines = [hung.words(worker.pid) for worker in workers if worker.pid is not None]
+    hidden = {
+        word for line in lines for word in disclosure.hidden(line, announced=True)
+    }
+    secrets = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
+    archive.redacted = lambda text: disclosure.forms(secrets.redacted(text))
+    responding = [worker for worker in workers if not worker.trouble]
+    metrics = _fetch(responding, "/metrics")
+    found = [
+        _described(archive, worker, metrics[worker.number], limits)
+        for worker in responding
+    ]
+    for worker in workers:
+        if worker.trouble:
+            _describe_trouble(archive, worker)
+        elif programs is not None:
+            _add_programs(archive, worker, programs)
+    return found
 
 
 def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
@@ -130,33 +116,6 @@ def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
     found = endings.ends(run_dir or rundir.locate())
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
-    return found
-
-
-def _collected(
-    archive: Archive,
-    workers: list[AgentProcess],
-    programs: int | None,
-    limits: Limits | None,
-) -> list[AgentReport]:
-    """Add what *workers* return."""
-    lines = [hung.words(one.pid) for one in workers if one.pid is not None]
-    hidden = {one for line in lines for one in disclosure.hidden(line, announced=True)}
-    known = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
-    archive.redacted = lambda text: disclosure.forms(known.redacted(text))
-    metrics = _fetch([one for one in workers if not one.trouble], "/metrics")
-    found = [
-        _described(archive, one, metrics[one.number], limits)
-        for one in workers
-        if not one.trouble
-    ]
-    for worker in workers:
-        if worker.trouble:
-            _describe_trouble(archive, worker)
-    if programs is not None:
-        for worker in workers:
-            if not worker.trouble:
-                add(archive, worker, programs)
     return found
 
 
@@ -237,6 +196,33 @@ def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -
                 archive.missing[f"worker {worker.number}, {path}"] = reason
             else:
                 archive.add(f"worker-{worker.number}/{path.name}", text)
+
+
+def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
+    """
+    Add the HLO of the *newest* programs of *worker*, a file for each, and a list.
+    """
+    try:
+        answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_HLO_SECONDS)
+    except CommandError as error:
+        archive.missing[f"worker {worker.number}, HLO"] = error.message
+        return
+    place = f"worker-{worker.number}/hlo"
+    listed: list[dict[str, Any]] = []
+    programs = answer.get("programs")
+    for program in map(mapping, programs if isinstance(programs, list) else ()):
+        # No field of a record: those are one line each.
+        function, text = str(program.get("function")), program.get("hlo")
+        entry = {"function": function, "finished": program.get("finished")}
+        if isinstance(text, str):
+            name = re.sub(r"[^\w.-]", "_", function, flags=re.ASCII)[-_MOST_NAME:]
+            file = f"{place}/{len(listed) + 1:02}-{name}.txt"
+            archive.add(file, text)
+            entry["file"] = file
+        else:
+            entry["omitted"] = str(program.get("omitted"))
+        listed.append(entry)
+    archive.add_json(f"{place}/programs.json", listed)
 
 
 def _report(path: Path, socket: Path) -> str:

@@ -1,4 +1,4 @@
-"""The files of a bundle, within limits, as one compressed archive."""
+"""The files of a bundle, as one compressed archive; what it has of the host."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _MOST_BYTES = 1 << 16
 
 def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
     """
-    Return host_facts about this host by name; what cannot be read is absent.
+    Return facts about this host by name; what cannot be read is absent.
 
     Args:
         directories: whose disks are of interest.
@@ -99,7 +99,7 @@ def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, 
         "machine": system.machine,
         "cores": os.cpu_count(),
         "container": (root / ".dockerenv").exists(),
-        "disks": {str(one): disk for one in directories if (disk := _disk(one))},
+        "disks": {str(path): disk for path in directories if (disk := _disk(path))},
         "nvidia_driver": _text(root / "sys/module/nvidia/version"),
         "files": {name: text for name in _FILES if (text := _text(root / name))},
         "pressure": {

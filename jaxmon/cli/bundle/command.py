@@ -86,9 +86,7 @@ def command(
     source lines, argument names and shapes, so only its owner can read it.
     """
     from jaxmon.cli.bundle import agents, postmortem
-    from jaxmon.cli.bundle import postmortem as timeline
-    from jaxmon.cli.bundle.archive import Archive
-    from jaxmon.cli.bundle.archive import host_facts as facts
+    from jaxmon.cli.bundle.archive import Archive, host_facts
     from jaxmon.host import disclosure, rundir
 
     moment = time.time()
@@ -107,17 +105,15 @@ def command(
     ends = agents.add_ends(archive, run_dir)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
-    archive.add_json("host.json", facts(disks))
+    archive.add_json("host.json", host_facts(disks))
     alerts = None
     if prometheus_url is not None:
         alerts = _alerts(archive, prometheus_url, access)
-    if alerts is not None:
-        archive.add_json("alerts.json", alerts)
     text = postmortem.text(
         host=host,
         moment=moment,
         processes=processes,
-        timeline=timeline.entries(processes, alerts or (), ends),
+        timeline=postmortem.entries(processes, alerts or (), ends),
         alerts=alerts,
         missing=archive.missing,
     )
@@ -160,7 +156,7 @@ def _add_sidecar(archive: Archive, url: str) -> None:
 
 
 def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
-    """Return the active alerts, `None` if they could not be determined."""
+    """Add and return the active alerts, `None` if they could not be determined."""
     from jaxmon import promql
     from jaxmon.host.http.session import MonitoringError
     from jaxmon_alerts.prometheus import Prometheus
@@ -183,7 +179,8 @@ def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] 
         }
         for one in found
     ]
-    alerts.sort(key=lambda one: (one["since"] or 0.0, str(one["labels"])))
+    alerts.sort(key=lambda alert: (alert["since"] or 0.0, str(alert["labels"])))
+    archive.add_json("alerts.json", alerts[:_MOST_ALERTS])
     return alerts[:_MOST_ALERTS]
 
 

@@ -1,17 +1,20 @@
-"""Which sidecars to ask, and how: all at the same time and within one deadline."""
+"""
+The sidecars of a job: where they are, and what they report, all asked at the same time
+and within one deadline.
+
+Targets are in the formats of Prometheus's discovery: lists of ``host:port``, files
+(``file_sd``), addresses that return the same (``http_sd``), and names in DNS with one
+address for each host.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
-import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from http import HTTPStatus
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
@@ -23,13 +26,6 @@ from jaxmon.cli.options import Url, with_options
 from jaxmon.cli.servers import Access, token_in
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
-from jaxmon.host.files.bounded import read_text
-from jaxmon.host.formats import json_text
-from jaxmon.host.http.certificates import trusted
-from jaxmon.host.http.redaction import Secrets
-from jaxmon.host.http.route import Route
-from jaxmon.host.http.stream import Bounds
-from jaxmon.host.http.urls import parts_of, secrets_of, shown, target_of
 
 
 if TYPE_CHECKING:
@@ -37,16 +33,19 @@ if TYPE_CHECKING:
     from jaxmon.host.http.session import Session
 
 
-MOST_TARGETS = 10_000
+F = TypeVar("F", bound=Callable[..., Any])
 
+_MOST_TARGETS = 10_000
 _MOST_BYTES = 16 << 20
+_AT_ONCE = 64
 # `[::1]:9467` as well.
 _TARGET = r"(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?/?"
 _SCHEMES = ("http", "https")
 
 
-class DiscoveryError(JaxmonError):
-    """Targets that cannot be read; the message says where and why."""
+def _refused(reason: str) -> CommandError:
+    """Return the error of targets that cannot be read."""
+    return CommandError(reason, exit_code=2)
 
 
 class ScrapeTarget(NamedTuple):
@@ -72,38 +71,39 @@ class ScrapeTarget(NamedTuple):
         return f"{self.host}:{self.port}{of}"
 
 
-def parsed(text: str, *, scheme: str, port: int) -> ScrapeTarget:
+def parsed(text: str, *, scheme: str) -> ScrapeTarget:
     """
-    Return the target in *text*: ``host:port``, with *port* if it has none.
+    Return the target in *text*: ``host:port``, or ``host``.
 
     Raises:
-        DiscoveryError: it is not one.
+        CommandError: it is not one.
     """
+    from jaxmon.settings import SIDECAR_PORT
+
     match = re.fullmatch(_TARGET, text.strip())
-    number = port if match is None or match[3] is None else int(match[3])
-    if match is None or not 0 < number < 1 << 16:
-        msg = f"{text[:80]!r} is not a target; give HOST:PORT"
-        raise DiscoveryError(msg)
-    return ScrapeTarget(match[1] or scheme, match[2], number)
+    port = SIDECAR_PORT if match is None or match[3] is None else int(match[3])
+    if match is None or not 0 < port < 1 << 16:
+        reason = f"{text[:80]!r} is not a target; give HOST:PORT"
+        raise _refused(reason)
+    return ScrapeTarget(match[1] or scheme, match[2], port)
 
 
-def from_file(path: Path, *, scheme: str, port: int) -> list[ScrapeTarget]:
-    """
-    Return the targets in a file of ``file_sd``, in JSON or YAML.
+def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
+    """Yield the targets in a file of ``file_sd``, in JSON or YAML."""
+    from jaxmon.host.files.bounded import read_text
+    from jaxmon.host.formats import json_text
 
-    Raises:
-        DiscoveryError: it cannot be read, or has something else.
-    """
+    is_yaml = path.suffix in {".yml", ".yaml"}
+    parse = _from_yaml if is_yaml else json_text.parse
     try:
-        text = read_text(path, most=_MOST_BYTES, pipe=True)
-        document = _loaded(text, yaml=path.suffix in {".yml", ".yaml"})
+        document = parse(read_text(path, most=_MOST_BYTES, pipe=True))
     except (ConfigFileError, ValueError) as error:
-        msg = f"{path}: {error}"
-        raise DiscoveryError(msg) from None
-    return from_groups(document, str(path), scheme=scheme, port=port)
+        reason = f"{path}: {error}"
+        raise _refused(reason) from None
+    return from_groups(document, str(path), scheme=scheme)
 
 
-def fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
+def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
     """
     Return the JSON at *url*, as ``http_sd`` has it.
 
@@ -111,10 +111,16 @@ def fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
         url: may hold a user and a password, and a query.
         ca_file: CA certificates to trust instead of the system's.
         seconds: for all of it.
-
-    Raises:
-        DiscoveryError: there is none.
     """
+    from http import HTTPStatus
+    from http.client import HTTPException
+
+    from jaxmon.host.http.certificates import trusted
+    from jaxmon.host.http.redaction import Secrets
+    from jaxmon.host.http.route import Route
+    from jaxmon.host.http.stream import Bounds
+    from jaxmon.host.http.urls import parts_of, secrets_of, shown, target_of
+
     parts = parts_of(url)
     try:
         route = Route.by_environment(parts, trusted(parts, ca_file))
@@ -130,44 +136,41 @@ def fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
         return response.json()
     except (JaxmonError, OSError, HTTPException, ValueError) as error:
         secrets = Secrets(*secrets_of(parts))
-        msg = f"no targets from {shown(parts)}: {secrets.redacted(str(error))}"
-        raise DiscoveryError(msg) from None
+        reason = f"no targets from {shown(parts)}: {secrets.redacted(str(error))}"
+        raise _refused(reason) from None
 
 
-def from_groups(
-    document: Any, where: str, *, scheme: str, port: int
-) -> list[ScrapeTarget]:
+def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTarget]:
     """
-    Return the targets in *document*, a list of groups with ``targets``.
+    Yield the targets in *document*, a list of groups with ``targets``.
 
     Args:
         document: JSON types.
         where: it is from, for errors.
         scheme: of groups without the label ``__scheme__``.
-        port: of targets without one.
 
     Raises:
-        DiscoveryError: it is something else.
+        CommandError: it is something else.
     """
+    from jaxmon.facts.reader import mapping
+
     if not isinstance(document, list):
-        msg = f"{where}: not a list of groups of targets, as in Prometheus's file_sd"
-        raise DiscoveryError(msg)
-    found = []
-    for group in document:
-        targets = group.get("targets") if isinstance(group, Mapping) else None
+        reason = f"{where}: not a list of groups of targets, as in Prometheus's file_sd"
+        raise _refused(reason)
+    for group in map(mapping, document):
+        targets = group.get("targets")
         if not isinstance(targets, list):
-            msg = f"{where}: a group without a list of targets"
-            raise DiscoveryError(msg)
-        labels = group.get("labels")
-        labelled = labels.get("__scheme__") if isinstance(labels, Mapping) else None
+            reason = f"{where}: a group without a list of targets"
+            raise _refused(reason)
+        labelled = mapping(group.get("labels")).get("__scheme__")
         wanted = labelled if labelled in _SCHEMES else scheme
-        found += [parsed(str(one), scheme=wanted, port=port) for one in targets]
-    return found
+        for target in targets:
+            yield parsed(str(target), scheme=wanted)
 
 
 def expanded(
     targets: Iterable[ScrapeTarget],
-    resolve: Callable[..., Iterable[Any]] = socket.getaddrinfo,
+    resolve: Callable[..., Iterable[Any]] | None = None,
 ) -> Iterator[ScrapeTarget]:
     """
     Yield each of *targets* once, and one for each address of a name with several, of
@@ -175,54 +178,40 @@ def expanded(
 
     Args:
         targets: to ask.
-        resolve: looks up a name.
+        resolve: looks up a name; by default, the system does.
     """
-    for one in dict.fromkeys(targets):
-        found = _addresses(one, resolve)
-        if len(found) > 1:
-            yield from (one._replace(address=address) for address in found)
+    import socket
+
+    for target in dict.fromkeys(targets):
+        found: list[Any] = []
+        with suppress(OSError, UnicodeError):
+            host = target.host.strip("[]")
+            lookup = resolve or socket.getaddrinfo
+            found = [*lookup(host, target.port, type=socket.SOCK_STREAM)]
+        families = {family for family, *_ in found}
+        wanted = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
+        addresses = {str(at[0]): None for family, *_, at in found if family == wanted}
+        if len(addresses) > 1:
+            yield from (target._replace(address=address) for address in addresses)
         else:
-            yield one
+            yield target
 
 
-def _addresses(
-    target: ScrapeTarget, resolve: Callable[..., Iterable[Any]]
-) -> list[str]:
-    host = target.host.strip("[]")
-    try:
-        found = list(resolve(host, target.port, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError):
-        return []
-    families = {family for family, *_ in found}
-    wanted = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
-    return list(
-        dict.fromkeys(str(at[0]) for family, *_, at in found if family == wanted)
-    )
-
-
-def _loaded(text: str, *, yaml: bool) -> Any:
-    if not yaml:
-        return json_text.parse(text)
-    from jaxmon.host.formats import yaml_file
-
-    return _plain(yaml_file.compose(text))
-
-
-def _plain(node: Any) -> Any:
-    """Return the *node* of a YAML document in JSON types; all scalars are texts."""
+def _from_yaml(text: str) -> Any:
+    """Return a YAML document in JSON types; all scalars are texts."""
     import yaml
 
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(one) for one in node.value]
-    if isinstance(node, yaml.MappingNode):
-        return {str(key.value): _plain(value) for key, value in node.value}
-    return None if node is None else str(node.value)
+    from jaxmon.host.formats import yaml_file
 
+    def plain(node: Any) -> Any:
+        if isinstance(node, yaml.SequenceNode):
+            return [plain(item) for item in node.value]
+        if isinstance(node, yaml.MappingNode):
+            return {str(key.value): plain(value) for key, value in node.value}
+        return None if node is None else str(node.value)
 
-_AT_ONCE = 64
-_MAX_BYTES = 16 << 20
+    return plain(yaml_file.compose(text))
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
@@ -295,94 +284,83 @@ class Sidecars:
         from jaxmon.facts.host import JobHost
         from jaxmon.host.http.session import MonitoringError
 
-        token, password = self._secrets()
-        login = f"{quote(self.user, safe='')}:{quote(password, safe='')}@"
-        session = partial(self._session, token, login if self.user else "")
-        try:
-            targets = self._found()
-        except DiscoveryError as error:
-            raise CommandError(str(error), exit_code=2) from error
-        output.hide(token, password)
+        connect = self._connect()
+        targets = self._found()
         end = time.monotonic() + self.access.timeout
 
-        def one(target: ScrapeTarget) -> JobHost:
+        def ask(target: ScrapeTarget) -> JobHost:
             left = end - time.monotonic()
             if left <= 0:
                 return JobHost(target.name, "there was no time left to ask it")
             try:
-                answer = _asked(target, session(target, left), stacks=stacks)
+                answer = _asked(target, connect(target, left), stacks=stacks)
             except (MonitoringError, ValueError) as error:
                 return JobHost(target.name, str(error))
             left = end - time.monotonic()
             if timed and left > 0:
                 with suppress(MonitoringError, ValueError):
-                    answer = _asked(target, session(target, left))
+                    answer = _asked(target, connect(target, left))
             return answer
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
-            return list(pool.map(one, targets))
+            return list(pool.map(ask, targets))
 
-    def _secrets(self) -> tuple[str, str]:
-        """Return token and password; ``""`` for none."""
+    def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
+        """Return a function that makes a session for so many seconds."""
+        from jaxmon.host.http.session import Session
+
         if bool(self.user) != (self.password_file is not None):
             msg = "--user and --password-file belong together"
             raise click.UsageError(msg)
-        password, access = "", self.access
+        token = login = ""
+        access = self.access
+        if access.token_file is not None:
+            token = token_in(access.token_file)
         if self.password_file is not None:
             password = token_in(self.password_file, "--password-file")
-        return "" if access.token_file is None else token_in(
-            access.token_file
-        ), password
+            login = f"{quote(self.user, safe='')}:{quote(password, safe='')}@"
+            output.hide(token, password)
+        else:
+            output.hide(token)
 
-    def _session(
-        self, token: str, login: str, target: ScrapeTarget, seconds: float
-    ) -> Session:
-        from jaxmon.host.http.session import Session
+        def connect(target: ScrapeTarget, seconds: float) -> Session:
+            return Session(
+                "sidecar",
+                f"{target.scheme}://{login}{target.host}:{target.port}",
+                token=token,
+                ca_file=access.ca_file,
+                timeout=seconds,
+                insecure_http=access.insecure_http,
+                address=target.address,
+                max_bytes=_MOST_BYTES,
+            )
 
-        return Session(
-            "sidecar",
-            f"{target.scheme}://{login}{target.host}:{target.port}",
-            token=token,
-            ca_file=self.access.ca_file,
-            timeout=seconds,
-            insecure_http=self.access.insecure_http,
-            address=target.address,
-            max_bytes=_MAX_BYTES,
-        )
+        return connect
 
     def _found(self) -> list[ScrapeTarget]:
-        """
-        Return the sidecars to ask.
-
-        Raises:
-            DiscoveryError: something is no target, there are none, or too many.
-        """
+        """Return the sidecars to ask."""
         if not (self.targets or self.files or self.urls):
             msg = "give --targets, --file-sd or --http-sd"
             raise click.UsageError(msg)
-        every = list(expanded(self._given()))
-        if not every:
-            msg = "there are no targets"
-            raise DiscoveryError(msg)
-        if len(every) > MOST_TARGETS:
-            msg = f"there are {len(every):,} targets; the limit is {MOST_TARGETS:,}"
-            raise DiscoveryError(msg)
-        return every
+        found = list(expanded(self._given()))
+        if not found:
+            reason = "there are no targets"
+            raise _refused(reason)
+        if len(found) > _MOST_TARGETS:
+            reason = f"there are {len(found):,} targets; the limit is {_MOST_TARGETS:,}"
+            raise _refused(reason)
+        return found
 
     def _given(self) -> Iterator[ScrapeTarget]:
-        from jaxmon.settings import SIDECAR_PORT
-
         scheme, access = self.scheme, self.access
         for text in self.targets:
-            for one in filter(str.strip, text.split(",")):
-                yield parsed(one, scheme=scheme, port=SIDECAR_PORT)
+            for target in filter(str.strip, text.split(",")):
+                yield parsed(target, scheme=scheme)
         for path in self.files:
-            yield from from_file(path, scheme=scheme, port=SIDECAR_PORT)
+            yield from _from_file(path, scheme=scheme)
         for url in self.urls:
-            document = fetched(url, access.ca_file, access.timeout)
-            yield from from_groups(
-                document, "--http-sd", scheme=scheme, port=SIDECAR_PORT
-            )
+            document = _fetched(url, access.ca_file, access.timeout)
+            yield from from_groups(document, "--http-sd", scheme=scheme)
 
 
 def sidecars(function: F) -> F:
