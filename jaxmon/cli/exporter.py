@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 import click
 
 from jaxmon.cli import declared, output
-from jaxmon.cli.options import from_file
+from jaxmon.cli.options import FILE, from_file
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -57,7 +57,7 @@ Example:
 @click.option(
     "--prices",
     "price_table",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     envvar=f"{PREFIX}PRICES",
     show_envvar=True,
     help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
@@ -74,7 +74,7 @@ Example:
 @click.option(
     "--limits",
     "limits_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     envvar="JAXMON_LIMITS",
     show_envvar=True,
     help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
@@ -245,9 +245,6 @@ class Signals:
         """
         Wait until stopped, and return the reason for a failure, ``""`` if there is
         none.
-
-        Args:
-            reload: called at each SIGHUP.
         """
         while True:
             try:

@@ -147,9 +147,6 @@ class Sidecar:
         """
         Return the status of the host, and its processes by slot, with rates of the last
         minute: read once, as the sidecar remembers it.
-
-        Raises:
-            CommandError: it cannot be read, or is none.
         """
         from jaxmon.host.http.session import MonitoringError
 
@@ -334,12 +331,7 @@ class HostReader:
         self._onsets = Onsets()
 
     def poll(self) -> None:
-        """
-        Read what is measured.
-
-        Raises:
-            CommandError: nothing could be read.
-        """
+        """Read what is measured."""
         self._now = read(self._source.families(), time=self._clock())
         self._window.add(self._now)
         self._first = self._first or self._now.compared()

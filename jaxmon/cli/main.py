@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, NoReturn, TextIO
@@ -185,41 +185,42 @@ def _about_file(error: OSError) -> str | None:
 
 
 def _is_broken_pipe() -> bool:
-    """
-    Return whether the output pipe is closed, and discard further output so that Python
-    prints no error at exit.
-    """
+    """Return whether the output pipe is closed; further output is discarded."""
     import select
 
-    found = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    def is_closed(stream: TextIO) -> bool:
         ends = select.poll()
         ends.register(stream.fileno(), 0)
-        if ends.poll(0):
-            found = True
-            _discard_output(stream)
-    return found
+        return bool(ends.poll(0))
+
+    return _discard(is_closed)
 
 
 def _settle() -> bool:
-    """
-    Return whether buffered output cannot be written, and discard it so that Python does
-    not retry at exit and change the exit code.
-    """
-    found = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    """Return whether buffered output cannot be written; it is discarded then."""
+
+    def fails(stream: TextIO) -> bool:
         try:
             stream.flush()
         except OSError:
-            found = True
-            _discard_output(stream)
-    return found
+            return True
+        return False
+
+    return _discard(fails)
 
 
-def _discard_output(stream: TextIO) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def _discard(is_useless: Callable[[TextIO], bool]) -> bool:
+    """
+    Discard the output to streams that are useless, and return whether one is: Python
+    would print an error at exit, or try again and change the exit code.
+    """
+    found = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    found = [stream for stream in found if is_useless(stream)]
+    for stream in found:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    return bool(found)
 
 
 def _accept_any_text() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_CHOSEN = f"{__name__}.limits"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
@@ -34,56 +38,57 @@ def with_options(*several: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
-class Number(click.FloatRange):
-    """A finite number: click accepts ``nan`` and infinity in any range."""
+def collected(
+    name: str, make: Callable[..., Any], names: Iterable[str], *several: Any
+) -> Callable[[F], F]:
+    """
+    Return a decorator that adds *several* options; the command gets those called
+    *names* as *name*, as what *make* makes of them.
+    """
+
+    def add(function: F) -> F:
+        @functools.wraps(function)
+        def called(**given: Any) -> Any:
+            made = make(**{option: given.pop(option) for option in names})
+            return function(**{name: made}, **given)
+
+        return cast("F", with_options(*several)(called))
+
+    return add
+
+
+class _Ascii:
+    """Python accepts the digits of every script; users get those of ASCII."""
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """
-        Return *value* as a number.
-
-        Raises:
-            click.BadParameter: it is not a number, or is out of range.
-        """
-        _require_ascii(self, value, param, ctx)
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
+        self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return *value* as a number."""
+        if isinstance(value, str) and not value.isascii():
+            self.fail(f"{value!r} is not a number", param, ctx)
+        number = super().convert(value, param, ctx)  # type: ignore[misc] # of click
+        if not math.isfinite(number):  # which click accepts in any range
             self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
+
+class Number(_Ascii, click.FloatRange):
+    """A finite number."""
+
     def _describe_range(self) -> str:
         # click would show one without bounds as x<=None.
-        if self.min is None and self.max is None:
-            return ""
-        return super()._describe_range()
+        unbounded = self.min is None and self.max is None
+        return "" if unbounded else super()._describe_range()
 
 
-class Whole(click.IntRange):
-    """A whole number in ASCII digits: Python accepts those of every script."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """
-        Return *value* as a number.
-
-        Raises:
-            click.BadParameter: it is not a number, or is out of range.
-        """
-        _require_ascii(self, value, param, ctx)
-        return int(super().convert(value, param, ctx))
+class Whole(_Ascii, click.IntRange):
+    """A whole number."""
 
 
 def seconds_of(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> float | None:
-    """
-    Return a duration such as ``200ms``, ``1.5s`` or ``10m`` in seconds.
-
-    Raises:
-        click.BadParameter: it is none, or longer than a day.
-    """
+    """Return a duration such as ``200ms``, ``1.5s`` or ``10m`` in seconds."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", value, re.ASCII)
@@ -111,12 +116,7 @@ class Url(click.types.StringParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """
-        Return *value* unchanged.
-
-        Raises:
-            click.BadParameter: it is invalid.
-        """
+        """Return *value* unchanged."""
         from jaxmon.host.http.urls import parts_of
 
         address = str(value)
@@ -142,9 +142,6 @@ def moment(
 ) -> datetime | None:
     """
     Return ``now``, or a date or a time in ISO format; UTC unless it has an offset.
-
-    Raises:
-        click.BadParameter: it is none of these, or not from 1970 to 2999.
     """
     if value is None:
         return None
@@ -167,12 +164,7 @@ def moment(
 def labels(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """
-    Return the labels given as ``NAME=VALUE``.
-
-    Raises:
-        click.BadParameter: one of them is something else.
-    """
+    """Return the labels given as ``NAME=VALUE``."""
     found = {}
     for text in values:
         match = re.fullmatch(_LABEL, text)
@@ -181,16 +173,6 @@ def labels(
             raise click.BadParameter(msg, ctx, param)
         found[match[1]] = match[2]
     return found
-
-
-def _require_ascii(
-    kind: Number | Whole,
-    value: Any,
-    param: click.Parameter | None,
-    ctx: click.Context | None,
-) -> None:
-    if isinstance(value, str) and not value.isascii():
-        kind.fail(f"{value!r} is not a number", param, ctx)
 
 
 RUN_DIR = click.option(
@@ -203,16 +185,8 @@ RUN_DIR = click.option(
 )
 
 
-_CHOSEN = f"{__name__}.chosen"
-
-
 def from_file(path: Path) -> Limits:
-    """
-    Return the limits in *path*: JSON, or else a ``slo.yaml``.
-
-    Raises:
-        CommandError: it is invalid, or cannot be read.
-    """
+    """Return the limits in *path*: JSON, or else a ``slo.yaml``."""
     from jaxmon.limits import shared
 
     try:
@@ -251,7 +225,7 @@ def _choose(context: click.Context, _: click.Parameter, path: Path | None) -> No
 
 LIMITS = click.option(
     "--limits",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     envvar="JAXMON_LIMITS",
     show_envvar=True,
     expose_value=False,

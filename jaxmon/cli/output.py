@@ -85,12 +85,7 @@ def document(data: Any) -> None:
 
 
 def binary(data: bytes) -> None:
-    """
-    Write *data* to standard output as it is.
-
-    Raises:
-        CommandError: it is a terminal, or cannot be written.
-    """
+    """Write *data* to standard output as it is."""
     if is_terminal(sys.stdout):
         reason = "it is a terminal; redirect it to a file"
         raise unprintable(reason)

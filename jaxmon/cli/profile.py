@@ -265,9 +265,6 @@ def _check_writable(out: Path) -> None:
     """
     Do nothing if files below *out* can be expected to be made: do not slow the program
     down for a trace that could not be saved.
-
-    Raises:
-        CommandError: they cannot.
     """
     above = (one for one in (out, *out.absolute().parents) if one.exists())
     nearest = next(above, Path())
@@ -282,9 +279,6 @@ def _check_writable(out: Path) -> None:
 def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | None:
     """
     Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
-
-    Raises:
-        CommandError: there is none.
     """
     from jaxmon.host.http import client
     from jaxmon.host.http.stream import TooLargeError

@@ -93,12 +93,7 @@ def command(
 def _become(
     arguments: Sequence[str], settings: dict[str, Any], *, children: bool
 ) -> None:
-    """
-    Replace this process by an interpreter that runs *arguments*. Does not return.
-
-    Raises:
-        CommandError: the interpreter would ignore its environment.
-    """
+    """Replace this process by an interpreter that runs *arguments*. Does not return."""
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
             "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "

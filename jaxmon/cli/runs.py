@@ -23,12 +23,7 @@ _MAX_BYTES = 32 << 20
 
 
 def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
-    """
-    Return what the agent of *worker* reports; takes milliseconds.
-
-    Raises:
-        CommandError: it does not respond any more.
-    """
+    """Return what the agent of *worker* reports; takes milliseconds."""
     events = worker.fetch("/debug/events")
     environment: Mapping[str, Any] = {}
     with suppress(CommandError):  # an older agent has none
@@ -70,9 +65,6 @@ def run_of(name: str, run_dir: Path | None) -> Run:
     """
     Return the run called *name*: a summary's file, a directory with one, or a running
     process.
-
-    Raises:
-        CommandError: it is none of these.
     """
     path = Path(name)
     if path.exists():

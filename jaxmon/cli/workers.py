@@ -91,12 +91,7 @@ class AgentProcess:
         return from_json(Process, self.overview.get("process", {}))
 
     def fetch(self, target: str, *, timeout: float = TIMEOUT) -> Any:
-        """
-        Return the JSON at *target*, a path with a query.
-
-        Raises:
-            CommandError: no response in time, or one that is not JSON.
-        """
+        """Return the JSON at *target*, a path with a query."""
         answers = fetch_all(
             {self.number: self.socket}, target, timeout=timeout, max_bytes=_MAX_BYTES
         )
@@ -114,11 +109,6 @@ def running(
     Return the processes with an agent, by number, within *timeout* seconds.
 
     Killed processes, whose sockets still exist, are omitted.
-
-    Args:
-        run_dir: directory of the sockets; `None` for the default.
-        only: number of the process to query; `None` queries all.
-        timeout: for the slowest response.
 
     Raises:
         CommandError: the run directory cannot be read.
@@ -214,12 +204,7 @@ def pick(
 
 
 def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
-    """
-    Return the processes among which *choice* is to be found.
-
-    Raises:
-        CommandError: there is none.
-    """
+    """Return the processes among which *choice* is to be found."""
     # Only a caller who asks for a hung process waits for it.
     only = _slot(choice, run_dir)
     workers = (only and running(run_dir, only=only)) or running(run_dir)

@@ -173,11 +173,6 @@ def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[in
     Return at most *count* buckets for *sizes* with the least padding; the largest size
     is one of them. Quadratic in the number of distinct sizes, of which at most 256 are
     considered.
-
-    Args:
-        sizes: sizes that occur.
-        weights: how often each does.
-        count: number of buckets.
     """
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):

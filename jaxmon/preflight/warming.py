@@ -68,14 +68,6 @@ def warm(  # noqa: PLR0913 - one for each option of the command
 ) -> list[Result]:
     """
     Compile every signature in *document*; return what became of each, in its order.
-
-    Args:
-        document: of a file.
-        environ: of the processes; names the cache.
-        jobs: number of processes.
-        main: the module to import for ``__main__``; may be empty.
-        seconds: after which a signature, or an import, has failed.
-        progress: called with each result as it arrives.
     """
     own = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     todo = [

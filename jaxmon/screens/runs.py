@@ -136,12 +136,7 @@ class RunError(JaxmonError):
 
 
 def parse(text: str | bytes) -> Run:
-    """
-    Return the run in *text*.
-
-    Raises:
-        RunError: it is no summary, or one of a later jaxmon.
-    """
+    """Return the run in *text*."""
     try:
         document = mapping(json_text.parse(text, odd_numbers=True))
     except ValueError as error:

@@ -26,13 +26,7 @@ _MOST = 10
 
 
 def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
-    """
-    Return the message of the error.
-
-    Args:
-        exceeded: spent and allowed, by name of the limit.
-        details: see `details`.
-    """
+    """Return the message of the error."""
     counts = ", ".join(
         f"{_plain(name)}: {spent:,} (allowed: {limit:,})"
         for name, (spent, limit) in exceeded.items()
@@ -134,12 +128,7 @@ FIGURES = ("compiles", "recompiles", "transfers", "live_bytes_growth")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowances:
-    """
-    Maximum of each; `None` means no limit. See `jaxmon.budget`.
-
-    Raises:
-        SettingsError: a value is invalid.
-    """
+    """Maximum of each; `None` means no limit. See `jaxmon.budget`."""
 
     compiles: int | None = None
     recompiles: int | None = None
@@ -238,12 +227,7 @@ class _BudgetBlock:
             OBSERVER.give_back(self._agent)
 
     def check(self) -> None:
-        """
-        Compare what was spent with the limits.
-
-        Raises:
-            BudgetExceeded: it is more.
-        """
+        """Compare what was spent with the limits."""
         __tracebackhide__ = True
         exceeded = {
             name: (spent, limit)
@@ -372,12 +356,7 @@ def _owner() -> object:
 
 
 def _chosen(cost: Cost, limits: Allowances) -> Cost:
-    """
-    Return *cost* without the functions that do not count.
-
-    Raises:
-        JaxmonError: some have no label, so it is unknown whether they count.
-    """
+    """Return *cost* without the functions that do not count."""
     if not limits.internal and any(one.name == OTHER for one in cost.functions):
         msg = (
             "jaxmon cannot identify all compiled functions: those beyond "

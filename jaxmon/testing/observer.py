@@ -74,12 +74,7 @@ class BudgetObserver:
         self._users = 0
 
     def take(self) -> Agent:
-        """
-        Return a running agent; return it with `give_back`.
-
-        Raises:
-            JaxmonError: JAX is not installed.
-        """
+        """Return a running agent; return it with `give_back`."""
         with self._lock:
             agent = running()
             if agent is None:

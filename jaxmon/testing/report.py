@@ -35,9 +35,6 @@ class TestRecorder:
 
     The counts travel as properties of pytest's reports: from xdist workers to the
     reporting process, and into JUnit XML.
-
-    Args:
-        most: number of tests in the report.
     """
 
     def __init__(self, most: int) -> None:

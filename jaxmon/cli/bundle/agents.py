@@ -68,13 +68,6 @@ def collect(
     Add what each agent returns to *archive*, and return it. Agents that do not respond
     are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
 
-    Args:
-        archive: to add to.
-        run_dir: directory of the sockets; `None` for the default.
-        choice: number, pid or name of the process; `None` for all.
-        programs: of how many XLA programs of each the HLO is added.
-        limits: by which they are judged; the defaults if `None`.
-
     Raises:
         CommandError: *choice* fits none or several.
     """

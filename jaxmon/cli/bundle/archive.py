@@ -84,13 +84,7 @@ _MOST_BYTES = 1 << 16
 
 
 def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
-    """
-    Return facts about this host by name; what cannot be read is absent.
-
-    Args:
-        directories: whose disks are of interest.
-        root: of the kernel's files.
-    """
+    """Return facts about this host by name; what cannot be read is absent."""
     system = platform.uname()
     return {
         "jaxmon": version(),

@@ -37,14 +37,7 @@ def entries(
     alerts: Iterable[Mapping[str, Any]],
     ends: Mapping[str, ProcessEnd],
 ) -> list[Entry]:
-    """
-    Return what happened, in order of time; of too much, the latest.
-
-    Args:
-        processes: with their events; those of one kind and function become one entry.
-        alerts: labels, and ``since`` in Unix time if known.
-        ends: the records of processes that have ended, by slot.
-    """
+    """Return what happened, in order of time; of too much, the latest."""
     found = [*_of_alerts(alerts)]
     for number, end in ends.items():
         if (at := end.time) is not None:
@@ -103,17 +96,7 @@ def text(
     alerts: Sequence[Mapping[str, Any]] | None,
     missing: Mapping[str, str],
 ) -> str:
-    """
-    Return the post-mortem as Markdown.
-
-    Args:
-        host: name of this host.
-        moment: Unix time of the bundle.
-        processes: those that responded.
-        timeline: what happened.
-        alerts: that are active; `None` if that is unknown.
-        missing: what could not be collected, and why.
-    """
+    """Return the post-mortem as Markdown."""
     facts = (
         f"Facts by `jaxmon bundle` on {escaped(host)} at {_moment(moment)} UTC. {GAP} "
         "marks what people fill in. No blame: what made it easy to happen and hard to "

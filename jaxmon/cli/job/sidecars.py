@@ -9,20 +9,19 @@ address for each host.
 
 from __future__ import annotations
 
-import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Url, with_options
+from jaxmon.cli.options import FILE, Url, collected
 from jaxmon.cli.servers import Access, token_in
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
@@ -72,12 +71,7 @@ class ScrapeTarget(NamedTuple):
 
 
 def parsed(text: str, *, scheme: str) -> ScrapeTarget:
-    """
-    Return the target in *text*: ``host:port``, or ``host``.
-
-    Raises:
-        CommandError: it is not one.
-    """
+    """Return the target in *text*: ``host:port``, or ``host``."""
     from jaxmon.settings import SIDECAR_PORT
 
     match = re.fullmatch(_TARGET, text.strip())
@@ -104,14 +98,7 @@ def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
 
 
 def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
-    """
-    Return the JSON at *url*, as ``http_sd`` has it.
-
-    Args:
-        url: may hold a user and a password, and a query.
-        ca_file: CA certificates to trust instead of the system's.
-        seconds: for all of it.
-    """
+    """Return the JSON at *url*, as ``http_sd`` has it."""
     from http import HTTPStatus
     from http.client import HTTPException
 
@@ -141,17 +128,7 @@ def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
 
 
 def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTarget]:
-    """
-    Yield the targets in *document*, a list of groups with ``targets``.
-
-    Args:
-        document: JSON types.
-        where: it is from, for errors.
-        scheme: of groups without the label ``__scheme__``.
-
-    Raises:
-        CommandError: it is something else.
-    """
+    """Yield the targets in *document*, a list of groups with ``targets``."""
     from jaxmon.facts.reader import mapping
 
     if not isinstance(document, list):
@@ -175,10 +152,6 @@ def expanded(
     """
     Yield each of *targets* once, and one for each address of a name with several, of
     IPv4 if it has both kinds. A name that is unknown is left as it is.
-
-    Args:
-        targets: to ask.
-        resolve: looks up a name; by default, the system does.
     """
     import socket
 
@@ -225,7 +198,7 @@ _OPTIONS = (
         "--file-sd",
         "files",
         multiple=True,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         help="Ask those in this file, in the format of Prometheus's file_sd; "
         "repeatable.",
     ),
@@ -248,7 +221,7 @@ _OPTIONS = (
     click.option("--user", default="", help="Name for basic authentication."),
     click.option(
         "--password-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=FILE,
         help="File containing the password of --user.",
     ),
 )
@@ -365,24 +338,9 @@ class Sidecars:
 
 def sidecars(function: F) -> F:
     """Add the options to a command, which gets them as *sidecars*."""
-
-    @functools.wraps(function)
-    def collected(
-        *,
-        targets: tuple[str, ...],
-        files: tuple[Path, ...],
-        urls: tuple[str, ...],
-        scheme: str,
-        user: str,
-        password_file: Path | None,
-        access: Access,
-        **others: Any,
-    ) -> Any:
-        given = Sidecars(targets, files, urls, scheme, user, password_file, access)
-        return function(sidecars=given, **others)
-
-    made: Any = server_access(cast("Any", collected))
-    return cast("F", with_options(*_OPTIONS)(made))
+    names = [field.name for field in fields(Sidecars)]
+    options = *_OPTIONS, server_access
+    return collected("sidecars", Sidecars, names, *options)(function)
 
 
 def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:

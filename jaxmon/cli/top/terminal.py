@@ -92,12 +92,7 @@ def fitted(text: str, room: int) -> str:
 
 
 class Terminal:
-    """
-    The terminal of standard input and output.
-
-    Raises:
-        CommandError: it is none, or cannot be drawn on.
-    """
+    """The terminal of standard input and output."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ

@@ -180,16 +180,7 @@ def help_view(width: int, height: int) -> list[Line]:
 def process_view(
     last: ProcessView | None, seen: Seen, state: State, *, width: int, height: int
 ) -> list[Line]:
-    """
-    Return the lines of a process, *height* of them at most.
-
-    Args:
-        last: the process as it was seen last while it ran.
-        seen: what was read last.
-        state: which one, and where in it.
-        width: of a line.
-        height: of the screen.
-    """
+    """Return the lines of a process, *height* of them at most."""
     if last is None:
         lines = [_title("jaxmon top", seen, state, width)]
         return [*lines[: height - 1], _footer(state, width)]

@@ -100,15 +100,7 @@ def times(
     calls: int,
     machine: Machine,
 ) -> Iterator[RunChange]:
-    """
-    Yield how times changed, if both sides have some.
-
-    Args:
-        of: whose they are.
-        found: the times before and after.
-        calls: how often it ran after.
-        machine: that of the two runs.
-    """
+    """Yield how times changed, if both sides have some."""
     old, new = found
     if old is None or new is None or not old.count or not new.count:
         return
@@ -334,12 +326,7 @@ class Machine:
         self._common = _common(functions(before), functions(after))
 
     def factor(self, measure: str) -> tuple[float, str]:
-        """
-        Return the factor, at least 1, and why it is not known, if so.
-
-        Args:
-            measure: as in `jaxmon.preflight.baseline.changes.Change`.
-        """
+        """Return the factor, at least 1, and why it is not known, if so."""
         if self._accelerator and measure == TIMES[0]:
             return 1.0, ""
         if self._others:

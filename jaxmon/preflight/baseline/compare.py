@@ -139,12 +139,6 @@ def compare(
     """
     Compare *after* with *before*.
 
-    Args:
-        before: the baseline.
-        after: the record to compare.
-        allowed: tolerance by measure; see `record.tolerances`.
-        runs: how many runs before and after there will be, if there are more to come.
-
     Raises:
         BaselineError: the records are of different hardware.
     """

@@ -107,9 +107,6 @@ def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | No
         limits: by which run times are slower.
         given: ``"flops=5%"``, ``"fusions=2"``, ``"compile_seconds=100%+1"`` or
             ``"code_bytes=off"``; the rest keeps its default.
-
-    Raises:
-        BaselineError: one of them is invalid.
     """
     found: dict[str, Tolerance | None] = {
         **TOLERANCES,
@@ -231,12 +228,7 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
 
 
 def timed_run(document: Any) -> TimedRun:
-    """
-    Return the run in *document*.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the run in *document*."""
     try:
         waited = document["waited"]
         return TimedRun(
@@ -349,12 +341,7 @@ def from_runs(records: Sequence[Baseline]) -> Baseline:
 
 
 def write(record: Baseline, path: Path) -> None:
-    """
-    Write *record* to *path*, whole or not at all.
-
-    Raises:
-        BaselineError: it cannot be written there.
-    """
+    """Write *record* to *path*, whole or not at all."""
     try:
         # Of a lone surrogate that is the escape that JSON has for it.
         whole_file.write(path, str(record).encode("utf-8", "backslashreplace"))
@@ -364,12 +351,7 @@ def write(record: Baseline, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """
-    Check that *path* is writable.
-
-    Raises:
-        BaselineError: it is not.
-    """
+    """Check that *path* is writable."""
     reason = None
     if path.exists() and not path.is_file():
         reason = f"it is {kind(path.stat().st_mode)}"
@@ -405,24 +387,14 @@ def read(path: Path) -> Baseline:
 
 
 def _record(document: Any) -> Baseline:
-    """
-    Return *document* as a record.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return *document* as a record."""
     found = require_object("the file", document)
     schema.require(found, SCHEMA)
     return checked(found)
 
 
 def checked(document: Any) -> Baseline:
-    """
-    Return the record in *document*, whatever its schema.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the record in *document*, whatever its schema."""
     found = require_object("the file", document)
     versions = require_object("versions", found.get("versions"))
     for name, value in versions.items():

@@ -81,10 +81,6 @@ def run(
         command: a program and its arguments; a script (``train.py``), ``-m`` or ``-c``
             at the beginning are run by *python*.
         python: interpreter and options.
-
-    Raises:
-        BaselineError: the program does not exist.
-        JaxmonError: there is no space for its records.
     """
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
@@ -150,15 +146,6 @@ def compare_runs(
 
     Stops as soon as no further run could change that nothing is slower, mostly after
     the first one, or if no number of runs could show it.
-
-    Args:
-        old: the baseline.
-        new: what to compare with it.
-        runs: how often a command runs at most, from 1.
-        allowed: tolerance by measure.
-
-    Raises:
-        BaselineError: the two are of different hardware.
     """
     before: list[Baseline] = []
     after: list[Baseline] = []

@@ -101,17 +101,7 @@ class RunComparison:
 
 
 def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
-    """
-    Compare two runs.
-
-    Args:
-        before: one of them.
-        after: the other.
-        limits: by which times and failures are judged.
-
-    Raises:
-        BaselineError: they ran on different hardware.
-    """
+    """Compare two runs."""
     for name in _SAME:
         old, new = before.versions.get(name), after.versions.get(name)
         if old and new and old != new:

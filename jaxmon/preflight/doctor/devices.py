@@ -28,14 +28,7 @@ def check(
     package: Callable[[str], bool] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Check]:
-    """
-    Yield findings about GPUs and TPUs. Initialises no device.
-
-    Args:
-        root: the directory that contains ``proc`` and ``sys``.
-        package: returns whether a module can be imported.
-        environ: of the program.
-    """
+    """Yield findings about GPUs and TPUs. Initialises no device."""
     package = package or (lambda name: find_spec(name) is not None)
     gpu = (root / "proc/driver/nvidia/version").exists()
     tpu = _has_tpu(root)

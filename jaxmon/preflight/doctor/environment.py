@@ -51,12 +51,7 @@ def installed(package: str) -> str | None:
 
 
 def versions(version: Version = installed) -> Iterator[Check]:
-    """
-    Yield findings about Python, JAX, jaxlib and plugins.
-
-    Args:
-        version: returns the version of a package.
-    """
+    """Yield findings about Python, JAX, jaxlib and plugins."""
     yield _python()
     jax, jaxlib = version("jax"), version("jaxlib")
     if jax is None:

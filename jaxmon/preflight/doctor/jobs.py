@@ -43,13 +43,7 @@ _MOST_BYTES = 8 << 20
 
 
 def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[Check]:
-    """
-    Yield findings about time limits, of jobs of several processes only.
-
-    Args:
-        environ: variables.
-        version: returns the version of a package.
-    """
+    """Yield findings about time limits, of jobs of several processes only."""
     jaxlib = version("jaxlib")
     if jaxlib is None:
         return  # that is reported elsewhere
@@ -139,12 +133,6 @@ def nccl(
     """
     Yield findings about NCCL's RAS and Inspector, which the sidecar reads; none without
     NCCL.
-
-    Args:
-        environ: variables.
-        version: returns the version of a package.
-        processes: returns the processes that have loaded a library.
-        listens: returns whether a process listens at an address.
     """
     known = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"

@@ -100,9 +100,6 @@ class HloProgram:
     """
     A program. Takes some milliseconds for each megabyte.
 
-    Args:
-        proto: an ``HloProto``.
-
     Raises:
         WireError: it is none. So do all methods.
     """

@@ -319,14 +319,7 @@ class Group:
 def grouped(
     operations: Iterable[Operation], by: By, labels: Mapping[str, str]
 ) -> list[Group]:
-    """
-    Return *operations* in groups, the one with the most time first.
-
-    Args:
-        operations: in order of their time.
-        by: what the operations of a group have in common.
-        labels: names of jitted functions by XLA's names of programs.
-    """
+    """Return *operations* in groups, the one with the most time first."""
     key_of = _KEYS[by]
     found: dict[Hashable, Group] = {}
     for one in operations:

@@ -166,9 +166,6 @@ class Origins:
     """
     The origins of the operations of one program.
 
-    Args:
-        program: that has them.
-
     Raises:
         WireError: it is malformed. So do all methods.
     """

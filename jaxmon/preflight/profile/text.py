@@ -49,16 +49,7 @@ _WIDE = 100
 def lines(
     profile: Profile, groups: Sequence[Group], by: By, *, top: int | None, width: int
 ) -> list[str]:
-    """
-    Return a table.
-
-    Args:
-        profile: what the devices did.
-        groups: its operations, in groups: a row each.
-        by: what the operations of a group have in common.
-        top: number of rows; `None` for those with nine tenths of the time.
-        width: in columns.
-    """
+    """Return a table."""
     if not groups:
         return [*_use(profile), *_NOTHING]
     count = enough(groups, _MOST_ROWS) if top is None else top
@@ -154,15 +145,7 @@ def _where(place: CodePlace | None) -> str:
 def document(
     profile: Profile, groups: Sequence[Group], by: By, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """
-    Return everything that is known.
-
-    Args:
-        profile: what the devices did.
-        groups: its operations, in groups.
-        by: what the operations of a group have in common.
-        labels: names of jitted functions by XLA's names of programs.
-    """
+    """Return everything that is known."""
     total, recorded = profile.seconds, profile.recorded
     return {
         "recorded": recorded,
