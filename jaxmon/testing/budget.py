@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent import Agent
 from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, label
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
@@ -23,15 +22,6 @@ from jaxmon.threads import RLock
 _T = TypeVar("_T")
 
 _MOST = 10
-
-
-def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
-    """Return the message of the error."""
-    counts = ", ".join(
-        f"{_plain(name)}: {spent:,} (allowed: {limit:,})"
-        for name, (spent, limit) in exceeded.items()
-    )
-    return f"{counts}\n{details}"
 
 
 def details(cost: Cost) -> str:
@@ -196,17 +186,11 @@ class BlockCost:
 
 
 class _BudgetBlock:
-    """One block under *limits*, from `open` to `close`."""
+    """One block under *limits*, until `close`."""
 
     def __init__(self, limits: Allowances) -> None:
         self.spent = BlockCost()
         self._limits = limits
-        self._agent: Agent
-        self._ledger: Ledger
-
-    def open(self) -> None:
-        """Begin to count."""
-        limits = self._limits
         self._agent = OBSERVER.take()
         try:
             self._ledger = Ledger(
@@ -236,7 +220,12 @@ class _BudgetBlock:
             and (spent := getattr(self.spent, name)) > limit
         }
         if exceeded:
-            raise BudgetExceeded(message(exceeded, str(self.spent)))
+            counts = ", ".join(
+                f"{_plain(name)}: {spent:,} (allowed: {limit:,})"
+                for name, (spent, limit) in exceeded.items()
+            )
+            msg = f"{counts}\n{self.spent}"
+            raise BudgetExceeded(msg)
 
 
 class Budget:
@@ -252,7 +241,6 @@ class Budget:
 
     def __enter__(self) -> BlockCost:
         block = _BudgetBlock(self._limits)
-        block.open()
         with self._lock:
             self._blocks.append((_owner(), block))
         return block.spent

@@ -162,12 +162,14 @@ def peak(
 ) -> RunChange:
     """Return how much memory something had at most."""
     before, after = values
-    verdict: Verdict = "within"
-    if not tolerance.allows(before, after):
-        verdict = "worse"
-    elif not tolerance.allows(after, before):
-        verdict = "better"
+    verdict = _grown(tolerance, before, after)
     return RunChange(what, name, "peak_bytes", before, after, verdict)
+
+
+def _grown(tolerance: Tolerance, before: float, after: float) -> Verdict:
+    if not tolerance.allows(before, after):
+        return "worse"
+    return "within" if tolerance.allows(after, before) else "better"
 
 
 def finished(route: RouteFacts) -> int:
@@ -209,13 +211,9 @@ def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
         was, now = getattr(before, measure), getattr(after, measure)
         if not was or not now:
             continue
-        verdict: Verdict = "within"
-        lost = 0.0
-        if not TOLERANCES[measure].allows(was, now):
-            verdict = "worse"
-            lost = spent * (1 - was / now) if measure == _PROGRAM[0] else 0.0
-        elif not TOLERANCES[measure].allows(now, was):
-            verdict = "better"
+        verdict = _grown(TOLERANCES[measure], was, now)
+        costs = verdict == "worse" and measure == _PROGRAM[0]
+        lost = spent * (1 - was / now) if costs else 0.0
         yield RunChange("function", new.name, measure, was, now, verdict, lost=lost)
 
 
@@ -224,14 +222,12 @@ def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange
     if not old.built or not new.built:
         return
     before, after = old.compile_time / old.built, new.compile_time / new.built
-    verdict: Verdict = "within"
-    reason = ""
-    if not _COMPILE.allows(before, after):
+    verdict, reason = _grown(_COMPILE, before, after), ""
+    if verdict == "worse":
         reason = _other_compiles(old, new) or (CROWDED if machine.crowded else "")
         verdict = "unclear" if reason else "worse"
-    elif not _COMPILE.allows(after, before):
-        known = not (_other_compiles(old, new) or machine.was_crowded)
-        verdict = "better" if known else "within"
+    elif verdict == "better" and (_other_compiles(old, new) or machine.was_crowded):
+        verdict = "within"
     lost = (after - before) * new.built if verdict in ("worse", "unclear") else 0.0
     yield RunChange(
         *("function", new.name, "compile_seconds", before, after, verdict),
