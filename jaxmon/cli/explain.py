@@ -178,7 +178,7 @@ def _show_stacks(
     worker: str | None, run_dir: Path | None, *, everyone: bool, as_json: bool
 ) -> None:
     from jaxmon.cli.workers import candidates, of_kernel, pick
-    from jaxmon.screens.stacks import stacks
+    from jaxmon.screens.time_table import stacks
 
     workers = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
     pages = [{} if one.trouble else one.fetch("/debug/stacks") for one in workers]

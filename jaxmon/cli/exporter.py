@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import click
 
-from jaxmon.cli import declared, output
-from jaxmon.cli.options import FILE, from_file
+from jaxmon.cli import output
+from jaxmon.cli.options import FILE, from_file, with_sidecar_options
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -53,7 +54,7 @@ Example:
 
 
 @click.command(epilog=_EPILOG)
-@declared.options
+@with_sidecar_options
 @click.option(
     "--prices",
     "price_table",
@@ -90,7 +91,7 @@ Example:
     help="Minimum severity of log messages on standard error.",
 )
 def command(
-    chosen: declared.Chosen,
+    chosen: dict[str, Any],
     *,
     price_table: Path | None,
     prices: tuple[str, ...],

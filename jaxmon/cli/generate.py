@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.extras import require
+from jaxmon.cli.main import require
 from jaxmon.errors import CommandError
 
 

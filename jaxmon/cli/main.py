@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -239,3 +240,32 @@ def _fail(error: JaxmonError) -> NoReturn:
     output.line(f"Error: {output.short(error.message)}", err=True)
     output.lines((f"  {output.short(one)}" for one in error.details), err=True)
     sys.exit(error.exit_code)
+
+
+EXTRAS = {
+    "flax": "demo",
+    "grafana_foundation_sdk": "dashboards",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "optax": "demo",
+    "pynvml": "nvidia",
+}
+
+
+def require(command: str, *modules: str) -> None:
+    """
+    Check, without importing them, that *modules* (keys of `EXTRAS`) are installed.
+
+    A command module imports none of them at its top, so that ``jaxmon --help``
+    works without; the command calls this before it needs them.
+
+    Raises:
+        CommandError: one is missing; the message names the extra that provides it.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            msg = (
+                f"jaxmon {command} needs {module}, which is not installed; "
+                f"run: pip install 'jaxmon[{EXTRAS[module]}]'"
+            )
+            raise CommandError(msg)

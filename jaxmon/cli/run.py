@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jaxmon.cli import declared
+from jaxmon.cli.options import with_settings
 from jaxmon.errors import CommandError, SettingsError
 from jaxmon.host.bootstrap import environment
 from jaxmon.settings import load
@@ -39,7 +39,7 @@ Examples:
     help="Also observe the Python processes that PROGRAM starts.",
 )
 @click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
-@declared.settings(
+@with_settings(
     "host",
     "port",
     "run_dir",
@@ -52,7 +52,7 @@ Examples:
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
-    chosen: declared.Chosen,
+    chosen: dict[str, Any],
     *,
     as_module: bool,
     as_code: bool,

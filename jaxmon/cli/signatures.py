@@ -99,7 +99,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
     padding, weighted by calls, and the sizes.
     """
     from jaxmon.facts.signatures import read
-    from jaxmon.preflight.buckets import proposals
+    from jaxmon.preflight.warming import proposals
 
     is_file = source is not None and (
         Path(source).exists() or "/" in source or source.endswith(".json")

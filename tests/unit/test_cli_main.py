@@ -14,8 +14,7 @@ from click.testing import CliRunner
 
 import jaxmon
 from jaxmon.cli.entry import exporter
-from jaxmon.cli.extras import EXTRAS, require
-from jaxmon.cli.main import COMMANDS, load, main
+from jaxmon.cli.main import COMMANDS, EXTRAS, load, main, require
 from jaxmon.errors import CommandError, SettingsError
 from tests.helpers.processes import ROOT, clean_environ, run_python
 

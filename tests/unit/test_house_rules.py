@@ -80,7 +80,7 @@ def test_only_limited_clients_connect():
         *(
             "jaxmon/host/rundir.py",
             "jaxmon/host/resources/hung.py",
-            "jaxmon/preflight/doctor/nccl.py",
+            "jaxmon/preflight/doctor/jobs.py",
         ),
         *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }

@@ -24,8 +24,8 @@ from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
 from jaxmon.screens.html.page import files_of
-from jaxmon.screens.stacks import stacks
 from jaxmon.screens.text import explanation
+from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import find
 
 

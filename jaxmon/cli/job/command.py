@@ -169,7 +169,12 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
     """
-    from jaxmon.screens.goodput import document, lines
+    from jaxmon.screens.tables import (
+        goodput_document as document,
+    )
+    from jaxmon.screens.tables import (
+        goodput_lines as lines,
+    )
 
     broken: list[str] = []
     found = list(_read(paths, broken)) if paths else _asked(sidecars)

@@ -24,8 +24,8 @@ from jaxmon.host.formats.layout import (
     share,
     size,
 )
-from jaxmon.screens import sections, tables
-from jaxmon.screens.goodput import goodput
+from jaxmon.screens import tables
+from jaxmon.screens import text as sections
 from jaxmon.screens.html.charts import bar, charts, small_bar
 from jaxmon.screens.html.elements import (
     BASE,
@@ -41,7 +41,8 @@ from jaxmon.screens.html.elements import (
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Facts, Run, build, parse
 from jaxmon.screens.section import Section
-from jaxmon.screens.sections import won_back
+from jaxmon.screens.tables import goodput
+from jaxmon.screens.text import won_back
 from jaxmon.screens.time_table import time_parts, time_table
 from jaxmon.settings import RUNBOOKS
 
