@@ -57,7 +57,9 @@ def line(
         BrokenPipeError: the output pipe is closed.
     """
     shown = safe(str(text))
-    styled = (colour or bold) and (_wants_colours() or has_colours(os.environ))
+    context = click.get_current_context(silent=True)
+    wanted = context is not None and context.color is True  # by ``--color``
+    styled = (colour or bold) and (wanted or has_colours(os.environ))
     # Without a style there is none to reset.
     shown = click.style(shown, fg=colour, bold=bold or None) if styled else shown
     _echo(shown, err=err)
@@ -110,12 +112,6 @@ def has_colours(environ: Mapping[str, str]) -> bool:
     term = environ.get("TERM", "")
     mono = term.startswith(("vt", "dumb")) or term.endswith(("-m", "-mono"))
     return not environ.get("NO_COLOR") and not mono
-
-
-def _wants_colours() -> bool:
-    """Return whether the running command was given ``--color``."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.color is True
 
 
 def is_terminal(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 _OK, _NOTHING = 200, 204
-_CUT_SHORT, _WITHOUT_PROGRAMS = "jaxmon-cut-short", "jaxmon-without-programs"
+_OF_REQUESTS = ("route", "took", "recorded", "trace")
+_SHORTCOMINGS = {"cut-short": "Cut short", "without-programs": "Without source lines"}
 _NAME = r"[0-9_]{1,40}"
 _SECONDS = r"\d{1,6}\.\d{1,6}"
 # The agent waits for a slow request for so long at once.
@@ -40,30 +41,11 @@ class AgentTrace(NamedTuple):
     """A trace of an agent, and what the agent says about it."""
 
     space: bytes
-    facts: Mapping[str, str]
+    headers: Mapping[str, str]
 
-    @property
-    def cut_short(self) -> str | None:
-        """Why it is shorter than requested, if it is."""
-        return self.facts.get(_CUT_SHORT)
-
-    @property
-    def without_programs(self) -> str | None:
-        """Why it does not have the XLA programs, if so."""
-        return self.facts.get(_WITHOUT_PROGRAMS)
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it is."""
-        stated = self.facts.get("jaxmon-seconds", "")
-        return float(stated) if re.fullmatch(_SECONDS, stated) else None
-
-    def request(self) -> dict[str, Any]:
-        """Return what there is to say of the request that it has."""
-        return {
-            name: self.facts.get(f"jaxmon-{name}")
-            for name in ("route", "took", "recorded", "trace")
-        }
+    def fact(self, name: str) -> str | None:
+        """Return what the agent says of it."""
+        return self.headers.get(f"jaxmon-{name}")
 
 
 class ProfileView(NamedTuple):
@@ -212,22 +194,25 @@ def _show(
     except WireError as error:
         msg = f"worker {worker.number} sent an unreadable trace: {error}"
         raise CommandError(msg) from error
-    name = profile.facts.get("jaxmon-profile", "")
+    name = profile.fact("profile") or ""
+    seconds = profile.fact("seconds") or ""
     stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
     files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, space.planes)
     labels = _labels(worker)
-    found = operations.read(space, seconds=profile.seconds)
+    found = operations.read(
+        space, seconds=float(seconds) if re.fullmatch(_SECONDS, seconds) else None
+    )
     # Without the programs there are no lines.
     by: By = "op" if view.by == "line" and found.without_lines else view.by
     groups = grouped(found.operations, by, labels)
     if view.as_json:
-        request = profile.request()
+        request = {name: profile.fact(name) for name in _OF_REQUESTS}
         output.document(
             {
                 **document(found, groups, by, labels),
                 "files": files,
-                "cut_short": profile.cut_short,
-                "without_programs": profile.without_programs,
+                "cut_short": profile.fact("cut-short"),
+                "without_programs": profile.fact("without-programs"),
                 **({} if request["route"] is None else {"request": request}),
             }
         )
@@ -247,17 +232,16 @@ def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
     from jaxmon.host.formats.layout import clean
     from jaxmon.screens.text import heading
 
-    request = profile.request()
     output.line(heading(read(worker.overview).process, worker.number, width))
-    if request["route"] is not None:
-        took, recorded = (clean(str(request[one])) for one in ("took", "recorded"))
-        output.line(f"{clean(request['route'])} took {took} s; recorded {recorded} s")
-        if request["trace"] is not None:
-            output.line(f"trace {clean(request['trace'])}")
-    if profile.cut_short:
-        output.line(f"Cut short: {clean(profile.cut_short)}.")
-    if profile.without_programs:
-        output.line(f"Without source lines: {clean(profile.without_programs)}.")
+    facts = (profile.fact(name) for name in _OF_REQUESTS)
+    route, took, recorded, trace = (None if it is None else clean(it) for it in facts)
+    if route is not None:
+        output.line(f"{route} took {took} s; recorded {recorded} s")
+        if trace is not None:
+            output.line(f"trace {trace}")
+    for fact, title in _SHORTCOMINGS.items():
+        if reason := profile.fact(fact):
+            output.line(f"{title}: {clean(reason)}.")
     output.line()
 
 

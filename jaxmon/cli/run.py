@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,14 +116,8 @@ def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[st
     ``python -u -X dev -m jaxmon.cli.main run x.py`` gives ``["-u", "-X", "dev"]``.
     """
     options = list(original[1 : len(original) - len(seen)])
-    if not options or not _is_module_option(options[-1]):
+    # `-m`, alone or at the end of a cluster such as `-um`.
+    if not options or not re.fullmatch("-[A-Za-z]*m", options[-1]):
         return options
     *options, last = options
     return [*options, last[:-1]] if last != "-m" else options
-
-
-def _is_module_option(option: str) -> bool:
-    """
-    Separate ``-m``, alone or at the end of a cluster such as ``-um``, from the rest.
-    """
-    return option.startswith("-") and option.endswith("m") and option[1:].isalpha()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -267,13 +267,7 @@ def _slot(choice: str | None, run_dir: Path | None) -> str | None:
         sockets = rundir.sockets(run_dir or rundir.locate())
         if choice in sockets:
             return choice
-        return _listening(choice, sockets.items())
+        for slot, path in sockets.items():
+            if str(hung.listener(path)) == choice:
+                return slot
     return None
-
-
-def _listening(pid: str, sockets: Iterable[tuple[str, Path]]) -> str | None:
-    """Return the slot whose socket process *pid* listens on."""
-    return next(
-        (slot for slot, path in sockets if str(hung.listener(path)) == pid),
-        None,
-    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias, TypeVar
 
 from jaxmon.host.formats.layout import (
@@ -111,3 +113,10 @@ def whole(value: float) -> str:
 def ratio(value: float) -> str:
     """Return *value*, from 0 to 1, as a percentage."""
     return share(value, 1)
+
+
+def moment(time: float, text: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return the Unix *time* in UTC; empty if it is 0, or no time."""
+    with suppress(OverflowError, ValueError, OSError):  # as an agent sent it
+        return datetime.fromtimestamp(time, UTC).strftime(text) if time else ""
+    return ""

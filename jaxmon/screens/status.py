@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxmon import catalog
 from jaxmon.facts.distributions import Observations, total
@@ -96,6 +97,10 @@ def _goodput(recent: Recent) -> Mapping[str, float]:
 
 
 _UNKNOWN = ProcessVerdict()
+_SUMMED = (
+    *("calls", "misses", "compiles", "loads", "failed_compiles", "recompiles"),
+    *("compile_seconds", "errors"),
+)
 MOST = 500
 """Functions in a summary: two and a half processes of 200 that share none."""
 # What agents call JAX's own functions, one by one or all together.
@@ -216,24 +221,23 @@ def _processes(
 def _accelerators(now: Reading) -> list[AcceleratorSummary]:
     """Return the accelerators of the host, in the order of the driver."""
     up = now.by(catalog.ACCELERATOR_UP, "uuid")
-    used = now.by(catalog.ACCELERATOR_MEMORY_USED_BYTES, "uuid")
-    size = now.by(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "uuid")
-    busy = now.by(catalog.ACCELERATOR_UTILIZATION_RATIO, "uuid")
-    power = now.by(catalog.ACCELERATOR_POWER_WATTS, "uuid")
-    limit = now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid")
-    heat = now.by(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "uuid", sensor="gpu")
+    found: dict[str, Mapping[Key, float]] = {
+        "utilization": now.by(catalog.ACCELERATOR_UTILIZATION_RATIO, "uuid"),
+        "memory_used": now.by(catalog.ACCELERATOR_MEMORY_USED_BYTES, "uuid"),
+        "memory_size": now.by(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "uuid"),
+        "temperature": now.by(
+            catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "uuid", sensor="gpu"
+        ),
+        "power": now.by(catalog.ACCELERATOR_POWER_WATTS, "uuid"),
+        "power_limit": now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid"),
+    }
     return [
         AcceleratorSummary(
             uuid=row["uuid"],
             index=row["index"],
             model=row["model"],
-            up=_flag(up.get(key)),
-            utilization=busy.get(key),
-            memory_used=used.get(key),
-            memory_size=size.get(key),
-            temperature=heat.get(key),
-            power=power.get(key),
-            power_limit=limit.get(key),
+            up=None if (value := up.get(key)) is None else bool(value),
+            **_of(key, found),
         )
         for row, _ in now.rows(catalog.ACCELERATOR_INFO)
         for key in [(row["uuid"],)]
@@ -243,29 +247,27 @@ def _accelerators(now: Reading) -> list[AcceleratorSummary]:
 def _devices(now: Reading) -> list[DeviceSummary]:
     """Return the devices of each process."""
     pair = ("worker", "device")
-    in_use = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use")
-    limit = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="limit")
-    arrays = now.by(catalog.LIVE_ARRAYS, *pair)
-    array_bytes = now.by(catalog.LIVE_ARRAY_BYTES, *pair)
+    found: dict[str, Mapping[Key, float]] = {
+        "memory_in_use": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use"),
+        "memory_limit": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="limit"),
+        "live_arrays": now.by(catalog.LIVE_ARRAYS, *pair),
+        "live_array_bytes": now.by(catalog.LIVE_ARRAY_BYTES, *pair),
+    }
     return [
         DeviceSummary(
             worker=row["worker"],
             device=row["device"],
             platform=row["platform"],
-            kind=row["device_kind"],
             uuid=row["uuid"],
-            memory_in_use=in_use.get(key),
-            memory_limit=limit.get(key),
-            live_arrays=arrays.get(key),
-            live_array_bytes=array_bytes.get(key),
+            kind=row["device_kind"],
+            **_of((row["worker"], row["device"]), found),
         )
         for row, _ in now.rows(catalog.DEVICE_INFO)
-        for key in [(row["worker"], row["device"])]
     ]
 
 
-def _flag(value: float | None) -> bool | None:
-    return None if value is None else bool(value)
+def _of(key: Key, found: Mapping[str, Mapping[Key, float]]) -> dict[str, Any]:
+    return {name: values.get(key) for name, values in found.items()}
 
 
 def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
@@ -334,21 +336,12 @@ def errors(now: Reading) -> list[ErrorSummary]:
 
 def totals(found: Sequence[FunctionSummary]) -> Totals:
     """Return the sums of *found*, JAX's own functions included."""
-    known = [function.hits for function in found if function.hits is not None]
-    hits = sum(known) if known else None
-    calls = sum(function.calls for function in found)
-    return Totals(
-        calls=calls,
-        hits=hits,
-        misses=sum(function.misses for function in found),
-        hit_rate=_rate(hits, calls),
-        compiles=sum(function.compiles for function in found),
-        loads=sum(function.loads for function in found),
-        failed_compiles=sum(function.failed_compiles for function in found),
-        recompiles=sum(function.recompiles for function in found),
-        compile_seconds=sum(function.compile_seconds for function in found),
-        errors=sum(function.errors for function in found),
-    )
+    sums: dict[str, Any] = {
+        name: sum(getattr(function, name) for function in found) for name in _SUMMED
+    }
+    hits = [function.hits for function in found if function.hits is not None]
+    whole = sum(hits) if hits else None
+    return Totals(**sums, hits=whole, hit_rate=_rate(whole, sums["calls"]))
 
 
 def is_internal(name: str) -> bool:

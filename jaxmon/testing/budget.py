@@ -67,7 +67,7 @@ def _grown(memory: Growth | None, holders: Mapping[str, int]) -> Iterator[str]:
     if memory is not None and memory.bytes:
         yield f"live arrays: {memory.bytes:+,} bytes"
         for kind, count in _some(memory.arrays.items()):
-            yield f"  {kind}: {count:+} {_plural(count, 'array')}"
+            yield f"  {kind}: {count:+} array{'' if abs(count) == 1 else 's'}"
         yield from _rest(memory.arrays, "types")
         for line, size in _some(holders.items()):
             yield f"  {size:+,} bytes at {line}"
@@ -105,10 +105,6 @@ def _rest(items: Sized, what: str, *, indent: int = 2) -> Iterator[str]:
 
 def _plain(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _plural(count: int, noun: str) -> str:
-    return noun if abs(count) == 1 else f"{noun}s"
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -192,9 +192,7 @@ def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -
 
 
 def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
-    """
-    Add the HLO of the *newest* programs of *worker*, a file for each, and a list.
-    """
+    """Add the HLO of the *newest* programs of *worker*, a file each, and a list."""
     try:
         answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_HLO_SECONDS)
     except CommandError as error:

@@ -111,7 +111,7 @@ def command(
         alerts = _alerts(archive, prometheus_url, access)
     text = postmortem.text(
         host=host,
-        moment=moment,
+        taken=moment,
         processes=processes,
         timeline=postmortem.entries(processes, alerts or (), ends),
         alerts=alerts,

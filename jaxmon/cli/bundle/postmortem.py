@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.cli.bundle.agents import AgentReport
@@ -13,6 +12,7 @@ from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.events import Event
 from jaxmon.facts.functions import Function
 from jaxmon.host.formats.layout import clean, shortened
+from jaxmon.screens.section import moment
 
 
 _MOST = 80
@@ -90,7 +90,7 @@ _UNKNOWN = "-"
 def text(
     *,
     host: str,
-    moment: float,
+    taken: float,
     processes: Sequence[AgentReport],
     timeline: Sequence[Entry],
     alerts: Sequence[Mapping[str, Any]] | None,
@@ -98,7 +98,7 @@ def text(
 ) -> str:
     """Return the post-mortem as Markdown."""
     facts = (
-        f"Facts by `jaxmon bundle` on {escaped(host)} at {_moment(moment)} UTC. {GAP} "
+        f"Facts by `jaxmon bundle` on {escaped(host)} at {moment(taken)} UTC. {GAP} "
         "marks what people fill in. No blame: what made it easy to happen and hard to "
         "see?"
     )
@@ -149,8 +149,8 @@ def _timeline(timeline: Sequence[Entry]) -> str:
     for one in timeline:
         times = ""
         if one.count > 1:
-            times = f" ({one.count} times, until {_moment(one.last)})"
-        rows.append((_moment(one.first), one.source, one.what + times))
+            times = f" ({one.count} times, until {moment(one.last)})"
+        rows.append((moment(one.first), one.source, one.what + times))
     return table(("Time", "Source", "What"), rows)
 
 
@@ -165,7 +165,7 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         (
             one["labels"].get("alertname", ""),
             one["labels"].get("severity", ""),
-            _moment(one["since"]) if one.get("since") else _UNKNOWN,
+            moment(one["since"] or 0.0) or _UNKNOWN,
             " ".join(
                 f"{name}={value}"
                 for name, value in sorted(one["labels"].items())
@@ -213,7 +213,7 @@ def _programs(processes: Sequence[AgentReport]) -> Iterator[str]:
                     function.name,
                     fingerprint,
                     str(program.programs or ""),
-                    _moment(program.finished) if program.finished else _UNKNOWN,
+                    moment(program.finished) or _UNKNOWN,
                     _recompiles(function),
                 )
             )
@@ -272,10 +272,3 @@ def _recompiles(function: Function) -> str:
 
 def _rate(hits: int, calls: int) -> str:
     return f"{hits / calls:.1%}" if calls else _UNKNOWN
-
-
-def _moment(moment: float) -> str:
-    try:
-        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # as an agent sent it
-        return _UNKNOWN

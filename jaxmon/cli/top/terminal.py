@@ -116,7 +116,7 @@ class Terminal:
 
     def __enter__(self) -> Self:
         for number, handler in (
-            (signal.SIGWINCH, self._resized),
+            (signal.SIGWINCH, lambda *_: self.wake()),
             (signal.SIGTSTP, self._suspended),
         ):
             self._handlers[number] = signal.signal(number, handler)
@@ -222,9 +222,6 @@ class Terminal:
         with suppress(OSError, termios.error):  # it is gone
             self._write(_LEAVE)
             termios.tcsetattr(self._in, termios.TCSADRAIN, self._mode)
-
-    def _resized(self, *_: object) -> None:
-        self.wake()
 
     def _suspended(self, *_: object) -> None:
         self._end()

@@ -261,8 +261,9 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
     roomy = 2 * len(found) + 1 <= room
     most = max(room - (1 if roomy else 2), 1)
     first = 0 if roomy else min(max(place - most // 2, 0), max(len(found) - most, 0))
+    sorts = _COLUMNS.get(state.order, state.order.upper())
     heading = "".join(
-        _padded(column, f"{'*' if _sorts(state, column) else ''}{column.heading}")
+        _padded(column, f"{'*' * (column.heading == sorts)}{column.heading}")
         for column, _ in fields
     )
     lines = [line((f"{heading} COMMAND", STRONG))]
@@ -278,10 +279,6 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
         if roomy:
             lines.append(_verdict(process, width))
     return lines if roomy else [*lines, _verdict(found[place], width)]
-
-
-def _sorts(state: State, column: Column) -> bool:
-    return _COLUMNS.get(state.order, state.order.upper()) == column.heading
 
 
 def _padded(column: Column, text: str) -> str:

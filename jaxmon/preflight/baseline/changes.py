@@ -255,10 +255,13 @@ def _recompiles(
         verdict = "better"
     texts = dict.fromkeys(text for one in reversed(latest) for text in one.texts)
     worse = verdict == "worse"
+    causes = sorted(new.recompiles.items(), key=lambda cause: -cause[1])
+    by_cause = ", ".join(f"{cause} {count:,}" for cause, count in causes)
+    evidence = (f"causes: {by_cause}", *texts)[: _MOST_EVIDENCE + 1]
     return RunChange(
         *("function", new.name, "recompiles", before, after, verdict),
         place=new.place,
-        evidence=(_by_cause(new), *texts)[: _MOST_EVIDENCE + 1] if worse else (),
+        evidence=evidence if worse else (),
         lost=(after - before) * new.compile_time / new.built if worse else 0.0,
     )
 
@@ -283,11 +286,6 @@ def _allowed(before: int, old: Function, new: Function) -> float:
         allowed *= max((new.calls or 0) / max(old.calls or 0, 1), 1.0)
         allowed += 2 * sqrt(allowed)
     return allowed
-
-
-def _by_cause(function: Function) -> str:
-    causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
-    return "causes: " + ", ".join(f"{cause} {count:,}" for cause, count in causes)
 
 
 def _failed(route: RouteFacts) -> int:

@@ -377,20 +377,15 @@ def read(path: Path) -> Baseline:
         msg = f"{path}: {error}"
         raise BaselineError(msg) from error
     try:
-        return _record(json_text.parse(data))
+        document = require_object("the file", json_text.parse(data))
+        schema.require(document, SCHEMA)
+        return checked(document)
     except (ValueError, OverflowError) as error:
         msg = (
             f"{path} is not a baseline: {error}; create one with `jaxmon baseline "
             "record`"
         )
         raise BaselineError(msg) from error
-
-
-def _record(document: Any) -> Baseline:
-    """Return *document* as a record."""
-    found = require_object("the file", document)
-    schema.require(found, SCHEMA)
-    return checked(found)
 
 
 def checked(document: Any) -> Baseline:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.errors import BaselineError
@@ -43,6 +42,7 @@ from jaxmon.preflight.baseline.compare import Verdict, differences
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Run
+from jaxmon.screens.section import moment
 
 
 SCHEMA = 1
@@ -109,7 +109,13 @@ def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
             raise BaselineError(msg)
     known = bool(before.packages and after.packages)
     earlier, later = functions(before).keys(), functions(after).keys()
-    changes = tuple(sorted(_changes(before, after, limits), key=_order))
+    # What costs most first.
+    changes = tuple(
+        sorted(
+            _changes(before, after, limits),
+            key=lambda change: (-change.lost, change.what, change.name, change.measure),
+        )
+    )
     timed = {one.name for one in changes if one.measure in TIMES}
     return RunComparison(
         before,
@@ -186,11 +192,6 @@ def _holders(before: Run, after: Run) -> Iterator[str]:
     for by, one in grown[:_MOST_LINES]:
         if by >= _WORTH_BYTES:
             yield f"{one.place} holds {size(one.bytes)}, {size(by)} more"
-
-
-def _order(change: RunChange) -> tuple[float, str, str, str]:
-    """Return what changes are sorted by: those that cost most first."""
-    return -change.lost, change.what, change.name, change.measure
 
 
 def lines(found: RunComparison, *, width: int) -> Iterator[str]:
@@ -307,7 +308,7 @@ def _run(run: Run) -> str:
     process = run.snapshot.process
     facts = [
         label(process.program) or "a process",
-        _moment(run.written),
+        f"{written} UTC" if (written := moment(run.written)) else "",
         f"observed for {duration(process.observed_seconds)}",
         f"JAX {process.jax}" if process.jax else "",
     ]
@@ -365,11 +366,3 @@ def _few(names: tuple[str, ...]) -> Iterator[str]:
     yield from names[:_MANY]
     if (left := len(names) - _MANY) > 0:
         yield f"{left} more"
-
-
-def _moment(time: float) -> str:
-    try:
-        moment = datetime.fromtimestamp(time, UTC)
-    except (OverflowError, ValueError, OSError):
-        return ""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if time else ""

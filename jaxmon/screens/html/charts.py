@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import median
 from typing import NamedTuple
 
 from jaxmon.facts.marked import Series
 from jaxmon.host.formats.layout import amount, duration, share, size
 from jaxmon.screens.html.elements import NOTHING, Html, element, text
+from jaxmon.screens.section import moment
 
 
 _WIDTH, _HEIGHT = 360, 100
@@ -111,8 +111,8 @@ def _chart(chart: _Chart, series: Mapping[str, Series]) -> Html:
         ),
         element(
             "div",
-            element("span", text(_clock(start))),
-            element("span", text(_clock(end))),
+            element("span", text(moment(start, "%H:%M:%S"))),
+            element("span", text(moment(end, "%H:%M:%S"))),
             class_="ends",
         ),
         class_="card chart",
@@ -156,10 +156,3 @@ def _points(one: Series, ends: tuple[float, float], top: float) -> Iterator[str]
 
 def _tone(name: str) -> str:
     return "warns" if name in _WARNS else "plain"
-
-
-def _clock(time: float) -> str:
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return "?"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -40,7 +39,7 @@ from jaxmon.screens.html.elements import (
 )
 from jaxmon.screens.programs import label
 from jaxmon.screens.runs import Facts, Run, build, parse
-from jaxmon.screens.section import Section
+from jaxmon.screens.section import Section, moment
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.text import won_back
 from jaxmon.screens.time_table import time_parts, time_table
@@ -213,7 +212,7 @@ def header(run: Run) -> Html:
     tone, state = _STATES.get(run.state, ("", run.state))
     name = element("span", text(label(process.program) or f"pid {process.pid}"))
     heading = element("h1", text("jaxmon"), name)
-    since, until = _moment(process.started), _moment(process.now)
+    since, until = moment(process.started), moment(process.now)
     when = f"{since} to {until} UTC" if since else f"{until} UTC"
     facts = [
         f"pid {process.pid}" if process.pid is not None else "",
@@ -349,15 +348,6 @@ def _hit_rate(run: Run) -> str:
 def _count(number: int) -> str:
     many = 100_000
     return amount(number) if number >= many else f"{number:,}"
-
-
-def _moment(time: float) -> str:
-    if not time:
-        return ""
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return ""
 
 
 def page(run: Run) -> str:
