@@ -136,9 +136,9 @@ def compare(
     """
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.compare import compare as compare_records
+    from jaxmon.preflight.baseline.compare import lines
     from jaxmon.preflight.baseline.record import Baseline, read, tolerances
     from jaxmon.preflight.baseline.run import compare_runs
-    from jaxmon.preflight.baseline.table import lines
 
     if old is None and not words:
         msg = "give a recorded file, or a command with --against"

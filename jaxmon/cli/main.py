@@ -31,7 +31,7 @@ COMMANDS = {
     "ps": "jaxmon.cli.ps",
     "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
-    "job": "jaxmon.cli.job.command",
+    "job": "jaxmon.cli.job",
     "report": "jaxmon.cli.report",
     "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",

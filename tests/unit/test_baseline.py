@@ -11,7 +11,7 @@ import pytest
 from jaxmon.errors import BaselineError
 from jaxmon.host.formats.layout import columns
 from jaxmon.limits import Limits
-from jaxmon.preflight.baseline.compare import compare
+from jaxmon.preflight.baseline.compare import compare, lines
 from jaxmon.preflight.baseline.record import (
     TOLERANCES,
     Baseline,
@@ -22,7 +22,6 @@ from jaxmon.preflight.baseline.record import (
     tolerances,
     write,
 )
-from jaxmon.preflight.baseline.table import lines
 
 
 VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "cpu"}

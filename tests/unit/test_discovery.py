@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from jaxmon.cli.job.sidecars import ScrapeTarget, expanded, from_groups, parsed
+from jaxmon.cli.sidecars import ScrapeTarget, expanded, from_groups, parsed
 from jaxmon.host.http.server import Response, Server
 from jaxmon.host.http.session import Session
 

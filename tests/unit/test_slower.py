@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.errors import BaselineError
 from jaxmon.limits import Limits
-from jaxmon.preflight.baseline.compare import CostChange, compare, judge
+from jaxmon.preflight.baseline.compare import CostChange, compare, judge, lines
 from jaxmon.preflight.baseline.record import (
     RUN_SECONDS,
     TOLERANCES,
@@ -25,7 +25,6 @@ from jaxmon.preflight.baseline.record import (
     write,
 )
 from jaxmon.preflight.baseline.run import compare_runs
-from jaxmon.preflight.baseline.table import lines
 
 
 STEADY = (0.010, 0.0101, 0.0099, 0.0102, 0.0098)

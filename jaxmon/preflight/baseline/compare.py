@@ -35,10 +35,23 @@ from statistics import median
 from typing import Literal
 
 from jaxmon.errors import BaselineError
+from jaxmon.host.formats.layout import (
+    INDENT,
+    Column,
+    amount,
+    clean,
+    counted,
+    duration,
+    shortened,
+    size,
+    table,
+    wrapped,
+)
 from jaxmon.preflight.baseline.record import (
     COMPILE_SECONDS,
     RUN_SECONDS,
     TOLERANCES,
+    VERSIONS,
     Baseline,
     RunTimes,
     TimedRun,
@@ -56,8 +69,18 @@ _BUSY = 0.2
 CPU = "cpu"
 _CROWDED = "it took no more processor time, and others held the processors"
 _NO_LONGER = "it took more processor time, but no longer"
-_PROCESSOR = "processor"
-_NONE = "none"
+
+_LAYOUT = (
+    Column("", 18, right=False),
+    Column("BASELINE", 12),
+    Column("NOW", 12),
+    Column("CHANGE", 12),
+    Column("ALLOWED", 12),
+    Column("", 10),
+)
+_VERDICTS = {"worse": "WORSE", "within": "ok"}
+_MANY = 10
+_EXACT = 1_000_000
 
 RISK = 0.01
 """Maximum probability of an accusation where nothing has changed."""
@@ -185,7 +208,7 @@ def _untimed(before: Baseline, after: Baseline) -> str:
     """Return why the run times of two records say nothing, if so."""
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
-    old, new = (one.versions.get(_PROCESSOR, "") for one in (before, after))
+    old, new = (one.versions.get("processor", "") for one in (before, after))
     if old != new and after.versions.get("platform") == CPU:
         return f"the baseline is of another processor ({old} → {new})"
     return ""
@@ -194,7 +217,7 @@ def _untimed(before: Baseline, after: Baseline) -> str:
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """Return what differs between two sides, as ``name: old → new``."""
     return tuple(
-        f"{name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
+        f"{name}: {before.get(name, 'none')} → {after.get(name, 'none')}"
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     )
@@ -274,7 +297,7 @@ class _Sides:
                 compared, verdict, reason = busy, "unclear", _NO_LONGER
             elif of_busy[0] == "worse" or verdict != "worse":
                 compared, (verdict, reason) = busy, of_busy
-            elif self._crowded:
+            elif any(is_crowded(run.waited) for run in (*self.before, *self.after)):
                 verdict, reason = "unclear", _CROWDED
         measure = RUN_SECONDS if compared is walls else "processor_seconds"
         earlier, later = map(median, compared)
@@ -282,11 +305,6 @@ class _Sides:
             name, measure, earlier, later, self.tolerance, verdict, reason
         )
         return found if alone else replace(found, shapes=shapes)
-
-    @property
-    def _crowded(self) -> bool:
-        """Whether others held the processors in any run, as far as is known."""
-        return any(is_crowded(one.waited) for one in (*self.before, *self.after))
 
     def _verdict(self, old: list[float], new: list[float]) -> tuple[Verdict, str]:
         needed = critical(*self.planned)
@@ -378,3 +396,104 @@ def _orders(before: int, after: int, pairs: int) -> int:
     if not before or not after:
         return int(not pairs)
     return _orders(before - 1, after, pairs - after) + _orders(before, after - 1, pairs)
+
+
+def lines(comparison: CostComparison, *, width: int = 80) -> Iterator[str]:
+    """Yield the lines to print."""
+    yield from _versions("baseline", comparison.before, width)
+    yield from _versions("now", comparison.after, width)
+    for difference in comparison.differences:
+        if difference.partition(":")[0] not in VERSIONS:
+            yield from wrapped(clean(difference), width, first="changed: ", rest=INDENT)
+    yield ""
+    rows: dict[str, list[list[str]]] = {}
+    worse = set[str]()
+    for change in (*comparison.changes, *comparison.times):
+        of = f" of {change.shapes}" if change.shapes else ""
+        rows.setdefault(f"{change.function}{of}", []).append(_row(change))
+        worse |= {f"{change.function}{of}"} if change.verdict == "worse" else set()
+    # The regressions last, where a log ends.
+    ordered = sorted(rows, key=lambda name: (name in worse, name))
+    for number, name in enumerate(ordered):
+        heading, *body = table(_LAYOUT, rows[name], width=width)
+        if not number:
+            yield heading.rstrip()
+        yield shortened(clean(name), width)
+        yield from (line.rstrip() for line in body)
+    if rows:
+        yield ""
+    yield from _named("new", comparison.new, width)
+    yield from _named("vanished", comparison.vanished, width)
+    if comparison.one_sided:
+        yield f"reported by one side only: {', '.join(comparison.one_sided)}"
+    if comparison.untimed:
+        text = f"run times are not compared: {comparison.untimed}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+    yield from _unclear(comparison, width)
+    yield from wrapped(clean(verdict(comparison)), width, rest=INDENT)
+
+
+def verdict(comparison: CostComparison) -> str:
+    """Return the outcome as a sentence without a full stop."""
+    count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
+    worse = comparison.worse
+    if not worse:
+        return f"no regression in {counted(count, 'function')}"
+    functions = len({change.function for change in worse})
+    text = (
+        f"{counted(len(worse), 'regression')} in {functions} of "
+        f"{counted(count, 'function')}"
+    )
+    if comparison.differences:
+        text += f"; changed: {', '.join(comparison.differences)}"
+    return text
+
+
+def _versions(title: str, record: Baseline, width: int) -> Iterator[str]:
+    parts = [
+        f"{name} {record.versions[name]}"
+        for name in VERSIONS
+        if name in record.versions
+    ]
+    yield shortened(f"{title + ':':9} {clean(', '.join(parts))}", width)
+
+
+def _row(change: CostChange) -> list[str]:
+    if change.before:
+        growth = f"{100 * (change.after / change.before - 1):+,.1f}%"
+    else:
+        growth = f"+{_shown(change.after, change.measure)}"
+    return [
+        change.measure,
+        _shown(change.before, change.measure),
+        _shown(change.after, change.measure),
+        growth,
+        "any" if change.allowed is None else str(change.allowed),
+        _VERDICTS.get(change.verdict, change.verdict),
+    ]
+
+
+def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
+    """Return for each reason of which functions nothing can be said."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for one in comparison.unclear:
+        by_reason.setdefault(one.reason, {}).setdefault(one.function)
+    for reason, (first, *others) in by_reason.items():
+        more = f" and {len(others)} more" if others else ""
+        text = f"cannot tell whether {first}{more} is slower: {reason}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+
+
+def _shown(value: float, measure: str) -> str:
+    if measure.endswith("_seconds"):
+        return duration(value)
+    if measure.endswith("_bytes"):
+        return size(value)
+    return f"{value:,.10g}" if value < _EXACT else amount(value)
+
+
+def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:
+    for name in names[:_MANY]:
+        yield shortened(f"{what}: {clean(name)}", width)
+    if len(names) > _MANY:
+        yield f"{what}: {len(names) - _MANY} more"

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -189,18 +189,10 @@ class TimedRun:
     def as_json(self) -> dict[str, Any]:
         """Return it in JSON types, in an order that does not depend on the run."""
         return {
-            "waited": self.waited,
-            "calibration": list(self.calibration),
+            **asdict(self),
             "functions": {
-                name: {
-                    shapes: {
-                        "calls": times.calls,
-                        "wall": list(times.wall),
-                        "processor": list(times.processor),
-                    }
-                    for shapes, times in sorted(programs.items())
-                }
-                for name, programs in sorted(self.functions.items())
+                name: {shapes: asdict(times) for shapes, times in sorted(of.items())}
+                for name, of in sorted(self.functions.items())
             },
         }
 
@@ -253,7 +245,7 @@ def timed_run(document: Any) -> TimedRun:
 
 def _numbers(values: Any, *, empty: bool = False) -> tuple[float, ...]:
     allowed = (_QUANTILES, 0) if empty else (_QUANTILES,)
-    if not isinstance(values, list) or len(values) not in allowed:
+    if not isinstance(values, list | tuple) or len(values) not in allowed:
         msg = f"{values!r:.40} are not {_QUANTILES} quantiles"
         raise ValueError(msg)
     return tuple(map(_positive, values))

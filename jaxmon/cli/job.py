@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.job.sidecars import Sidecars, sidecars
 from jaxmon.cli.options import LIMITS, Number, limits_of
+from jaxmon.cli.sidecars import Sidecars, sidecars
 from jaxmon.errors import CommandError
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
