@@ -181,7 +181,9 @@ def _show_stacks(
     from jaxmon.screens.time_table import stacks
 
     workers = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
-    pages = [{} if one.trouble else one.fetch("/debug/stacks") for one in workers]
+    pages = [
+        {} if worker.trouble else worker.fetch("/debug/stacks") for worker in workers
+    ]
     if as_json:
         documents = [
             {"schema": _SCHEMA, "worker": process.number, **page}

@@ -150,7 +150,7 @@ class LogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return *record* as text."""
         first, *rest = super().format(record).split("\n")
-        return "\n".join([clean(first), *(f"  {clean(one)}" for one in rest)])
+        return "\n".join([clean(first), *(f"  {clean(line)}" for line in rest)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
         """Return the message of *record* with the time and the rest."""

@@ -74,7 +74,7 @@ def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
     for each.
     """
     workers = list(workers)
-    sockets = {one.number: one.socket for one in workers if not one.trouble}
+    sockets = {worker.number: worker.socket for worker in workers if not worker.trouble}
     answers = fetch_all(sockets, "/debug/events", timeout=TIMEOUT, max_bytes=_MAX_BYTES)
     host = HostFindings()
     snapshots, events = {}, {}
@@ -88,23 +88,28 @@ def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
             snapshots[worker.number] = read(worker.overview, found, limits)
             host.add(worker.number, snapshots[worker.number])
     every = [
-        Judged(one, snapshots[one.number], host.of(one.number), events[one.number])
-        if one.number in snapshots
-        else Judged(one, Snapshot(), (), {})
-        for one in workers
+        Judged(
+            worker,
+            snapshots[worker.number],
+            host.of(worker.number),
+            events[worker.number],
+        )
+        if worker.number in snapshots
+        else Judged(worker, Snapshot(), (), {})
+        for worker in workers
     ]
     return sorted(every, key=_rank)
 
 
-def _rank(one: Judged) -> tuple[int, float, int]:
-    first = next(iter(one.findings), None)
-    if one.worker.trouble:
+def _rank(process: Judged) -> tuple[int, float, int]:
+    first = next(iter(process.findings), None)
+    if process.worker.trouble:
         urgency, seconds = -1, 0.0
     elif first is None:
         urgency, seconds = len(Urgency), 0.0
     else:
         urgency, seconds = int(about(first).urgency), first.seconds
-    return urgency, -seconds, int(one.worker.number)
+    return urgency, -seconds, int(process.worker.number)
 
 
 COLOURS = {Urgency.FAILURE: "red", Urgency.TIME: "yellow", Urgency.HINT: "cyan"}

@@ -238,7 +238,7 @@ def _fail(error: JaxmonError) -> NoReturn:
     if not isinstance(error, CommandError):
         error = CommandError(str(error))
     output.line(f"Error: {output.short(error.message)}", err=True)
-    output.lines((f"  {output.short(one)}" for one in error.details), err=True)
+    output.lines((f"  {output.short(detail)}" for detail in error.details), err=True)
     sys.exit(error.exit_code)
 
 

@@ -31,7 +31,7 @@ _LEAST_WIDTH, _MOST_WIDTH = 80, 120
 
 def hide(*secrets: str) -> None:
     """Redact *secrets* in everything the running command prints from now on."""
-    long = (one for one in secrets if len(one) >= _LEAST_SECRET)
+    long = (secret for secret in secrets if len(secret) >= _LEAST_SECRET)
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
 
 
@@ -68,8 +68,8 @@ def line(
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:
     """Print several lines, or a text of several."""
     several = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
-    for one in several:
-        line(one, err=err)
+    for text_line in several:
+        line(text_line, err=err)
 
 
 def control(sequence: str) -> None:
@@ -159,9 +159,9 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, str):
         return _secrets().redacted(value)
     if isinstance(value, Mapping):
-        return {_redacted(key): _redacted(one) for key, one in value.items()}
+        return {_redacted(key): _redacted(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_redacted(one) for one in value]
+        return [_redacted(item) for item in value]
     return value
 
 

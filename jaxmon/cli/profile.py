@@ -250,7 +250,7 @@ def _check_writable(out: Path) -> None:
     Do nothing if files below *out* can be expected to be made: do not slow the program
     down for a trace that could not be saved.
     """
-    above = (one for one in (out, *out.absolute().parents) if one.exists())
+    above = (path for path in (out, *out.absolute().parents) if path.exists())
     nearest = next(above, Path())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         msg = (
@@ -286,8 +286,8 @@ def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | No
     if response.status != _OK:
         from jaxmon.host.formats.layout import clean
 
-        said = clean(response.body.decode("utf-8", "replace"))
-        reason = said.strip().partition(": ")[2] or said
+        text = clean(response.body.decode("utf-8", "replace"))
+        reason = text.strip().partition(": ")[2] or text
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
     return AgentTrace(response.body, response.headers)
@@ -302,10 +302,12 @@ def _labels(worker: AgentProcess) -> dict[str, str]:
     except CommandError:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)
-    for label in [one.name for one in functions]:
+    for label in [function.name for function in functions]:
         short = label.rpartition(".")[2]
         # As JAX names a lambda: without the last underscore since 0.8.
-        for name in {short.replace("<lambda>", one) for one in ("_lambda_", "_lambda")}:
+        for name in {
+            short.replace("<lambda>", spelling) for spelling in ("_lambda_", "_lambda")
+        }:
             for wrapper in ("jit", "pmap"):
                 found[f"{wrapper}_{name}"].append(label)
     return {name: labels[0] for name, labels in found.items() if len(labels) == 1}

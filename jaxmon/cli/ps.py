@@ -205,7 +205,7 @@ def _finished(
     """Return the records of the slots whose process finished."""
     from jaxmon.facts import endings
 
-    running = {one.number for one in processes}
+    running = {process.number for process in processes}
     return {
         worker: end
         for worker, end in endings.ends(directory).items()
@@ -241,23 +241,23 @@ def _document(
         "processes": [
             *(
                 {
-                    "worker": one.number,
-                    "pid": one.agent.pid,
-                    "command": one.agent.program,
-                    "age_seconds": one.agent.age,
-                    "state": one.condition,
-                    "jax": one.agent.jax,
+                    "worker": process.number,
+                    "pid": process.agent.pid,
+                    "command": process.agent.program,
+                    "age_seconds": process.agent.age,
+                    "state": process.condition,
+                    "jax": process.agent.jax,
                     "devices": [
                         {"platform": of.platform, "kind": of.kind}
-                        for of in one.summary.devices
+                        for of in process.summary.devices
                     ],
-                    "requests_per_second": one.requests,
-                    "steps_per_second": one.steps,
-                    "users": one.state,
-                    "verdict": one.verdict,
-                    "because": one.because,
+                    "requests_per_second": process.requests,
+                    "steps_per_second": process.steps,
+                    "users": process.state,
+                    "verdict": process.verdict,
+                    "because": process.because,
                 }
-                for one in processes
+                for process in processes
             ),
             *(
                 {

@@ -80,12 +80,14 @@ def command(
         output.document(json.loads(text))
         return
     chosen = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
-    for one in chosen:
-        if one.trouble:
-            output.line(f"without worker {one.number}: it {one.trouble}", err=True)
+    for process in chosen:
+        if process.trouble:
+            output.line(
+                f"without worker {process.number}: it {process.trouble}", err=True
+            )
         else:
-            _write(out, one.pid or 0, facts_of(one, run_dir))
-    if all(one.trouble for one in chosen):
+            _write(out, process.pid or 0, facts_of(process, run_dir))
+    if all(process.trouble for process in chosen):
         msg = "no process responds"
         raise CommandError(msg)
 

@@ -84,6 +84,6 @@ def _families(metrics: str | FetchError) -> list[Family]:
     if isinstance(metrics, FetchError):
         return []
     try:
-        return [to_family(one) for one in parse(metrics)]
+        return [to_family(family) for family in parse(metrics)]
     except PageError:
         return []

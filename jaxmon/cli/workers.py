@@ -223,10 +223,10 @@ def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentP
     if choice is None:
         return list(workers)
     for found in (
-        [one for one in workers if one.number == choice],
-        [one for one in workers if str(one.pid) == choice],
-        [one for one in workers if choice in names(one.program)],
-        [one for one in workers if choice and begins(one.program, choice)],
+        [worker for worker in workers if worker.number == choice],
+        [worker for worker in workers if str(worker.pid) == choice],
+        [worker for worker in workers if choice in names(worker.program)],
+        [worker for worker in workers if choice and begins(worker.program, choice)],
     ):
         if found:
             return found
@@ -237,8 +237,8 @@ def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
     """Return a line for each process *choice* that did not finish, all for `None`."""
     found = []
     for number, end in endings.ends(run_dir or rundir.locate()).items():
-        known = {number, str(end.pid), *names(end.program)}
-        if end.ended != FINISHED and choice in {None, *known}:
+        names_of_it = {number, str(end.pid), *names(end.program)}
+        if end.ended != FINISHED and choice in {None, *names_of_it}:
             what = ", ".join(filter(None, (f"pid {end.pid}", end.program)))
             found.append(clean(f"worker {number} ({what}): {end.sentence}"))
     return found[:_MOST_LISTED]
@@ -246,7 +246,7 @@ def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:
     """Return a line for each of *workers*, for an error."""
-    lines = [one.description for one in workers[:_MOST_LISTED]]
+    lines = [worker.description for worker in workers[:_MOST_LISTED]]
     if (rest := len(workers) - _MOST_LISTED) > 0:
         lines.append(f"and {rest} more")
     return lines

@@ -77,7 +77,7 @@ def warm(  # noqa: PLR0913 - one for each option of the command
     """
     Compile every signature in *document*; return what became of each, in its order.
     """
-    own = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
+    variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     todo = [
         {place for place in _places(document) if place[0] % jobs == job}
         for job in range(jobs)
@@ -85,16 +85,22 @@ def warm(  # noqa: PLR0913 - one for each option of the command
     results: dict[_At, Result] = {}
 
     def take(at: _At, status: str, reason: str, took: float) -> None:
-        if at in results or at not in known:
+        if at in results or at not in places:
             return
         name = document.functions[at[0]].name
         results[at] = Result(name, at[1], status, reason, took)
         progress(results[at])
 
-    known = _places(document)
+    places = _places(document)
     with scratch.directory("jaxmon-warmup-") as directory:
         _run(
-            document, [one for one in todo if one], directory, own, main, seconds, take
+            document,
+            [job for job in todo if job],
+            directory,
+            variables,
+            main,
+            seconds,
+            take,
         )
     return [results[at] for at in sorted(results)]
 
@@ -233,8 +239,8 @@ class _Process:
         """Return why it ended without a result."""
         if late:
             return f"importing or compiling it took longer than {seconds:g} s"
-        said = self._errors.read_bytes()[-_CHUNK:].decode("utf-8", "replace")
-        last = (said.strip().splitlines() or ["no message"])[-1]
+        text = self._errors.read_bytes()[-_CHUNK:].decode("utf-8", "replace")
+        last = (text.strip().splitlines() or ["no message"])[-1]
         return f"the process ended while importing or compiling it: {last}"[:_LONGEST]
 
 
@@ -281,7 +287,7 @@ class Buckets:
 
 def proposals(document: Document) -> list[Buckets]:
     """Return proposals for each function with signatures that differ in sizes."""
-    return [found for one in document.functions for found in _of(one)]
+    return [found for function in document.functions for found in _of(function)]
 
 
 def _of(function: RecordedFunction) -> Iterable[Buckets]:
@@ -293,8 +299,8 @@ def _of(function: RecordedFunction) -> Iterable[Buckets]:
     for group in groups.values():
         weighted = all(calls is not None for _, calls in group)
         # One that was compiled was called, whatever the samples say.
-        calls = [max(one or 0.0, 1.0) if weighted else 1.0 for _, one in group]
-        shapes = [one for one, _ in group]
+        calls = [max(count or 0.0, 1.0) if weighted else 1.0 for _, count in group]
+        shapes = [shape for shape, _ in group]
         dimensions = _varying(shapes)
         if dimensions:
             made = _proposed(shapes, calls, dimensions)
@@ -312,7 +318,9 @@ _Place = tuple[int, int]
 
 
 def _all(signature: RecordedSignature) -> dict[str, Any]:
-    numbered = {f"[{number}]": one for number, one in enumerate(signature.args)}
+    numbered = {
+        f"[{number}]": argument for number, argument in enumerate(signature.args)
+    }
     return {**numbered, **signature.kwargs}
 
 
@@ -328,19 +336,21 @@ def _without_sizes(node: Any, where: str, into: list[_Shape]) -> Any:
             pairs = node["dict"]
             return {
                 "dict": [
-                    [key, _without_sizes(one, f"{where}[{key!r}]", into)]
-                    for key, one in pairs
+                    [key, _without_sizes(value, f"{where}[{key!r}]", into)]
+                    for key, value in pairs
                 ]
             }
         nested = ("list", "tuple", "namedtuple", "class")
         return {
-            key: _without_sizes(one, where if key in nested else f"{where}{key}", into)
-            for key, one in node.items()
+            key: _without_sizes(
+                value, where if key in nested else f"{where}{key}", into
+            )
+            for key, value in node.items()
         }
     if isinstance(node, list):
         return [
-            _without_sizes(one, f"{where}[{number}]", into)
-            for number, one in enumerate(node)
+            _without_sizes(value, f"{where}[{number}]", into)
+            for number, value in enumerate(node)
         ]
     return node
 
@@ -348,9 +358,9 @@ def _without_sizes(node: Any, where: str, into: list[_Shape]) -> Any:
 def _varying(shapes: Sequence[tuple[_Shape, ...]]) -> list[list[_Place]]:
     """Return the dimensions that vary; those that vary together are one."""
     together: dict[tuple[int, ...], list[_Place]] = defaultdict(list)
-    for number, one in enumerate(shapes[0]):
-        for axis in range(len(one.sizes)):
-            sizes = tuple(each[number].sizes[axis] for each in shapes)
+    for number, shape in enumerate(shapes[0]):
+        for axis in range(len(shape.sizes)):
+            sizes = tuple(signature[number].sizes[axis] for signature in shapes)
             if len(set(sizes)) > 1:
                 together[sizes].append((number, axis))
     return list(together.values())
@@ -364,27 +374,31 @@ def _proposed(
     found: list[Proposal] = []
     for count in COUNTS:
         chosen: dict[str, tuple[int, ...]] = {}
-        padded = [[list(one.sizes) for one in each] for each in shapes]
+        padded = [[list(shape.sizes) for shape in signature] for signature in shapes]
         for places in dimensions:
             number, axis = places[0]
-            sizes = [each[number].sizes[axis] for each in shapes]
+            sizes = [signature[number].sizes[axis] for signature in shapes]
             buckets = best(sizes, calls, count)
             chosen[f"{shapes[0][number].where}.shape[{axis}]"] = buckets
             for row, size in zip(padded, sizes, strict=True):
-                bucket = next(one for one in buckets if one >= size)
+                bucket = next(
+                    size_of_bucket
+                    for size_of_bucket in buckets
+                    if size_of_bucket >= size
+                )
                 for at, dimension in places:
                     row[at][dimension] = bucket
         affected = sorted({number for places in dimensions for number, _ in places})
         before = after = 0.0
-        for each, new, weight in zip(shapes, padded, calls, strict=True):
+        for signature, new, weight in zip(shapes, padded, calls, strict=True):
             for number in affected:
-                before += weight * math.prod(each[number].sizes)
+                before += weight * math.prod(signature[number].sizes)
                 after += weight * math.prod(new[number])
         programs = len({tuple(map(tuple, new)) for new in padded})
         waste = 1 - before / after if after else 0.0
-        one = Proposal(programs, waste, chosen)
+        proposal = Proposal(programs, waste, chosen)
         if not found or programs > found[-1].programs:
-            found.append(one)
+            found.append(proposal)
     return tuple(found)
 
 
@@ -400,21 +414,21 @@ def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[in
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):
         total[size] += weight
-    known = sorted(total)
-    if len(known) > _MOST_SIZES:
-        step = len(known) / _MOST_SIZES
-        known = [known[int((n + 1) * step) - 1] for n in range(_MOST_SIZES - 1)] + [
-            known[-1]
-        ]
-    count = min(count, len(known))
+    distinct = sorted(total)
+    if len(distinct) > _MOST_SIZES:
+        step = len(distinct) / _MOST_SIZES
+        distinct = [
+            distinct[int((n + 1) * step) - 1] for n in range(_MOST_SIZES - 1)
+        ] + [distinct[-1]]
+    count = min(count, len(distinct))
     # What is passed without padding is the same for all choices.
     below = [0.0]
-    for low, high in zip([-1, *known], known, strict=False):
+    for low, high in zip([-1, *distinct], distinct, strict=False):
         below.append(
             below[-1] + sum(w for size, w in total.items() if low < size <= high)
         )
     ways: list[list[_Way]] = [[(0.0, ())]]
-    for end, size in enumerate(known, 1):
+    for end, size in enumerate(distinct, 1):
         row: list[_Way] = [(math.inf, ())]
         row += [
             min(

@@ -114,7 +114,7 @@ def _plain(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {text(str(key)): _plain(value[key], text) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
-        return [_plain(one, text) for one in value]
+        return [_plain(item, text) for item in value]
     return value
 
 
@@ -176,7 +176,7 @@ def _only(directory: Path) -> Path:
     if not found:
         msg = f"{directory} has no summary; give a directory with one, or a file"
     else:
-        names = ", ".join(one.name for one in found[-3:])
+        names = ", ".join(file.name for file in found[-3:])
         msg = f"{directory} has {len(found)} summaries; give one of them: {names}"
     raise RunError(msg)
 
@@ -232,7 +232,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "worker": facts.worker,
         "state": facts.state,
         "answer": _answer(facts, snapshot, findings),
-        "findings": [as_fact(one) for one in findings],
+        "findings": [as_fact(finding) for finding in findings],
         "quiet": verdict(findings),
         "notes": [*doubts(snapshot)],
         "versions": environment.versions,
@@ -241,10 +241,12 @@ def _document(facts: Facts) -> dict[str, Any]:
     }
     # An older agent gives all of the command line.
     program = str(mapping(mapping(facts.overview).get("process")).get("program") or "")
-    known = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[::-1]
+    hidden = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[
+        ::-1
+    ]
 
     def redacted(text: str) -> str:
-        return facts.redacted(disclosure.forms(disclosure.without(text, known)))
+        return facts.redacted(disclosure.forms(disclosure.without(text, hidden)))
 
     return {name: _plain(value, redacted) for name, value in document.items()}
 
@@ -281,7 +283,9 @@ def _bounded(snapshot: Snapshot) -> Snapshot:
 def _shortened(recompile: Recompile) -> Recompile:
     kept = recompile.differences[:_MOST_DIFFERENCES]
     return recompile.replace(
-        differences=tuple(Difference(shortened(one.text, _LONGEST)) for one in kept),
+        differences=tuple(
+            Difference(shortened(difference.text, _LONGEST)) for difference in kept
+        ),
         omitted=recompile.omitted + len(recompile.differences) - len(kept),
     )
 

@@ -75,7 +75,9 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 age_worker=oldest,
             )
         )
-    return sorted(found, key=lambda one: (one.age is None, -one.steps, one.loop))
+    return sorted(
+        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
+    )
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:
@@ -272,7 +274,7 @@ def _of(key: Key, found: Mapping[str, Mapping[Key, float]]) -> dict[str, Any]:
 
 def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
     """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
-    return sorted(found, key=lambda one: one.internal)[:MOST]
+    return sorted(found, key=lambda function: function.internal)[:MOST]
 
 
 def functions(now: Reading) -> list[FunctionSummary]:
@@ -331,7 +333,7 @@ def errors(now: Reading) -> list[ErrorSummary]:
         )
         for (function, kind), of in counts.items()
     ]
-    return sorted(found, key=lambda one: (-one.count, one.function))
+    return sorted(found, key=lambda error: (-error.count, error.function))
 
 
 def totals(found: Sequence[FunctionSummary]) -> Totals:

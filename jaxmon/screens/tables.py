@@ -387,7 +387,7 @@ def goodput_lines(record: RunRecord, width: int, *, now: float) -> list[str]:
 
 def goodput_document(record: RunRecord) -> dict[str, Any]:
     """Return *record* and the figures that follow from it."""
-    known = saving(record) or Saving(0.0, 0.0)
+    saves = saving(record) or Saving(0.0, 0.0)
     return {
         **vars(record.filled()),
         "wall_seconds": record.wall,
@@ -395,8 +395,8 @@ def goodput_document(record: RunRecord) -> dict[str, Any]:
         "steps": record.steps,
         "seconds_between_interruptions": record.seconds_between,
         "seconds_to_resume": record.seconds_to_resume,
-        "seconds_between_saves": known.every or None,
-        "best_seconds_between_saves": known.best,
+        "seconds_between_saves": saves.every or None,
+        "best_seconds_between_saves": saves.best,
     }
 
 
@@ -412,10 +412,10 @@ def _sentences(record: RunRecord) -> Iterator[str]:
     else:
         yield "no steps are marked: what was progress is not known"
     yield from interruptions(record)
-    if (known := saving(record)) is not None:
-        best = f"; every {duration(known.best)} loses least" if known.best else ""
+    if (saves := saving(record)) is not None:
+        best = f"; every {duration(saves.best)} loses least" if saves.best else ""
         saved = counted(record.saves, "checkpoint")
-        yield f"{saved} saved, every {duration(known.every)} on average{best}"
+        yield f"{saved} saved, every {duration(saves.every)} on average{best}"
     if record.fruitless > 1:
         yield f"{record.fruitless:,} attempts in a row have done no new step"
 

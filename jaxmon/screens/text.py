@@ -71,8 +71,8 @@ def finding_lines(
     lines = ["FINDINGS"]
     if quiet := verdict(found):
         lines.append(f"{INDENT}{quiet}" + (_TAKES_TIME if found else ""))
-    for number, one in enumerate(found, 1):
-        block = _finding(number, one, width, observed, brief=room is not None)
+    for number, finding in enumerate(found, 1):
+        block = _finding(number, finding, width, observed, brief=room is not None)
         rest = len(found) - number
         if room is not None and len(lines) + len(block) + bool(rest) > room:
             if number > 1:
@@ -89,13 +89,15 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     took, observed = snapshot.compile_time, snapshot.process.observed_seconds
     if not snapshot.functions or not took:
         return Section(_FUNCTIONS)
-    users = [one for one in snapshot.functions if not one.internal]
+    users = [function for function in snapshot.functions if not function.internal]
     operations = [
-        one for one in snapshot.functions if one.internal and one.compile_time
+        function
+        for function in snapshot.functions
+        if function.internal and function.compile_time
     ]
-    shown = [one for one in users if one.compile_time or one.calls][:most]
-    rows = [(one.name, [one]) for one in shown]
-    if others := [one for one in users if one not in shown]:
+    shown = [user for user in users if user.compile_time or user.calls][:most]
+    rows = [(user.name, [user]) for user in shown]
+    if others := [user for user in users if user not in shown]:
         rows.append((f"{len(others)} more", others))
     if operations:
         rows.append((f"eager operations ({len(operations)})", operations))
@@ -117,8 +119,8 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
         about,
         layout,
         [_function_row(*row) for row in rows],
-        [one.place for one in shown],
-        [_UNCOUNTED] if any(one.never_called for one in shown) else [],
+        [user.place for user in shown],
+        [_UNCOUNTED] if any(user.never_called for user in shown) else [],
     )
 
 
@@ -148,35 +150,35 @@ def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[
     Return what a finding would win back of the *observed* seconds, and which panel
     shows it.
     """
-    seconds, said = min(seconds, observed), []
+    seconds, facts = min(seconds, observed), []
     if seconds > 0 and urgency == Urgency.TIME.name.lower():
         part = share(seconds, observed)
-        said.append(f"To win back: {duration(seconds)}, {part} of the time")
-    return [*said, f"panel {panel}"] if panel else said
+        facts.append(f"To win back: {duration(seconds)}, {part} of the time")
+    return [*facts, f"panel {panel}"] if panel else facts
 
 
 def _see(finding: Finding, observed: float) -> str:
     """Return what a finding would win back, and where to read on."""
     topic = about(finding)
     urgency = topic.urgency.name.lower()
-    said = won_back(urgency, finding.seconds, observed, topic.panel)
+    facts = won_back(urgency, finding.seconds, observed, topic.panel)
     if topic.runbook:
-        said.append(f"jaxmon runbook show {topic.runbook}")
-    return " · ".join(said)
+        facts.append(f"jaxmon runbook show {topic.runbook}")
+    return " · ".join(facts)
 
 
 def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
-    counted = [one for one in entries if not one.never_called]
-    calls = [one.calls for one in counted if one.calls is not None]
-    hits = [one.hits for one in entries if one.hits is not None]
-    recompiled = sum(sum(one.recompiles.values()) for one in entries)
+    counted = [function for function in entries if not function.never_called]
+    calls = [function.calls for function in counted if function.calls is not None]
+    hits = [function.hits for function in entries if function.hits is not None]
+    recompiled = sum(sum(function.recompiles.values()) for function in entries)
     return [
         name,
         f"{sum(calls):,}" if calls else UNKNOWN,
         share(sum(hits), sum(calls)) if hits and sum(calls) else UNKNOWN,
-        f"{sum(one.built for one in entries):,}",
+        f"{sum(function.built for function in entries):,}",
         f"{recompiled:,}",
-        duration(sum(one.compile_time for one in entries)),
+        duration(sum(function.compile_time for function in entries)),
     ]
 
 
@@ -186,15 +188,19 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
     for each cause.
     """
     lines = []
-    advised = {one.subject for one in found if one.topic == "recompile"}
+    advised = {finding.subject for finding in found if finding.topic == "recompile"}
     told_about = set[str]()
     shown = [f for f in snapshot.functions if f.recompiles and not f.internal]
     for function in shown[:_MOST_FUNCTIONS]:
-        causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
+        causes = sorted(function.recompiles.items(), key=lambda cause: -cause[1])
         details = ", ".join(f"{cause} {n:,}" for cause, n in causes)
         text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {details}"
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 3)
-        latest = [one for one in snapshot.recompiles if one.function == function.name]
+        latest = [
+            recompile
+            for recompile in snapshot.recompiles
+            if recompile.function == function.name
+        ]
         lines += _latest(latest, snapshot.process.now, width)
         if function.name not in advised and causes[0][0] not in told_about:
             told_about.add(causes[0][0])
@@ -208,8 +214,8 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
 def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
     """Return the latest recompiles; consecutive identical ones are merged."""
     lines: list[str] = []
-    newest = sorted(found, key=lambda one: -one.time)
-    groups = groupby(newest, key=lambda one: (one.cause, one.texts))
+    newest = sorted(found, key=lambda event: -event.time)
+    groups = groupby(newest, key=lambda event: (event.cause, event.texts))
     for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
         same = list(group)
         facts = [f"{len(same)} identical"] if len(same) > 1 else []
@@ -221,7 +227,7 @@ def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
         details = list(differences[:_MOST_DIFFERENCES]) or [cause]
         if rest := len(differences) + same[0].omitted - len(details):
             details += [f"and {rest} more"] if rest > 0 else []
-        what = "; ".join(shortened(one, _MOST_OF_A_TEXT) for one in details)
+        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
         text = f"{what} ({', '.join(facts)})"
         lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
     return lines
@@ -321,8 +327,8 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
 
 def _memory(snapshot: Snapshot, width: int) -> list[str]:
     """Return a line on the fullest device, at its peak: at exit, little is left."""
-    known = [(_peak(one, snapshot), one) for one in snapshot.memory.devices]
-    held, device = max(known, key=lambda one: one[0], default=(0.0, Device()))
+    peaks = [(_peak(device, snapshot), device) for device in snapshot.memory.devices]
+    held, device = max(peaks, key=lambda peak: peak[0], default=(0.0, Device()))
     if not held:
         return []
     if device.peak:
@@ -334,7 +340,7 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
     for top in snapshot.allocations.peak_of(device.device).lines[:1]:
         text = f"{INDENT}largest: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))
-    return [shortened(one, width) for one in lines]
+    return [shortened(line, width) for line in lines]
 
 
 def _peak(device: Device, snapshot: Snapshot) -> float:

@@ -36,19 +36,19 @@ def details(cost: Cost) -> str:
 
 
 def _recompiled(cost: Cost) -> Iterator[str]:
-    functions = [one for one in cost.functions if one.recompiles]
+    functions = [function for function in cost.functions if function.recompiles]
     if functions:
         yield "recompiles:"
-        for one in _some(functions):
-            yield from _recompiles(one, cost.recompiles)
+        for function in _some(functions):
+            yield from _recompiles(function, cost.recompiles)
         yield from _rest(functions, "functions")
 
 
 def _compiled(functions: Sequence[FunctionCost]) -> Iterator[str]:
     if functions:
         yield "compiles:"
-        for one in _some(functions):
-            yield f"  {one.name}: {one.compiles} in {one.seconds:.3f} s"
+        for function in _some(functions):
+            yield f"  {function.name}: {function.compiles} in {function.seconds:.3f} s"
         yield from _rest(functions, "functions")
 
 
@@ -74,21 +74,23 @@ def _grown(memory: Growth | None, holders: Mapping[str, int]) -> Iterator[str]:
         yield from _rest(holders, "lines")
 
 
-def _recompiles(one: FunctionCost, events: Iterable[LoggedEvent]) -> Iterator[str]:
-    causes = dict(one.causes)
+def _recompiles(function: FunctionCost, events: Iterable[LoggedEvent]) -> Iterator[str]:
+    causes = dict(function.causes)
     unseen = causes.pop(UNSEEN, 0)
     if causes:
         counts = ", ".join(f"{_plain(cause)} {n}" for cause, n in causes.items())
-        yield f"  {one.name}: {counts}"
+        yield f"  {function.name}: {counts}"
     if unseen:
         yield (
-            f"  {one.name}: was compiled before jaxmon started, so the cause of "
+            f"  {function.name}: was compiled before jaxmon started, so the cause of "
             "its first recompile is unknown; call jaxmon.instrument() earlier to "
             "see it"
         )
-    related = [event for event in events if event.function == one.name]
+    related = [event for event in events if event.function == function.name]
     for event in _some(related):
-        texts = [each["text"] for each in event.details.get("differences", ())]
+        texts = [
+            difference["text"] for difference in event.details.get("differences", ())
+        ]
         for text in texts or [event.message]:
             yield f"    {text}"
     yield from _rest(related, "recompiles", indent=4)
@@ -171,9 +173,9 @@ class BlockCost:
         return self._details
 
     def _take(self, cost: Cost) -> None:
-        self.compiles = sum(one.compiles for one in cost.functions)
-        self.recompiles = sum(one.recompiles for one in cost.functions)
-        self.seconds = sum(one.seconds for one in cost.functions)
+        self.compiles = sum(function.compiles for function in cost.functions)
+        self.recompiles = sum(function.recompiles for function in cost.functions)
+        self.seconds = sum(function.seconds for function in cost.functions)
         if cost.transfers is not None:
             self.transfers = sum(cost.transfers.values())
         if cost.memory is not None:
@@ -267,8 +269,10 @@ class Budget:
         """
         owner = _owner()
         with self._lock:
-            own = [n for n, (one, _) in enumerate(self._blocks) if one == owner]
-            _, block = self._blocks.pop(own[-1] if own else -1)
+            places = [
+                n for n, (opened_by, _) in enumerate(self._blocks) if opened_by == owner
+            ]
+            _, block = self._blocks.pop(places[-1] if places else -1)
         return block
 
     def __call__(self, function: F) -> F:
@@ -341,7 +345,9 @@ def _owner() -> object:
 
 def _chosen(cost: Cost, limits: Allowances) -> Cost:
     """Return *cost* without the functions that do not count."""
-    if not limits.internal and any(one.name == OTHER for one in cost.functions):
+    if not limits.internal and any(
+        function.name == OTHER for function in cost.functions
+    ):
         msg = (
             "jaxmon cannot identify all compiled functions: those beyond "
             f"max_functions are counted as {OTHER!r}; increase max_functions, or "
@@ -351,15 +357,15 @@ def _chosen(cost: Cost, limits: Allowances) -> Cost:
     wanted = limits.function
     name = wanted if wanted is None or isinstance(wanted, str) else label(wanted)[0]
     functions = tuple(
-        one
-        for one in cost.functions
+        function
+        for function in cost.functions
         if (
-            name in (one.name, one.name.rpartition(".")[2])
-            or one.name.endswith(f".{name}")
+            name in (function.name, function.name.rpartition(".")[2])
+            or function.name.endswith(f".{name}")
             if name is not None
-            else limits.internal or not one.internal
+            else limits.internal or not function.internal
         )
     )
-    names = {one.name for one in functions}
+    names = {function.name for function in functions}
     events = tuple(event for event in cost.recompiles if event.function in names)
     return replace(cost, functions=functions, recompiles=events)

@@ -129,9 +129,12 @@ def _described(
         archive.add_json(f"{place}/events.json", events)
     if environment:
         archive.add_json(f"{place}/environment.json", environment)
-    known = from_json(Environment, environment)
-    if known.packages:
-        pins = "".join(f"{name}=={one}\n" for name, one in known.packages.items())
+    facts_of_environment = from_json(Environment, environment)
+    if facts_of_environment.packages:
+        pins = "".join(
+            f"{name}=={version}\n"
+            for name, version in facts_of_environment.packages.items()
+        )
         archive.add(f"{place}/packages.txt", pins)
     if threads := _document(archive, worker, "stacks"):
         archive.add_json(f"{place}/stacks.json", threads)
@@ -149,8 +152,8 @@ def _described(
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker, snapshot.errors.oom_reports)
-    verdicts = tuple(one.verdict for one in findings)
-    return AgentReport(worker.number, snapshot, known, verdicts)
+    verdicts = tuple(finding.verdict for finding in findings)
+    return AgentReport(worker.number, snapshot, facts_of_environment, verdicts)
 
 
 def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
@@ -173,7 +176,7 @@ def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, An
 
 
 def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:
-    sockets = {one.number: one.socket for one in workers}
+    sockets = {worker.number: worker.socket for worker in workers}
     return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
 
 

@@ -122,7 +122,7 @@ def command(
         "schema": _SCHEMA,
         "host": host,
         "time": moment,
-        "processes": [one.number for one in processes],
+        "processes": [process.number for process in processes],
         "files": archive.names(),
         "missing": archive.missing,
     }
@@ -166,18 +166,20 @@ def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] 
         firing = promql.alerts(promql.eq("alertstate", "firing"))
         found = server.instant(str(firing), archive.moment)
         since = {
-            _identity(one.labels): one.value
-            for one in server.instant(str(promql.alerts_since()), archive.moment)
+            _identity(sample.labels): sample.value
+            for sample in server.instant(str(promql.alerts_since()), archive.moment)
         }
     except MonitoringError as error:
         archive.missing["alerts"] = str(error)
         return None
     alerts = [
         {
-            "labels": {k: v for k, v in sorted(one.labels.items()) if k != "__name__"},
-            "since": since.get(_identity(one.labels)),
+            "labels": {
+                k: v for k, v in sorted(sample.labels.items()) if k != "__name__"
+            },
+            "since": since.get(_identity(sample.labels)),
         }
-        for one in found
+        for sample in found
     ]
     alerts.sort(key=lambda alert: (alert["since"] or 0.0, str(alert["labels"])))
     archive.add_json("alerts.json", alerts[:_MOST_ALERTS])

@@ -44,14 +44,14 @@ def entries(
             found.append(Entry(at, at, 1, f"worker {number}", _line(end.sentence)))
     for process in processes:
         found += _of_process(process)
-    return sorted(found, key=lambda one: (one.first, one.source))[-_MOST:]
+    return sorted(found, key=lambda entry: (entry.first, entry.source))[-_MOST:]
 
 
 def _of_alerts(alerts: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
-    for one in alerts:
-        since = one.get("since")
+    for alert in alerts:
+        since = alert.get("since")
         if isinstance(since, float):
-            labels = one["labels"]
+            labels = alert["labels"]
             name, severity = labels.get("alertname", ""), labels.get("severity", "")
             about = " ".join(
                 f"{key}={labels[key]}"
@@ -146,11 +146,11 @@ def _timeline(timeline: Sequence[Entry]) -> str:
     if not timeline:
         return "No events are known."
     rows = []
-    for one in timeline:
+    for entry in timeline:
         times = ""
-        if one.count > 1:
-            times = f" ({one.count} times, until {moment(one.last)})"
-        rows.append((moment(one.first), one.source, one.what + times))
+        if entry.count > 1:
+            times = f" ({entry.count} times, until {moment(entry.last)})"
+        rows.append((moment(entry.first), entry.source, entry.what + times))
     return table(("Time", "Source", "What"), rows)
 
 
@@ -163,16 +163,16 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         return
     rows = (
         (
-            one["labels"].get("alertname", ""),
-            one["labels"].get("severity", ""),
-            moment(one["since"] or 0.0) or _UNKNOWN,
+            alert["labels"].get("alertname", ""),
+            alert["labels"].get("severity", ""),
+            moment(alert["since"] or 0.0) or _UNKNOWN,
             " ".join(
                 f"{name}={value}"
-                for name, value in sorted(one["labels"].items())
+                for name, value in sorted(alert["labels"].items())
                 if name not in ("alertname", "severity", "alertstate")
             ),
         )
-        for one in alerts[:_MOST_ROWS]
+        for alert in alerts[:_MOST_ROWS]
     )
     yield table(("Alert", "Severity", "Since", "Labels"), rows)
     if (rest := len(alerts) - _MOST_ROWS) > 0:
@@ -183,8 +183,8 @@ def _hit_rates(processes: Sequence[AgentReport]) -> str:
     rows = []
     for process in processes:
         where = f"worker {process.number}"
-        worst = sorted(_calls(process), key=lambda one: one[1] - one[2], reverse=True)
-        calls, hits = sum(one[1] for one in worst), sum(one[2] for one in worst)
+        worst = sorted(_calls(process), key=lambda row: row[1] - row[2], reverse=True)
+        calls, hits = sum(row[1] for row in worst), sum(row[2] for row in worst)
         rows.append((where, "jit, all functions", _rate(hits, calls), f"{calls:,}"))
         for name, called, hit in worst[:5]:
             rows.append((where, f"jit, {name}", _rate(hit, called), f"{called:,}"))
@@ -230,7 +230,7 @@ def _programs(processes: Sequence[AgentReport]) -> Iterator[str]:
 
 
 def _versions(processes: Sequence[AgentReport]) -> str:
-    columns = [(one.number, _pins(one)) for one in processes]
+    columns = [(process.number, _pins(process)) for process in processes]
     names = sorted({name for _, pins in columns for name in pins})
     if not names:
         return "No process responded."
@@ -245,7 +245,9 @@ def _findings(processes: Sequence[AgentReport]) -> Iterator[str]:
     for process in processes:
         if process.findings:
             some = True
-            lines = "\n".join(f"- {escaped(one)}" for one in process.findings[:10])
+            lines = "\n".join(
+                f"- {escaped(finding)}" for finding in process.findings[:10]
+            )
             yield f"Worker {process.number}, most urgent first:\n\n{lines}"
     if not some:
         yield "None."
@@ -253,16 +255,16 @@ def _findings(processes: Sequence[AgentReport]) -> Iterator[str]:
 
 def _pins(process: AgentReport) -> dict[str, str]:
     about = process.snapshot.process
-    own = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
-    return {name: one for name, one in own.items() if one} | {
+    pins = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
+    return {name: version for name, version in pins.items() if version} | {
         **process.environment.versions
     }
 
 
 def _calls(process: AgentReport) -> Iterator[tuple[str, int, int]]:
-    for one in process.snapshot.functions:
-        if one.calls and one.hits is not None:
-            yield one.name, one.calls, one.hits
+    for function in process.snapshot.functions:
+        if function.calls and function.hits is not None:
+            yield function.name, function.calls, function.hits
 
 
 def _recompiles(function: Function) -> str:

@@ -133,7 +133,7 @@ def of_function(
             machine=machine,
         )
     ]
-    spent = max((one.after for one in found), default=0.0) * calls
+    spent = max((change.after for change in found), default=0.0) * calls
     for change in (*found, *_program(old, new, spent), *_built(old, new, machine)):
         yield replace(change, place=new.place)
     if old.built and new.built:
@@ -174,7 +174,7 @@ def _grown(tolerance: Tolerance, before: float, after: float) -> Verdict:
 
 def finished(route: RouteFacts) -> int:
     """Return the number of finished requests."""
-    return sum(one.count for one in route.finished)
+    return sum(outcome.count for outcome in route.finished)
 
 
 def _judged(
@@ -196,7 +196,7 @@ def _judged(
     if after.slower_than(before, margin):
         if unknown:
             return "unclear", unknown
-        if not plainly(Distribution(*(one / factor for one in after))):
+        if not plainly(Distribution(*(time / factor for time in after))):
             return "unclear", f"the machine makes it {factor:.1f} times"
         return "worse", ""
     return ("better" if before.slower_than(after, margin) else "within"), ""
@@ -239,7 +239,7 @@ def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange
 
 def _other_compiles(old: Function, new: Function) -> str:
     """Return whether the persistent cache served more, or less."""
-    before, after = (one.compiles.get("cache_hit", 0) for one in (old, new))
+    before, after = (function.compiles.get("cache_hit", 0) for function in (old, new))
     if before == after:
         return ""
     return f"loaded from the persistent cache: {before:,} → {after:,}"
@@ -248,12 +248,14 @@ def _other_compiles(old: Function, new: Function) -> str:
 def _recompiles(
     old: Function, new: Function, latest: tuple[Recompile, ...]
 ) -> RunChange:
-    before, after = (sum(one.recompiles.values()) for one in (old, new))
+    before, after = (sum(function.recompiles.values()) for function in (old, new))
     allowed = _allowed(before, old, new)
     verdict: Verdict = "worse" if after > allowed else "within"
     if before and not after and (new.calls or 0) >= (old.calls or 0):
         verdict = "better"
-    texts = dict.fromkeys(text for one in reversed(latest) for text in one.texts)
+    texts = dict.fromkeys(
+        text for recompile in reversed(latest) for text in recompile.texts
+    )
     worse = verdict == "worse"
     causes = sorted(new.recompiles.items(), key=lambda cause: -cause[1])
     by_cause = ", ".join(f"{cause} {count:,}" for cause, count in causes)
@@ -267,7 +269,7 @@ def _recompiles(
 
 
 def _errors(old: Function, new: Function) -> RunChange:
-    before, after = (sum(one.errors.values()) for one in (old, new))
+    before, after = (sum(function.errors.values()) for function in (old, new))
     worse = after > _allowed(before, old, new)
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in new.errors.items())
     return RunChange(
@@ -289,7 +291,9 @@ def _allowed(before: int, old: Function, new: Function) -> float:
 
 
 def _failed(route: RouteFacts) -> int:
-    return sum(one.count for one in route.finished if one.outcome == "error")
+    return sum(
+        outcome.count for outcome in route.finished if outcome.outcome == "error"
+    )
 
 
 class Machine:
@@ -310,7 +314,7 @@ class Machine:
     def __init__(self, before: Run, after: Run, limits: Limits) -> None:
         self.limits = limits
         self._accelerator = after.versions.get("platform") != CPU
-        processors = [one.versions.get("processor") for one in (before, after)]
+        processors = [run.versions.get("processor") for run in (before, after)]
         self._others = ""
         if all(processors) and processors[0] != processors[1]:
             self._others = f"another processor: {processors[0]} → {processors[1]}"
@@ -334,7 +338,11 @@ class Machine:
 
 def functions(run: Run) -> dict[str, Function]:
     """Return the program's functions by name."""
-    return {one.name: one for one in run.snapshot.functions if not one.internal}
+    return {
+        function.name: function
+        for function in run.snapshot.functions
+        if not function.internal
+    }
 
 
 def spread(function: Function, measure: str) -> Spread | None:

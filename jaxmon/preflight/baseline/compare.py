@@ -177,7 +177,7 @@ def compare(
     pairs = [(name, before.functions[name], after.functions[name]) for name in both]
     tolerance = allowed[RUN_SECONDS]
     untimed = _untimed(before, after)
-    busy = bool(after.runs) and all(is_crowded(one.waited) for one in after.runs)
+    busy = bool(after.runs) and all(is_crowded(run.waited) for run in after.runs)
     times: Iterator[CostChange] = iter(())
     if tolerance is not None and not untimed:
         platform = after.versions.get("platform", "")
@@ -208,7 +208,7 @@ def _untimed(before: Baseline, after: Baseline) -> str:
     """Return why the run times of two records say nothing, if so."""
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
-    old, new = (one.versions.get("processor", "") for one in (before, after))
+    old, new = (run.versions.get("processor", "") for run in (before, after))
     if old != new and after.versions.get("platform") == CPU:
         return f"the baseline is of another processor ({old} → {new})"
     return ""
@@ -283,14 +283,14 @@ class _Sides:
         # Excuses a slower machine; a faster one accuses nobody.
         slower = self._machine
         walls = (
-            [one.wall_seconds for one in old],
-            [one.wall_seconds / slower for one in new],
+            [run.wall_seconds for run in old],
+            [run.wall_seconds / slower for run in new],
         )
         compared, (verdict, reason) = walls, self._verdict(*walls)
         if self.cpu:
             busy = (
-                [one.processor_seconds for one in old],
-                [one.processor_seconds / slower for one in new],
+                [run.processor_seconds for run in old],
+                [run.processor_seconds / slower for run in new],
             )
             of_busy = self._verdict(*busy)
             if of_busy[0] == "worse" and verdict != "worse":
@@ -324,8 +324,8 @@ class _Sides:
     @property
     def _machine(self) -> float:
         """By what factor the machine is slower now, at least 1."""
-        old = [one.work_seconds for one in self.before if one.work_seconds]
-        new = [one.work_seconds for one in self.after if one.work_seconds]
+        old = [run.work_seconds for run in self.before if run.work_seconds]
+        new = [run.work_seconds for run in self.after if run.work_seconds]
         return max(median(new) / median(old), 1.0) if old and new else 1.0
 
 
@@ -368,7 +368,7 @@ def not_slower(
     allows: Callable[[float, float], bool],
 ) -> int:
     """Return in how many pairs of runs the later one is within the tolerance."""
-    return sum(allows(one, other) for one in before for other in after)
+    return sum(allows(earlier, other) for earlier in before for other in after)
 
 
 def critical(before: int, after: int, risk: float = RISK) -> int:
@@ -476,8 +476,8 @@ def _row(change: CostChange) -> list[str]:
 def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
     """Return for each reason of which functions nothing can be said."""
     by_reason: dict[str, dict[str, None]] = {}
-    for one in comparison.unclear:
-        by_reason.setdefault(one.reason, {}).setdefault(one.function)
+    for change in comparison.unclear:
+        by_reason.setdefault(change.reason, {}).setdefault(change.function)
     for reason, (first, *others) in by_reason.items():
         more = f" and {len(others)} more" if others else ""
         text = f"cannot tell whether {first}{more} is slower: {reason}"

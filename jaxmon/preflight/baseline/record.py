@@ -206,10 +206,10 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
     functions: dict[str, dict[str, RunTimes]] = {}
     for run in runs:
         for name, programs in run.functions.items():
-            known = functions.setdefault(name, {})
+            longest = functions.setdefault(name, {})
             for shapes, times in programs.items():
-                if shapes not in known or known[shapes].calls < times.calls:
-                    known[shapes] = times
+                if shapes not in longest or longest[shapes].calls < times.calls:
+                    longest[shapes] = times
     waited = [run.waited for run in runs if run.waited is not None]
     calibrated = [run.calibration for run in runs if run.calibration]
     return TimedRun(
@@ -303,12 +303,12 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
             runs.append(timed_run(document["times"]))
         versions = {**document["versions"], **versions}
         for name, measures in document["functions"].items():
-            known = functions.setdefault(name, {})
+            sums = functions.setdefault(name, {})
             for key, value in measures.items():
-                known[key] = (
-                    round(known.get(key, 0) + value, _DIGITS)
+                sums[key] = (
+                    round(sums.get(key, 0) + value, _DIGITS)
                     if key in _SUMMED
-                    else max(known.get(key, 0), value)
+                    else max(sums.get(key, 0), value)
                 )
     run = of_processes(runs)
     return Baseline(versions, functions, () if run is None else (run,))

@@ -109,8 +109,10 @@ def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
     Call it after the start: ignored signals are inherited.
     """
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
-    for one in _FORWARDED:
-        before[one] = signal.signal(one, lambda number, _: process.send_signal(number))
+    for forwarded in _FORWARDED:
+        before[forwarded] = signal.signal(
+            forwarded, lambda number, _: process.send_signal(number)
+        )
     try:
         yield
     finally:
@@ -151,12 +153,12 @@ def compare_runs(
     after: list[Baseline] = []
     while True:
         if isinstance(old, Baseline):
-            known, planned = old, (len(old.runs), runs)
+            baseline, planned = old, (len(old.runs), runs)
         else:
             before.append(old(len(before)))
-            known, planned = from_runs(before), (runs, runs)
+            baseline, planned = from_runs(before), (runs, runs)
         after.append(new(len(after)))
-        found = compare(known, from_runs(after), allowed, runs=planned)
+        found = compare(baseline, from_runs(after), allowed, runs=planned)
         # Compiles may not take as long in another run; more runs may show run times.
         slow = any(
             change.measure == COMPILE_SECONDS

@@ -82,7 +82,9 @@ def _nvidia(
 def _libraries(search_path: str) -> Iterator[Check]:
     """Yield where the loader finds another CUDA before that of JAX's wheels."""
     for place in filter(None, search_path.split(":")):
-        found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
+        found = (
+            path for name in _LIBRARIES for path in Path(place).glob(f"{name}.so*")
+        )
         if (library := min(found, default=None)) is not None:
             text = f"LD_LIBRARY_PATH: {library} is loaded instead of JAX's own"
             advice = (

@@ -158,10 +158,10 @@ def _settings(environ: Mapping[str, str]) -> Check:
 
 
 def _unknown(environ: Mapping[str, str]) -> Iterator[Check]:
-    known = [PREFIX + field.name.upper() for field in fields(Settings)]
+    settings = [PREFIX + field.name.upper() for field in fields(Settings)]
     for name in sorted(environ):
-        if not name.startswith(PREFIX) or name in known or name.startswith(_OTHERS):
+        if not name.startswith(PREFIX) or name in settings or name.startswith(_OTHERS):
             continue
-        close = difflib.get_close_matches(name, known, 1)
+        close = difflib.get_close_matches(name, settings, 1)
         advice = f"did you mean {close[0]}?" if close else "see docs/settings.md"
         yield VARIABLES.warning(f"{name} is not a jaxmon setting", advice)

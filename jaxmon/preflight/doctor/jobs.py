@@ -48,17 +48,19 @@ def hangs(environ: Mapping[str, str], version: Version = installed) -> Iterator[
     if jaxlib is None:
         return  # that is reported elsewhere
     flags = _flags(environ.get(FLAGS, ""))
-    for one in TIMEOUTS.values():
-        if one.flag in flags and not has(one, jaxlib):
-            text = f"{FLAGS} has {one.flag}, which jaxlib {jaxlib} may not know"
+    for timeout in TIMEOUTS.values():
+        if timeout.flag in flags and not has(timeout, jaxlib):
+            text = f"{FLAGS} has {timeout.flag}, which jaxlib {jaxlib} may not know"
             advice = (
                 "XLA aborts at flags that it does not know: remove it, or install "
-                f"jaxlib {dotted(one.since)} or later"
+                f"jaxlib {dotted(timeout.since)} or later"
             )
             yield HANGS.warning(text, advice)
-        elif flags.get(one.flag, "").isdecimal() and not one.example.isdecimal():
-            text = f"{FLAGS} has {one.flag}={flags[one.flag]}, without a unit"
-            advice = f"XLA aborts at such a value: give one such as {one.example}"
+        elif (
+            flags.get(timeout.flag, "").isdecimal() and not timeout.example.isdecimal()
+        ):
+            text = f"{FLAGS} has {timeout.flag}={flags[timeout.flag]}, without a unit"
+            advice = f"XLA aborts at such a value: give one such as {timeout.example}"
             yield HANGS.warning(text, advice)
     if not are_several(environ):
         return
@@ -85,21 +87,21 @@ def _platform(environ: Mapping[str, str], version: Version) -> str:
     return "gpu" if any(map(version, _GPU_PLUGINS)) else ""
 
 
-def _limit(one: Timeout, flags: Mapping[str, str]) -> Iterator[Check]:
-    if value := flags.get(one.flag, one.default):
-        yield HANGS.ok(f"{one.flag}={value} {one.what}")
+def _limit(timeout: Timeout, flags: Mapping[str, str]) -> Iterator[Check]:
+    if value := flags.get(timeout.flag, timeout.default):
+        yield HANGS.ok(f"{timeout.flag}={value} {timeout.what}")
         return
     text = "one process that is stuck stops all others of a job, with no time limit"
     if OF_START in flags:
         text += f": {OF_START} applies only while NCCL is set up"
-    advice = f"{one.assignment} {one.what}; {one.price}"
+    advice = f"{timeout.assignment} {timeout.what}; {timeout.price}"
     yield HANGS.note(text, advice)
 
 
 def _flags(text: str) -> dict[str, str]:
     """Return the flags in *text* by name; of a file that it names, none."""
     found = re.finditer(r"(?<!\S)(--\w+)(?:=(\S*))?", text)
-    return {one[1]: one[2] or "" for one in found}
+    return {flag[1]: flag[2] or "" for flag in found}
 
 
 def processes_with(name: str, root: Path = Path("/")) -> list[int]:
@@ -134,11 +136,11 @@ def nccl(
     Yield findings about NCCL's RAS and Inspector, which the sidecar reads; none without
     NCCL.
     """
-    known = next(filter(None, map(version, _PACKAGES)), None)
+    release = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"
-    several = known is not None and are_several(environ)
-    if known is not None and several:
-        yield _installed(known, disabled=disabled)
+    several = release is not None and are_several(environ)
+    if release is not None and several:
+        yield _installed(release, disabled=disabled)
     users = processes(_LIBRARY)
     if several or users or is_enabled(environ):
         yield from _inspector(environ)

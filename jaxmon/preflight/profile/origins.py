@@ -264,14 +264,14 @@ class Origins:
             seen, edge = {key}, [(key, key)]
             for _ in range(_MOST_STEPS):
                 edge = [
-                    (at, one)
+                    (at, neighbour)
                     for _, at in edge
-                    for one in neighbours(at)
-                    if one not in seen and one in instructions
+                    for neighbour in neighbours(at)
+                    if neighbour not in seen and neighbour in instructions
                 ][:_MOST_NEIGHBOURS]
-                seen.update(one for _, one in edge)
-                for at, one in edge:
-                    origin = self._used_by(instructions, at, one)
+                seen.update(neighbour for _, neighbour in edge)
+                for at, neighbour in edge:
+                    origin = self._used_by(instructions, at, neighbour)
                     if origin.place is not None:
                         return origin._replace(others=(), inferred=True)
         return None
@@ -329,14 +329,14 @@ def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instructi
     """Yield the instructions of a fusion that use its operand number *at*."""
     parameters = [
         key
-        for key, one in computation.instructions.items()
-        if one.opcode == "parameter" and one.parameter == at
+        for key, instruction in computation.instructions.items()
+        if instruction.opcode == "parameter" and instruction.parameter == at
     ]
-    for one in computation.instructions.values():
-        if not one.operands:
+    for instruction in computation.instructions.values():
+        if not instruction.operands:
             continue
-        if any(key in one.operands for key in parameters):
-            yield one
+        if any(key in instruction.operands for key in parameters):
+            yield instruction
 
 
 def _work(computation: Computation, instruction: Instruction) -> float:

@@ -152,8 +152,8 @@ def document(
         "by": by,
         "groups": [_group(group, total) for group in groups],
         "operations": [
-            _operation(one, labels.get(one.program), total)
-            for one in profile.operations
+            _operation(operation, labels.get(operation.program), total)
+            for operation in profile.operations
         ],
     }
 
@@ -174,17 +174,17 @@ def _group(group: Group, total: float) -> dict[str, Any]:
     }
 
 
-def _operation(one: Operation, label: str | None, total: float) -> dict[str, Any]:
-    origin = one.origin
+def _operation(operation: Operation, label: str | None, total: float) -> dict[str, Any]:
+    origin = operation.origin
     return {
         "function": label,
-        "program": one.program,
-        "operation": one.name,
-        "count": one.count,
-        "seconds": one.seconds,
-        "share": one.seconds / total if total else None,
+        "program": operation.program,
+        "operation": operation.name,
+        "count": operation.count,
+        "seconds": operation.seconds,
+        "share": operation.seconds / total if total else None,
         **_place(origin.place),
-        "scope": scope_of(one),
+        "scope": scope_of(operation),
         "primitive": origin.path.primitive or None,
         "backward": origin.path.backward,
         "recomputed": origin.path.recomputed,
@@ -229,7 +229,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _complete(event: TraceEvent, pid: int, tid: int, offset: float) -> dict[str, Any]:
-    known = {"hlo_op": event.op, "hlo_module": event.module}
+    names = {"hlo_op": event.op, "hlo_module": event.module}
     return {
         "ph": "X",
         "name": event.name,
@@ -237,5 +237,5 @@ def _complete(event: TraceEvent, pid: int, tid: int, offset: float) -> dict[str,
         "tid": tid,
         "ts": offset + event.start / 1e6,
         "dur": event.duration / 1e6,
-        "args": {key: value for key, value in known.items() if value is not None},
+        "args": {key: value for key, value in names.items() if value is not None},
     }

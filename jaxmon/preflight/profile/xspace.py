@@ -202,10 +202,10 @@ class _Plane:
 
     def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> TraceEvent:
         key = start = duration = 0
-        own: list[memoryview] = []
+        stats_of_event: list[memoryview] = []
         for number, value in wire.fields(message):
             if number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
-                own.append(value)
+                stats_of_event.append(value)
             elif not isinstance(value, int):
                 continue
             elif number == 1:
@@ -215,7 +215,7 @@ class _Plane:
             elif number == 3:  # noqa: PLR2004
                 duration = value
         name, common, stated = kinds.get(key, _NO_KIND)
-        stats = {**common, **self._read(own, self._of_events)}
+        stats = {**common, **self._read(stats_of_event, self._of_events)}
         program = stats.get(_PROGRAM)
         op = _text(stats, _OP)
         return TraceEvent(

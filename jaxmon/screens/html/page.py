@@ -87,7 +87,7 @@ def table(
     head = element(
         "div", title, element("span", text(note)) if note else NOTHING, class_="head"
     )
-    below = [element("p", text(one)) for one in section.below]
+    below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
     return element("section", head, card)
@@ -132,7 +132,7 @@ def _body(
 
 def _order(columns: Sequence[Column]) -> list[int]:
     """Return which columns are shown, and in which order."""
-    shown = [index for index, one in enumerate(columns) if one.heading]
+    shown = [index for index, column in enumerate(columns) if column.heading]
     if columns[shown[0]].right:
         name = next(index for index in shown if not columns[index].size)
         shown = [name, *(index for index in shown if index != name)]
@@ -155,7 +155,11 @@ def _side(column: Column) -> str:
 
 def recompiles(snapshot: Snapshot) -> Html:
     """Return the functions that were recompiled, those that took longest first."""
-    found = [one for one in snapshot.functions if one.recompiles and not one.internal]
+    found = [
+        function
+        for function in snapshot.functions
+        if function.recompiles and not function.internal
+    ]
     if not found:
         return NOTHING
     items = [_recompiled(function, snapshot) for function in found[:_MOST_FUNCTIONS]]
@@ -171,10 +175,10 @@ def recompiles(snapshot: Snapshot) -> Html:
     )
 
 
-def _recompiled(one: Function, snapshot: Snapshot) -> Html:
-    causes = sorted(one.recompiles.items(), key=lambda item: (-item[1], item[0]))
-    said = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
-    events = [event for event in snapshot.recompiles if event.function == one.name]
+def _recompiled(function: Function, snapshot: Snapshot) -> Html:
+    causes = sorted(function.recompiles.items(), key=lambda item: (-item[1], item[0]))
+    by_cause = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
+    events = [event for event in snapshot.recompiles if event.function == function.name]
     newest = sorted(events, key=lambda event: -event.time)
     groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
     now = snapshot.process.now
@@ -184,8 +188,8 @@ def _recompiled(one: Function, snapshot: Snapshot) -> Html:
         shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
     return element(
         "li",
-        element("p", element("strong", text(one.name)), text(f": {said}")),
-        element("small", text(one.place)) if one.place else NOTHING,
+        element("p", element("strong", text(function.name)), text(f": {by_cause}")),
+        element("small", text(function.place)) if function.place else NOTHING,
         *shown,
     )
 
@@ -202,7 +206,7 @@ def _group(same: Sequence[Recompile], now: float) -> Html:
     reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
     if latest.omitted:
         reasons.append(f"and {latest.omitted} more")
-    lines = [element("code", text(one)) for one in reasons]
+    lines = [element("code", text(reason)) for reason in reasons]
     return element("div", *lines, element("small", text(" · ".join(facts))))
 
 
@@ -237,7 +241,7 @@ def answer(run: Run) -> Html:
     """Return whether users were all right."""
     found = run.answer
     reasons = found.reasons[1:] if found.reasons else ()
-    more = [_reason(one) for one in reasons]
+    more = [_reason(reason) for reason in reasons]
     because = found.reasons[0].because if found.reasons else ""
     asked = f"{'Are' if run.state == 'running' else 'Were'} users all right?"
     return element(
@@ -257,10 +261,10 @@ def answer(run: Run) -> Html:
     )
 
 
-def _reason(one: Reason) -> Html:
-    said = element("span", text(one.text[:1].upper() + one.text[1:]))
-    because = element("span", text(f" {one.because}"), class_="because")
-    return element("li", said, because if one.because else NOTHING)
+def _reason(reason: Reason) -> Html:
+    what = element("span", text(reason.text[:1].upper() + reason.text[1:]))
+    because = element("span", text(f" {reason.because}"), class_="because")
+    return element("li", what, because if reason.because else NOTHING)
 
 
 def numbers(run: Run) -> Html:
@@ -275,7 +279,7 @@ def numbers(run: Run) -> Html:
 def findings(run: Run) -> Html:
     """Return what to change, the most urgent first."""
     observed = run.snapshot.process.observed_seconds
-    items = [_finding(one, observed) for one in run.findings]
+    items = [_finding(finding, observed) for finding in run.findings]
     few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
     listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
@@ -291,31 +295,36 @@ def _list(items: Sequence[Html]) -> Html:
     return element("ol", *items, class_="findings") if items else NOTHING
 
 
-def _finding(one: FindingSummary, observed: float) -> Html:
-    tag = element("span", text(_TAGS.get(one.urgency, "")), class_=f"tag {one.urgency}")
-    evidence = [element("code", text(line)) for line in one.evidence]
-    said = [
-        text(line) for line in won_back(one.urgency, one.seconds, observed, one.panel)
+def _finding(finding: FindingSummary, observed: float) -> Html:
+    tag = element(
+        "span", text(_TAGS.get(finding.urgency, "")), class_=f"tag {finding.urgency}"
+    )
+    evidence = [element("code", text(line)) for line in finding.evidence]
+    facts = [
+        text(line)
+        for line in won_back(finding.urgency, finding.seconds, observed, finding.panel)
     ]
-    if one.runbook:
-        address = f"{RUNBOOKS}{one.runbook}.md"
-        said.append(element("a", text(one.runbook), href=address, rel="noreferrer"))
-    small = Html(" · ".join(said))
+    if finding.runbook:
+        address = f"{RUNBOOKS}{finding.runbook}.md"
+        facts.append(
+            element("a", text(finding.runbook), href=address, rel="noreferrer")
+        )
+    small = Html(" · ".join(facts))
     return element(
         "li",
-        element("p", tag, element("strong", text(one.verdict))),
+        element("p", tag, element("strong", text(finding.verdict))),
         *evidence,
-        element("p", prose(f"Advice: {one.action}")) if one.action else NOTHING,
-        element("small", small) if said else NOTHING,
+        element("p", prose(f"Advice: {finding.action}")) if finding.action else NOTHING,
+        element("small", small) if facts else NOTHING,
     )
 
 
 def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     snapshot = run.snapshot
     observed = snapshot.process.observed_seconds
-    finished = [one for route in snapshot.requests for one in route.finished]
-    count = sum(one.count for one in finished)
-    failed = sum(one.count for one in finished if one.outcome == "error")
+    finished = [some for route in snapshot.requests for some in route.finished]
+    count = sum(some.count for some in finished)
+    failed = sum(some.count for some in finished if some.outcome == "error")
     if count:
         yield "requests", _count(count)
         yield "of them failed", share(failed, count)
@@ -324,11 +333,11 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     took = snapshot.compile_time  # of all threads
     part = share(took, observed) if took <= observed else UNKNOWN
     yield "of the time compiling", part
-    users = [one for one in snapshot.functions if not one.internal]
-    yield "recompiles", _count(sum(sum(one.recompiles.values()) for one in users))
+    users = [function for function in snapshot.functions if not function.internal]
+    yield "recompiles", _count(sum(sum(user.recompiles.values()) for user in users))
     if not count:
-        yield "errors", _count(sum(sum(one.errors.values()) for one in users))
-    peaks = [one.peak for one in snapshot.memory.devices if one.peak]
+        yield "errors", _count(sum(sum(user.errors.values()) for user in users))
+    peaks = [device.peak for device in snapshot.memory.devices if device.peak]
     if peaks:
         yield "peak of a device", size(max(peaks))
     else:
@@ -339,9 +348,11 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
 
 
 def _hit_rate(run: Run) -> str:
-    known = [one for one in run.snapshot.functions if one.hits is not None]
-    calls = sum(one.calls or 0 for one in known)
-    hits = sum(one.hits or 0 for one in known)
+    counted_functions = [
+        function for function in run.snapshot.functions if function.hits is not None
+    ]
+    calls = sum(function.calls or 0 for function in counted_functions)
+    hits = sum(function.hits or 0 for function in counted_functions)
     return share(hits, calls) if calls else UNKNOWN
 
 
@@ -436,19 +447,21 @@ def _time(snapshot: Snapshot) -> Html:
 
 def _memory(snapshot: Snapshot) -> Html:
     section = tables.memory_lines(snapshot, most=_MOST)
-    most = max((one.bytes for one in snapshot.allocations.lines), default=0.0)
+    most = max((line.bytes for line in snapshot.allocations.lines), default=0.0)
     marks = [
-        small_bar(one.bytes / most) for one in snapshot.allocations.lines if one.bytes
+        small_bar(line.bytes / most)
+        for line in snapshot.allocations.lines
+        if line.bytes
     ]
     return table(section, marks=marks)
 
 
-def _packages(known: Mapping[str, str]) -> Html:
-    if not known:
+def _packages(packages: Mapping[str, str]) -> Html:
+    if not packages:
         return NOTHING
-    said = element("summary", text(counted(len(known), "installed package")))
-    names = text(", ".join(f"{name} {version}" for name, version in known.items()))
-    return element("details", said, element("p", names), class_="card")
+    title = element("summary", text(counted(len(packages), "installed package")))
+    names = text(", ".join(f"{name} {version}" for name, version in packages.items()))
+    return element("details", title, element("p", names), class_="card")
 
 
 def _footer(run: Run) -> Html:
