@@ -65,7 +65,7 @@ class Result:
 _At = tuple[int, int]
 
 
-def warm(  # noqa: PLR0913 - one for each option of the command
+def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the command
     document: Document,
     environ: Mapping[str, str],
     *,
@@ -78,72 +78,33 @@ def warm(  # noqa: PLR0913 - one for each option of the command
     Compile every signature in *document*; return what became of each, in its order.
     """
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
-    todo = [
-        {place for place in _places(document) if place[0] % jobs == job}
-        for job in range(jobs)
-    ]
+    shares = _shares(document, jobs)
+    places = set[_At]().union(*shares)
     results: dict[_At, Result] = {}
+    running: list[_Process] = []
 
     def take(at: _At, status: str, reason: str, took: float) -> None:
-        if at in results or at not in places:
-            return
-        name = document.functions[at[0]].name
-        results[at] = Result(name, at[1], status, reason, took)
-        progress(results[at])
+        if at not in results and at in places:
+            name = document.functions[at[0]].name
+            results[at] = Result(name, at[1], status, reason, took)
+            progress(results[at])
 
-    places = _places(document)
-    with scratch.directory("jaxmon-warmup-") as directory:
-        _run(
-            document,
-            [job for job in todo if job],
-            directory,
-            variables,
-            main,
-            seconds,
-            take,
-        )
-    return [results[at] for at in sorted(results)]
+    def start(left: set[_At]) -> None:
+        file = directory / f"job-{time.monotonic_ns()}.json"
+        done = sorted(places - left)
+        job = {"main": main, "done": done, "document": document.as_json()}
+        file.write_text(json.dumps(job))
+        process = _Process(file, left, variables)
+        running.append(process)
+        selector.register(process.results, selectors.EVENT_READ, process)
 
-
-_Take = Callable[[_At, str, str, float], None]
-
-
-def _places(document: Document) -> set[_At]:
-    return {
-        (number, place)
-        for number, function in enumerate(document.functions)
-        for place in range(len(function.signatures))
-    }
-
-
-def _run(  # noqa: PLR0913, PLR0917 - what `warm` has
-    document: Document,
-    todo: Sequence[set[_At]],
-    directory: Path,
-    environ: Mapping[str, str],
-    main: str,
-    seconds: float,
-    take: _Take,
-) -> None:
-    everything = _places(document)
-    with selectors.DefaultSelector() as selector:
-        running: list[_Process] = []
-
-        def start(left: set[_At]) -> None:
-            file = directory / f"job-{time.monotonic_ns()}.json"
-            job = {
-                "main": main,
-                "done": sorted(everything - left),
-                "document": document.as_json(),
-            }
-            file.write_text(json.dumps(job))
-            process = _Process(file, left, environ)
-            running.append(process)
-            selector.register(process.results, selectors.EVENT_READ, process)
-
+    with (
+        scratch.directory("jaxmon-warmup-") as directory,
+        selectors.DefaultSelector() as selector,
+    ):
         try:
-            for left in todo:
-                start(left)
+            for share in shares:
+                start(share)
             while running:
                 ready = {key.data for key, _ in selector.select(0.1)}
                 for process in list(running):
@@ -164,6 +125,19 @@ def _run(  # noqa: PLR0913, PLR0917 - what `warm` has
         finally:
             for process in running:
                 process.end()
+    return [results[at] for at in sorted(results)]
+
+
+def _shares(document: Document, jobs: int) -> list[set[_At]]:
+    """Return the signatures for each process."""
+    shares: dict[int, set[_At]] = defaultdict(set)
+    for number, function in enumerate(document.functions):
+        places = {(number, place) for place in range(len(function.signatures))}
+        shares[number % jobs] |= places
+    return [share for share in shares.values() if share]
+
+
+_Take = Callable[[_At, str, str, float], None]
 
 
 class _Process:
@@ -318,9 +292,7 @@ _Place = tuple[int, int]
 
 
 def _all(signature: RecordedSignature) -> dict[str, Any]:
-    numbered = {
-        f"[{number}]": argument for number, argument in enumerate(signature.args)
-    }
+    numbered = {f"[{place}]": value for place, value in enumerate(signature.args)}
     return {**numbered, **signature.kwargs}
 
 
@@ -381,11 +353,7 @@ def _proposed(
             buckets = best(sizes, calls, count)
             chosen[f"{shapes[0][number].where}.shape[{axis}]"] = buckets
             for row, size in zip(padded, sizes, strict=True):
-                bucket = next(
-                    size_of_bucket
-                    for size_of_bucket in buckets
-                    if size_of_bucket >= size
-                )
+                bucket = min(fit for fit in buckets if fit >= size)
                 for at, dimension in places:
                     row[at][dimension] = bucket
         affected = sorted({number for places in dimensions for number, _ in places})
@@ -417,9 +385,8 @@ def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[in
     distinct = sorted(total)
     if len(distinct) > _MOST_SIZES:
         step = len(distinct) / _MOST_SIZES
-        distinct = [
-            distinct[int((n + 1) * step) - 1] for n in range(_MOST_SIZES - 1)
-        ] + [distinct[-1]]
+        chosen = [distinct[int(n * step) - 1] for n in range(1, _MOST_SIZES)]
+        distinct = [*chosen, distinct[-1]]
     count = min(count, len(distinct))
     # What is passed without padding is the same for all choices.
     below = [0.0]

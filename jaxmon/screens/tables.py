@@ -224,9 +224,8 @@ def programs(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     """
     found = [
         function
-        for function in snapshot.functions
-        if not function.internal
-        and (function.program.programs or function.samples.samples)
+        for function in snapshot.users
+        if function.program.programs or function.samples.samples
     ]
     found.sort(key=lambda function: -(function.calls or function.misses))
     about = " (latest per function; median times of sampled calls)"
@@ -238,7 +237,7 @@ def flops(snapshot: Snapshot, *, most: int = _MOST_ROWS) -> Section:
     Return the FLOPs of functions that multiply matrices, what they achieve, what bounds
     them, and why FLOPs are unknown.
     """
-    users = [function for function in snapshot.functions if not function.internal]
+    users = snapshot.users
     found = [function for function in users if function.program.model_flops]
     found.sort(key=lambda user: -(user.program.model_flops or 0) * (user.calls or 0))
     below = [

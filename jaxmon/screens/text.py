@@ -89,18 +89,14 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     took, observed = snapshot.compile_time, snapshot.process.observed_seconds
     if not snapshot.functions or not took:
         return Section(_FUNCTIONS)
-    users = [function for function in snapshot.functions if not function.internal]
-    operations = [
-        function
-        for function in snapshot.functions
-        if function.internal and function.compile_time
-    ]
+    users = snapshot.users
+    internal = [of for of in snapshot.functions if of.internal and of.compile_time]
     shown = [user for user in users if user.compile_time or user.calls][:most]
     rows = [(user.name, [user]) for user in shown]
     if others := [user for user in users if user not in shown]:
         rows.append((f"{len(others)} more", others))
-    if operations:
-        rows.append((f"eager operations ({len(operations)})", operations))
+    if internal:
+        rows.append((f"eager operations ({len(internal)})", internal))
     layout = [
         Column("FUNCTION", right=False),
         Column("CALLS", 10),
@@ -190,17 +186,13 @@ def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list
     lines = []
     advised = {finding.subject for finding in found if finding.topic == "recompile"}
     told_about = set[str]()
-    shown = [f for f in snapshot.functions if f.recompiles and not f.internal]
+    shown = [function for function in snapshot.users if function.recompiles]
     for function in shown[:_MOST_FUNCTIONS]:
         causes = sorted(function.recompiles.items(), key=lambda cause: -cause[1])
         details = ", ".join(f"{cause} {n:,}" for cause, n in causes)
         text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {details}"
         lines += wrapped(text, width, first=INDENT, rest=INDENT * 3)
-        latest = [
-            recompile
-            for recompile in snapshot.recompiles
-            if recompile.function == function.name
-        ]
+        latest = [of for of in snapshot.recompiles if of.function == function.name]
         lines += _latest(latest, snapshot.process.now, width)
         if function.name not in advised and causes[0][0] not in told_about:
             told_about.add(causes[0][0])

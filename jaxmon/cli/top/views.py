@@ -61,6 +61,7 @@ _MOST_FUNCTIONS = 20
 _MOST_EVIDENCE = 3
 _LOW = 8
 _BAR = 10
+_BUSY = "BUSY"
 # What an accelerator's line has behind the name.
 _BESIDE_NAME, _WITH_POWER = 58, 62
 _LEAST_NAME, _MOST_NAME = 8, 40
@@ -337,7 +338,7 @@ def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Lin
         )
     if not found:
         return []
-    above = line((f"{heading:<{name}}  {'BUSY':<{_BAR + 6}}  MEMORY", STRONG))
+    above = line((f"{heading:<{name}}  {_BUSY:<{_BAR + 6}}  MEMORY", STRONG))
     most = min(most, _MOST_ACCELERATORS)
     more = [line((f"{len(found) - most} more", QUIET))] if len(found) > most else []
     return [above, *found[:most], *more]

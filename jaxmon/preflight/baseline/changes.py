@@ -338,11 +338,7 @@ class Machine:
 
 def functions(run: Run) -> dict[str, Function]:
     """Return the program's functions by name."""
-    return {
-        function.name: function
-        for function in run.snapshot.functions
-        if not function.internal
-    }
+    return {function.name: function for function in run.snapshot.users}
 
 
 def spread(function: Function, measure: str) -> Spread | None:

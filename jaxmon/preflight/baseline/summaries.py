@@ -246,11 +246,10 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
 
 def _ranged(change: RunChange) -> str:
     """Return times with how they vary: of so few, a ratio would say too much."""
+    middles = change.before, change.after
     sides = [
         f"{duration(middle)} ({duration(low)} to {duration(high)})"
-        for middle, (low, high) in zip(
-            (change.before, change.after), change.ranges, strict=True
-        )
+        for middle, (low, high) in zip(middles, change.ranges, strict=True)
     ]
     of = " and ".join(f"{count:,}" for count in change.samples or ())
     return (

@@ -155,11 +155,7 @@ def _side(column: Column) -> str:
 
 def recompiles(snapshot: Snapshot) -> Html:
     """Return the functions that were recompiled, those that took longest first."""
-    found = [
-        function
-        for function in snapshot.functions
-        if function.recompiles and not function.internal
-    ]
+    found = [function for function in snapshot.users if function.recompiles]
     if not found:
         return NOTHING
     items = [_recompiled(function, snapshot) for function in found[:_MOST_FUNCTIONS]]
@@ -333,7 +329,7 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     took = snapshot.compile_time  # of all threads
     part = share(took, observed) if took <= observed else UNKNOWN
     yield "of the time compiling", part
-    users = [function for function in snapshot.functions if not function.internal]
+    users = snapshot.users
     yield "recompiles", _count(sum(sum(user.recompiles.values()) for user in users))
     if not count:
         yield "errors", _count(sum(sum(user.errors.values()) for user in users))
@@ -348,11 +344,8 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
 
 
 def _hit_rate(run: Run) -> str:
-    counted_functions = [
-        function for function in run.snapshot.functions if function.hits is not None
-    ]
-    calls = sum(function.calls or 0 for function in counted_functions)
-    hits = sum(function.hits or 0 for function in counted_functions)
+    found = [of for of in run.snapshot.functions if of.hits is not None]
+    calls, hits = sum(of.calls or 0 for of in found), sum(of.hits or 0 for of in found)
     return share(hits, calls) if calls else UNKNOWN
 
 
