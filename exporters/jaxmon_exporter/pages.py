@@ -163,7 +163,7 @@ class Live:
         the process *worker*, `None` if there is none.
         """
         from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
-        from jaxmon.screens.status.summary import summarise  # noqa: PLC0415 - likewise
+        from jaxmon.screens.status import summarise  # noqa: PLC0415 - likewise
         from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
 
         now = read(self._families(), time=self._clock())

@@ -136,9 +136,9 @@ def compare(
     """
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.compare import compare as compare_records
-    from jaxmon.preflight.baseline.record import RUN_SECONDS, Baseline, read, tolerances
+    from jaxmon.preflight.baseline.compare import lines
+    from jaxmon.preflight.baseline.record import Baseline, read, tolerances
     from jaxmon.preflight.baseline.run import compare_runs
-    from jaxmon.preflight.baseline.table import lines
 
     if old is None and not words:
         msg = "give a recorded file, or a command with --against"
@@ -154,9 +154,7 @@ def compare(
             comparison = compare_records(before, read(other), allowed)
         else:
             comparison = compare_runs(before, _measure(command, runs), runs, allowed)
-    output.lines(
-        lines(comparison, tolerance=allowed[RUN_SECONDS], width=output.report_width())
-    )
+    output.lines(lines(comparison, width=output.report_width()))
     if strict and (comparison.new or comparison.vanished):
         output.line("--strict: new and vanished functions are regressions")
         sys.exit(1)

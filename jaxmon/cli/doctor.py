@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from jaxmon.cli.options import RUN_DIR
 
 
 if TYPE_CHECKING:
-    from jaxmon.preflight.doctor.finding import Check
+    from jaxmon.preflight.doctor.check import Area, Check
 
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
@@ -47,11 +48,11 @@ def command(
     Run it where the program will run, as its user and with its environment. No
     accelerator is initialised: JAX is tested on the CPU, in a separate process.
     """
-    from jaxmon.preflight.doctor.finding import worst
+    from jaxmon.preflight.doctor.check import worst
 
     found = _findings(run_dir, skip_jax=skip_jax)
     if as_json:
-        output.document([_plain(one) for one in found])
+        output.document([asdict(check) for check in found])
     else:
         _print(found, verbose=verbose)
     grave = worst(found)
@@ -62,32 +63,23 @@ def command(
 def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
     from jaxmon.errors import SettingsError
     from jaxmon.host import rundir
-    from jaxmon.preflight.doctor import (
-        devices,
-        environment,
-        hangs,
-        nccl,
-        selftest,
-        sockets,
-        versions,
-    )
-    from jaxmon.preflight.doctor.finding import Check
+    from jaxmon.preflight.doctor import devices, environment, jobs, selftest, sockets
     from jaxmon.settings import Settings, load
 
     try:
         port = load({}).port
     except SettingsError:
         port = Settings().port  # the environment's own check reports it
-    checks: list[tuple[str, Callable[[], Iterable[Check]]]] = [
-        (versions.AREA, versions.check),
-        (environment.AREA, lambda: environment.check(os.environ)),
+    checks: list[tuple[Area, Callable[[], Iterable[Check]]]] = [
+        (environment.VERSIONS, environment.versions),
+        (environment.VARIABLES, lambda: environment.variables(os.environ)),
         (sockets.AREA, lambda: sockets.check(run_dir or rundir.locate(), port)),
         (devices.AREA, devices.check),
-        (hangs.AREA, lambda: hangs.check(os.environ)),
-        (nccl.AREA, lambda: nccl.check(os.environ)),
+        (jobs.HANGS, lambda: jobs.hangs(os.environ)),
+        (jobs.NCCL, lambda: jobs.nccl(os.environ)),
     ]
     # Where JAX is missing, that is said once.
-    if not skip_jax and versions.installed("jax") is not None:
+    if not skip_jax and environment.installed("jax") is not None:
         checks.append((selftest.HOOKS, lambda: selftest.check(os.environ)))
     found: list[Check] = []
     for area, check in checks:
@@ -95,7 +87,7 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
             found += check()
         except Exception as error:  # noqa: BLE001 - the other checks are worth having
             text = f"check failed to run: {type(error).__name__}: {error}"
-            found.append(Check(area, "warning", text))
+            found.append(area.warning(text))
     return found
 
 
@@ -103,32 +95,18 @@ def _print(found: list[Check], *, verbose: bool) -> None:
     from jaxmon.host.formats.layout import clean, wrapped
 
     width = output.report_width()
-    shown = [one for one in found if verbose or one.status != "ok"]
-    for one in shown:
-        head = f"{_MARKS[one.status]:5}{one.area:13}"
-        for line in wrapped(clean(one.text), width, first=head, rest=" " * len(head)):
-            output.line(line)
-        for line in wrapped(
-            clean(one.advice),
-            width,
-            first=" " * len(head) + "→ ",
-            rest=" " * len(head) + "  ",
-        ):
-            output.line(line)
-    in_order = sum(one.status == "ok" for one in found)
-    rest = len(found) - in_order
+    shown = [check for check in found if verbose or check.status != "ok"]
+    for check in shown:
+        head = f"{_MARKS[check.status]:5}{check.area:13}"
+        indent = " " * len(head)
+        output.lines(wrapped(clean(check.text), width, first=head, rest=indent))
+        first, rest = f"{indent}→ ", f"{indent}  "
+        output.lines(wrapped(clean(check.advice), width, first=first, rest=rest))
+    in_order = sum(check.status == "ok" for check in found)
+    others = len(found) - in_order
     if shown:
         output.line()
     output.line(
         f"{in_order} checks passed"
-        + (f", {rest} need attention." if rest else "; no problems found.")
+        + (f", {others} need attention." if others else "; no problems found.")
     )
-
-
-def _plain(one: Check) -> dict[str, str]:
-    return {
-        "area": one.area,
-        "status": one.status,
-        "text": one.text,
-        "advice": one.advice,
-    }

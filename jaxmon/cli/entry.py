@@ -1,22 +1,39 @@
-"""Entry point of the commands: Ctrl-C stops them silently, even during import."""
+"""Entry points of the commands: Ctrl-C stops them silently, even during import."""
 
 from __future__ import annotations
 
+import gc
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 def main() -> None:
     """Run ``jaxmon``."""
-    with loading():
+    with _loading():
         from jaxmon.cli.main import main as command
 
     command(prog_name="jaxmon")
 
 
+def exporter() -> None:
+    """
+    Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``.
+
+    Loads it with the garbage collector off, which the command turns on once it
+    serves: modules stay alive, and scanning them repeatedly while they are loaded takes
+    a tenth of the startup time.
+    """
+    gc.disable()
+    with _loading():
+        from jaxmon.cli.main import main as command
+
+    command(["exporter", *sys.argv[1:]], prog_name="jaxmon")
+
+
 @contextmanager
-def loading() -> Iterator[None]:
+def _loading() -> Iterator[None]:
     """
     Let Ctrl-C in the block terminate the process with the default action. Python would
     print where it was importing.

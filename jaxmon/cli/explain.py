@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Number
+from jaxmon.cli.options import LIMITS, RUN_DIR, Number, limits_of
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.judged import Judged
-    from jaxmon.cli.painted import Painted
-    from jaxmon.cli.workers import AgentProcess
+    from jaxmon.cli.findings import Painted
 
 
 _SCHEMA = 1
@@ -115,7 +111,7 @@ def command(
 
 def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
     """Call *show* until Ctrl-C; a process that is gone may come back."""
-    for _ in itertools.count():
+    while True:
         if clears:
             output.control(_CLEAR)
         else:
@@ -128,180 +124,79 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
         time.sleep(every)
 
 
-def _chosen(
-    worker: str | None, run_dir: Path | None, *, everyone: bool
-) -> list[AgentProcess]:
-    """
-    Return the processes to explain, several only for *everyone*.
-
-    Raises:
-        CommandError: none or several fit, or the one does not respond.
-    """
-    from jaxmon.cli.selection import candidates, pick
-
-    return candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
-
-
 def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
-    from jaxmon.cli.judged import judged
-    from jaxmon.cli.selection import candidates, pick
+    from jaxmon.cli import findings
+    from jaxmon.cli.workers import candidates, pick
+    from jaxmon.screens.text import explanation
 
+    width = output.report_width()
     if everyone or worker is None:
         workers = candidates(None, run_dir)
         if everyone or len(workers) > 1:
-            found = judged(workers, limits_of(run_dir))
-            _paint(_in_brief(found) if everyone else _verdicts(found))
+            several = findings.judged(workers, limits_of(run_dir))
+            height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
+            _paint(
+                findings.in_brief(several, width, height)
+                if everyone
+                else findings.worst(several, width)
+            )
             return
-    _show_one(pick(worker, run_dir), run_dir)
-
-
-def _show_one(worker: AgentProcess, run_dir: Path | None) -> None:
-    from jaxmon.cli.painted import painted
-    from jaxmon.screens.text import explanation
-
-    snapshot, findings, _ = _evaluated(worker, run_dir)
-    width = output.report_width()
-    lines = explanation(snapshot, findings, worker=worker.number, width=width)
-    _paint(painted(lines, findings))
+    found = findings.judge(pick(worker, run_dir), run_dir)
+    text = explanation(
+        found.snapshot, found.findings, worker=found.worker.number, width=width
+    )
+    _paint(findings.painted(text, found.findings))
 
 
 def _paint(lines: Iterable[Painted]) -> None:
-    for one in lines:
-        output.line(one.text, colour=one.colour, bold=one.bold)
-
-
-def _in_brief(found: Sequence[Judged]) -> Iterator[Painted]:
-    """Yield one screen on each process."""
-    from jaxmon.cli.painted import BLANK, BROKEN, Painted, painted
-    from jaxmon.cli.selection import of_kernel
-    from jaxmon.screens.text import screen
-
-    width = output.report_width()
-    height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)
-    for number, one in enumerate(found):
-        if number:
-            yield BLANK
-        if one.worker.trouble:
-            yield Painted(f"worker {one.worker.description}", BROKEN, bold=True)
-            for line in of_kernel(one.worker)[: height - 1]:
-                yield Painted(f"  {line}")
-        else:
-            lines = screen(
-                one.snapshot,
-                one.findings,
-                worker=one.worker.number,
-                width=width,
-                height=height,
-            )
-            yield from painted(lines, one.findings)
-
-
-def _verdicts(found: Sequence[Judged]) -> Iterator[Painted]:
-    """Yield the worst finding of each process, and how to read on."""
-    from jaxmon.cli.painted import BLANK, BROKEN, COLOURS, Painted
-    from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
-    from jaxmon.screens.text import heading
-    from jaxmon.symptoms.findings import NOTHING, about, verdict
-
-    width = output.report_width()
-    yield Painted(
-        f"{len(found)} instrumented processes are running here, the worst first."
-    )
-    for one in found:
-        yield BLANK
-        process, age = one.snapshot.process, one.worker.age
-        if one.worker.trouble:
-            text = shortened(f"worker {one.worker.description}", width)
-            yield Painted(text, BROKEN, bold=True)
-            continue
-        since = "" if age is None else f" · for {duration(age)}"
-        title = heading(process, one.worker.number, width - len(since)) + since
-        yield Painted(title, bold=True)
-        text, colour = verdict(one.findings), None
-        if not text:
-            text = one.findings[0].verdict
-            colour = COLOURS.get(about(one.findings[0]).urgency)
-        for line in wrapped(text, width, first="  ", rest="  "):
-            yield Painted(line, colour)
-        if (rest := len(one.findings) - 1) > 0 and text != NOTHING:
-            yield Painted(f"  and {counted(rest, 'further finding')}")
-    first = found[0].worker.number
-    yield BLANK
-    yield Painted(f"One of them: jaxmon explain {first}. All: jaxmon explain --all.")
+    for line in lines:
+        output.line(line.text, colour=line.colour, bold=line.bold)
 
 
 def _show_json(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
-    if not everyone:
-        chosen = _chosen(worker, run_dir, everyone=False)[0]
-        _, findings, events = _evaluated(chosen, run_dir)
-        output.document(_document(chosen, findings, events))
-        return
-    from jaxmon.cli.judged import judged
+    from jaxmon.cli.findings import judge, judged
+    from jaxmon.cli.workers import candidates, pick
 
-    found = judged(_chosen(None, run_dir, everyone=True), limits_of(run_dir))
+    if not everyone:
+        output.document(judge(pick(worker, run_dir), run_dir).as_json())
+        return
+    found = judged(candidates(None, run_dir), limits_of(run_dir))
     processes = [
         {
-            "worker": one.worker.number,
-            "pid": one.worker.pid,
-            "trouble": one.worker.trouble,
+            "worker": process.worker.number,
+            "pid": process.worker.pid,
+            "trouble": process.worker.trouble,
         }
-        if one.worker.trouble
-        else {"trouble": "", **_document(one.worker, one.findings, one.events)}
-        for one in found
+        if process.worker.trouble
+        else {"trouble": "", **process.as_json()}
+        for process in found
     ]
     output.document({"schema": _SCHEMA, "processes": processes})
-
-
-def _document(
-    worker: AgentProcess, findings: Sequence[Any], events: Any
-) -> dict[str, Any]:
-    from jaxmon.facts.record import encoded
-    from jaxmon.symptoms.findings import as_fact
-
-    return {
-        "schema": _SCHEMA,
-        "worker": worker.number,
-        "pid": worker.pid,
-        "findings": [encoded(as_fact(one)) for one in findings],
-        "overview": worker.overview,
-        **events,
-    }
-
-
-def _evaluated(
-    worker: AgentProcess, run_dir: Path | None
-) -> tuple[Any, list[Any], Any]:
-    """Return what *worker* reports, the findings, and the events."""
-    from jaxmon.cli.workers import neighbours
-    from jaxmon.facts.process import read
-    from jaxmon.symptoms.cache import is_worth_comparing
-    from jaxmon.symptoms.findings import find
-
-    events = worker.fetch("/debug/events")
-    limits = limits_of(run_dir)
-    snapshot = read(worker.overview, events, limits)
-    others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
-    return snapshot, find(snapshot, [read(one) for one in others]), events
 
 
 def _show_stacks(
     worker: str | None, run_dir: Path | None, *, everyone: bool, as_json: bool
 ) -> None:
-    from jaxmon.cli.selection import of_kernel
-    from jaxmon.screens.stacks import stacks
+    from jaxmon.cli.workers import candidates, of_kernel, pick
+    from jaxmon.screens.time_table import stacks
 
-    found = _chosen(worker, run_dir, everyone=everyone)
-    pages = [(one, {} if one.trouble else one.fetch("/debug/stacks")) for one in found]
+    workers = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
+    pages = [
+        {} if worker.trouble else worker.fetch("/debug/stacks") for worker in workers
+    ]
     if as_json:
         documents = [
-            {"schema": _SCHEMA, "worker": one.number, **page} for one, page in pages
+            {"schema": _SCHEMA, "worker": process.number, **page}
+            for process, page in zip(workers, pages, strict=True)
         ]
         output.document(
             {"schema": _SCHEMA, "processes": documents} if everyone else documents[0]
         )
         return
     width = output.report_width()
-    for number, (one, page) in enumerate(pages):
+    for number, (process, page) in enumerate(zip(workers, pages, strict=True)):
         if everyone:
-            output.lines([*([""] if number else []), f"worker {one.description}", ""])
-        output.lines(of_kernel(one) if one.trouble else stacks(page, width))
+            output.lines(
+                [*([""] if number else []), f"worker {process.description}", ""]
+            )
+        output.lines(of_kernel(process) if process.trouble else stacks(page, width))

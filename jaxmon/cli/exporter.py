@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import click
 
-from jaxmon.cli import declared, output
-from jaxmon.cli.limits import from_file
+from jaxmon.cli import output
+from jaxmon.cli.options import FILE, from_file, with_sidecar_options
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -53,11 +54,11 @@ Example:
 
 
 @click.command(epilog=_EPILOG)
-@declared.options
+@with_sidecar_options
 @click.option(
     "--prices",
     "price_table",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     envvar=f"{PREFIX}PRICES",
     show_envvar=True,
     help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
@@ -74,7 +75,7 @@ Example:
 @click.option(
     "--limits",
     "limits_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     envvar="JAXMON_LIMITS",
     show_envvar=True,
     help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
@@ -90,7 +91,7 @@ Example:
     help="Minimum severity of log messages on standard error.",
 )
 def command(
-    chosen: declared.Chosen,
+    chosen: dict[str, Any],
     *,
     price_table: Path | None,
     prices: tuple[str, ...],
@@ -149,7 +150,7 @@ class LogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return *record* as text."""
         first, *rest = super().format(record).split("\n")
-        return "\n".join([clean(first), *(f"  {clean(one)}" for one in rest)])
+        return "\n".join([clean(first), *(f"  {clean(line)}" for line in rest)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
         """Return the message of *record* with the time and the rest."""
@@ -245,9 +246,6 @@ class Signals:
         """
         Wait until stopped, and return the reason for a failure, ``""`` if there is
         none.
-
-        Args:
-            reload: called at each SIGHUP.
         """
         while True:
             try:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.main import require
 from jaxmon.errors import CommandError
 
 
@@ -21,6 +22,7 @@ OWNED: tuple[str, ...] = (
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     from jaxmon.agent.jaxlink import names
+    require("generate", "grafana_foundation_sdk")
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
     from jaxmon_alerts import autoscaling, rules, slo
@@ -28,7 +30,7 @@ def render() -> dict[str, str]:
 
     return {
         "docs/cli.md": reference.commands(main, "jaxmon"),
-        reference.INTERNALS: reference.internals(names.SECTIONS, names.RELEASES),
+        reference.INTERNALS: reference.internals(),
         "docs/metrics.md": reference.metrics(),
         reference.OPTIONS: reference.options_module(),
         "docs/settings.md": reference.settings(load("exporter")),

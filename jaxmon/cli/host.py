@@ -2,31 +2,193 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from jaxmon import catalog
-from jaxmon.cli.sources import HostSource
+from jaxmon.errors import CommandError, PageError
+from jaxmon.exposition.families import Family
+from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import Reading, by_process, read
 from jaxmon.facts.recent import MINUTE, Recent, Window
-from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
+from jaxmon.facts.record import Fact
+from jaxmon.facts.status import (
+    UNREAD,
+    AgentSummary,
+    HostVerdict,
+    ProcessVerdict,
+    State,
+    Summary,
+)
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.layout import UNKNOWN, amount
 from jaxmon.host.resources.hung import STOPPED
-from jaxmon.limits import Limits
+from jaxmon.limits import Limits, shared
 from jaxmon.screens.programs import label, without_interpreter
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.findings import NOTHING
 
 
+if TYPE_CHECKING:
+    from jaxmon.host.http.session import Session
+
 Condition: TypeAlias = Literal["running", "stuck?", "stopped", "crashed"]
 """The state of a process, as far as it can be seen from outside."""
 
+_FINDINGS_SECONDS = 3.0
 _NOTHING_YET = Reading(0.0, {}, {}, {})
 _STUCK = ("stalled", "compile_stuck")
 _RANKS: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
+
+
+class HostSource(Protocol):
+    """Where to read from; each call takes at most some seconds."""
+
+    name: str
+
+    def families(self) -> list[Family]:
+        """
+        Return what is measured now.
+
+        Raises:
+            CommandError: nothing could be read.
+        """
+        ...
+
+    def limits(self) -> Limits:
+        """Return the limits to judge by, as far as they are known."""
+        ...
+
+    def verdict(self, limits: Limits) -> HostVerdict:
+        """Return the findings on all processes, by *limits*; never raises."""
+        ...
+
+
+class Sockets:
+    """The agents in a run directory, over their Unix sockets."""
+
+    def __init__(self, run_dir: Path) -> None:
+        from jaxmon_exporter.collectors.agents.collector import Agents
+
+        self.name = str(run_dir)
+        self._run_dir = run_dir
+        self._agents = Agents(run_dir)
+        # What it would log is shown, as the state of a process.
+        logging.getLogger("jaxmon.exporter").addHandler(logging.NullHandler())
+
+    def families(self) -> list[Family]:
+        """Read all agents; an absent run directory has none."""
+        from jaxmon_exporter.polling import NO_RUN_DIR, CollectorUnavailable
+
+        try:
+            return list(self._agents.collect())
+        except CollectorUnavailable as error:
+            if error.reason == NO_RUN_DIR:
+                return []
+            raise CommandError(str(error)) from error
+
+    def limits(self) -> Limits:
+        """Return those of the run directory."""
+        return shared.current(self._run_dir)
+
+    def verdict(self, limits: Limits) -> HostVerdict:
+        """Evaluate what all agents report."""
+        from jaxmon_exporter.judge import judge
+
+        return judge(self._run_dir, limits, timeout=_FINDINGS_SECONDS)
+
+
+class Sidecar:
+    """The sidecar of a host, which also knows its accelerators."""
+
+    def __init__(self, session: Session, url: str) -> None:
+        self.name = url
+        self._session = session
+        self._limits: Limits | None = None
+
+    def families(self) -> list[Family]:
+        """Read ``/metrics``, and at first the limits."""
+        from jaxmon.exposition.parse import parse, to_family
+        from jaxmon.host.http.session import MonitoringError
+
+        try:
+            if self._limits is None:
+                self.verdict(Limits())
+            text = self._session.get("/metrics").body.decode(errors="replace")
+            return [to_family(parsed) for parsed in parse(text)]
+        except MonitoringError as error:
+            raise CommandError(str(error)) from error
+        except PageError as error:
+            msg = f"{self.name} is no sidecar of jaxmon: {error}"
+            raise CommandError(msg) from error
+
+    def limits(self) -> Limits:
+        """Return its own, or the defaults as long as it has not responded."""
+        return self._limits or Limits()
+
+    def verdict(self, limits: Limits) -> HostVerdict:  # noqa: ARG002 - its own
+        """Read the findings in ``/api/summary``, by the sidecar's limits."""
+        from jaxmon.host.http.session import MonitoringError
+
+        try:
+            document = self._document({})
+            self._limits = shared.checked(mapping(document.get("limits")))
+        except (MonitoringError, ValueError) as error:
+            return HostVerdict(trouble=f"unknown: {error}")
+        agents = from_json(_Host, document).agents
+        return HostVerdict({agent.worker: agent for agent in agents})
+
+    def processes(self) -> tuple[Summary, list[ProcessView]]:
+        """
+        Return the status of the host, and its processes by slot, with rates of the last
+        minute: read once, as the sidecar remembers it.
+        """
+        from jaxmon.host.http.session import MonitoringError
+
+        try:
+            whole = self._status({})
+            found = [
+                ProcessView(agent, alone, condition(agent), None)
+                for listed in whole.agents
+                for alone in [self._status({"worker": listed.worker})]
+                for agent in alone.agents[:1]
+            ]
+        except MonitoringError as error:
+            raise CommandError(str(error)) from error
+        except ValueError as error:
+            msg = (
+                f"{self.name} is no sidecar of jaxmon, or of an older release: {error}"
+            )
+            raise CommandError(msg) from error
+        return whole, sorted(found, key=lambda process: process.order)
+
+    def _status(self, query: Mapping[str, str]) -> Summary:
+        document = self._document(query)
+        if not mapping(document.get("answer")):
+            msg = "it has no summary"
+            raise ValueError(msg)
+        return from_json(Summary, document)
+
+    def _document(self, query: Mapping[str, str]) -> Mapping[str, Any]:
+        body = self._session.get("/api/summary", query).body
+        return mapping(json_text.parse(body.decode(errors="replace")))
+
+
+class _Agent(ProcessVerdict):
+    """What a sidecar, of perhaps another release, says of a process."""
+
+    worker: str = ""
+
+
+class _Host(Fact):
+    """The processes of its host."""
+
+    agents: tuple[_Agent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +231,43 @@ class ProcessView:
     @property
     def requests(self) -> float | None:
         """Requests a second."""
-        return _sum(one.rate for one in self.summary.requests)
+        return _sum(route.rate for route in self.summary.requests)
 
     @property
     def steps(self) -> float | None:
         """Steps a second, of all its loops."""
-        return _sum(one.rate for one in self.summary.loops)
+        return _sum(loop.rate for loop in self.summary.loops)
+
+    @property
+    def rate(self) -> str:
+        """Requests or else steps a second, as text."""
+        for value, unit in ((self.requests, "req/s"), (self.steps, "steps/s")):
+            if value is not None:
+                return f"{amount(value)} {unit}"
+        return UNKNOWN
 
     @property
     def error_ratio(self) -> float | None:
         """The fraction of the last minute's requests that failed."""
-        finished = _sum(one.recent for one in self.summary.requests)
-        failed = _sum(one.recent_failed for one in self.summary.requests)
+        finished = _sum(route.recent for route in self.summary.requests)
+        failed = _sum(route.recent_failed for route in self.summary.requests)
         return failed / finished if finished and failed is not None else None
 
     @property
     def p95(self) -> float | None:
         """Of requests to its slowest route, or of the steps of its slowest loop."""
-        requests = [one.latency for one in self.summary.requests]
-        times = [one.p95 for one in requests if one is not None]
-        times = times or [one.p95 for one in self.summary.loops]
-        return max((one for one in times if one is not None), default=None)
+        latencies = [route.latency for route in self.summary.requests]
+        times = [latency.p95 for latency in latencies if latency is not None]
+        times = times or [loop.p95 for loop in self.summary.loops]
+        return max((time for time in times if time is not None), default=None)
 
     @property
     def memory(self) -> tuple[float | None, float | None]:
         """Bytes in use on its devices and their limit; of the host without devices."""
         devices = self.summary.devices
-        used = _sum(one.memory_in_use for one in devices)
+        used = _sum(device.memory_in_use for device in devices)
         if used is not None:
-            return used, _sum(one.memory_limit for one in devices)
+            return used, _sum(device.memory_limit for device in devices)
         return self.agent.resident_bytes, None
 
     @property
@@ -129,8 +299,8 @@ class ProcessView:
     @property
     def rank(self) -> tuple[int, int, tuple[int, str]]:
         """The worst first."""
-        findings = self.agent.findings or ()
-        urgent = sum(one.urgency in ("failure", "time") for one in findings)
+        urgencies = [finding.urgency for finding in self.agent.findings or ()]
+        urgent = urgencies.count("failure") + urgencies.count("time")
         return _RANKS.index(self.state), -urgent, self.order
 
 
@@ -161,14 +331,8 @@ class HostReader:
         self._onsets = Onsets()
 
     def poll(self) -> None:
-        """
-        Read what is measured.
-
-        Raises:
-            CommandError: nothing could be read.
-        """
-        found = self._source.families()
-        self._now = read(found, time=self._clock())
+        """Read what is measured."""
+        self._now = read(self._source.families(), time=self._clock())
         self._window.add(self._now)
         self._first = self._first or self._now.compared()
 
@@ -178,7 +342,7 @@ class HostReader:
 
     def summary(self) -> Summary:
         """Return the status of the host."""
-        return self._summary(self._now, self._before(), self._verdict)
+        return self._summary(self._now, self._before(), self._verdict, self._onsets)
 
     def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
@@ -186,15 +350,16 @@ class HostReader:
         earlier = by_process(before) if before is not None else {}
         found = []
         for worker, now in by_process(self._now).items():
-            verdict = self._verdict.of(worker)
             then = earlier.get(worker)
-            summary = self._summary(now, then, verdict, whole=False)
+            summary = self._summary(now, then, self._verdict.of(worker), None)
             # What ended in order is none.
             found += [
-                ProcessView(one, summary, condition(one), _compiles(worker, now, then))
-                for one in summary.agents
+                ProcessView(
+                    agent, summary, condition(agent), _compiles(worker, now, then)
+                )
+                for agent in summary.agents
             ]
-        return sorted(found, key=lambda one: one.order)
+        return sorted(found, key=lambda process: process.order)
 
     def _before(self) -> Reading | None:
         """Return what to compare with; at the beginning, that is what there is."""
@@ -208,27 +373,18 @@ class HostReader:
         now: Reading,
         before: Reading | None,
         verdict: HostVerdict,
-        *,
-        whole: bool = True,
+        onsets: Onsets | None,
     ) -> Summary:
+        """Return the status of a process; with *onsets*, that of the host."""
         return summarise(
             now,
             before,
-            whole=whole,
+            whole=onsets is not None,
             run_dir=self._source.name,
             verdict=verdict,
             limits=self._limits or self._source.limits(),
-            onsets=self._onsets if whole else None,
+            onsets=onsets,
         )
-
-
-def rate(one: ProcessView) -> str:
-    """Return requests or steps a second."""
-    if one.requests is not None:
-        return f"{amount(one.requests)} req/s"
-    if one.steps is not None:
-        return f"{amount(one.steps)} steps/s"
-    return UNKNOWN
 
 
 def condition(agent: AgentSummary) -> Condition:
@@ -237,7 +393,7 @@ def condition(agent: AgentSummary) -> Condition:
         return "crashed"
     if not agent.up:
         return "stopped" if agent.trouble == STOPPED else "stuck?"
-    topics = {one.topic for one in agent.findings or ()}
+    topics = {finding.topic for finding in agent.findings or ()}
     return "stuck?" if topics.intersection(_STUCK) else "running"
 
 
@@ -247,6 +403,6 @@ def _compiles(worker: str, now: Reading, before: Reading | None) -> float | None
     return None if rate is None or seconds is None else round(rate * seconds)
 
 
-def _sum(values: Any) -> float | None:
-    known = [one for one in values if one is not None]
-    return sum(known) if known else None
+def _sum(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None

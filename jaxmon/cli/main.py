@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -30,7 +31,7 @@ COMMANDS = {
     "ps": "jaxmon.cli.ps",
     "top": "jaxmon.cli.top.command",
     "explain": "jaxmon.cli.explain",
-    "job": "jaxmon.cli.job.command",
+    "job": "jaxmon.cli.job",
     "report": "jaxmon.cli.report",
     "compare": "jaxmon.cli.compare",
     "bundle": "jaxmon.cli.bundle.command",
@@ -109,11 +110,6 @@ def main() -> None:
     """
 
 
-def exporter() -> None:
-    """Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``."""
-    main(["exporter", *sys.argv[1:]], prog_name="jaxmon")
-
-
 @contextmanager
 def _handle_errors() -> Iterator[None]:
     """
@@ -190,41 +186,42 @@ def _about_file(error: OSError) -> str | None:
 
 
 def _is_broken_pipe() -> bool:
-    """
-    Return whether the output pipe is closed, and discard further output so that Python
-    prints no error at exit.
-    """
+    """Return whether the output pipe is closed; further output is discarded."""
     import select
 
-    found = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    def is_closed(stream: TextIO) -> bool:
         ends = select.poll()
         ends.register(stream.fileno(), 0)
-        if ends.poll(0):
-            found = True
-            _discard_output(stream)
-    return found
+        return bool(ends.poll(0))
+
+    return _discard(is_closed)
 
 
 def _settle() -> bool:
-    """
-    Return whether buffered output cannot be written, and discard it so that Python does
-    not retry at exit and change the exit code.
-    """
-    found = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
+    """Return whether buffered output cannot be written; it is discarded then."""
+
+    def fails(stream: TextIO) -> bool:
         try:
             stream.flush()
         except OSError:
-            found = True
-            _discard_output(stream)
-    return found
+            return True
+        return False
+
+    return _discard(fails)
 
 
-def _discard_output(stream: TextIO) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def _discard(is_useless: Callable[[TextIO], bool]) -> bool:
+    """
+    Discard the output to streams that are useless, and return whether one is: Python
+    would print an error at exit, or try again and change the exit code.
+    """
+    found = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    found = [stream for stream in found if is_useless(stream)]
+    for stream in found:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    return bool(found)
 
 
 def _accept_any_text() -> None:
@@ -241,5 +238,34 @@ def _fail(error: JaxmonError) -> NoReturn:
     if not isinstance(error, CommandError):
         error = CommandError(str(error))
     output.line(f"Error: {output.short(error.message)}", err=True)
-    output.lines((f"  {output.short(one)}" for one in error.details), err=True)
+    output.lines((f"  {output.short(detail)}" for detail in error.details), err=True)
     sys.exit(error.exit_code)
+
+
+EXTRAS = {
+    "flax": "demo",
+    "grafana_foundation_sdk": "dashboards",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "optax": "demo",
+    "pynvml": "nvidia",
+}
+
+
+def require(command: str, *modules: str) -> None:
+    """
+    Check, without importing them, that *modules* (keys of `EXTRAS`) are installed.
+
+    A command module imports none of them at its top, so that ``jaxmon --help``
+    works without; the command calls this before it needs them.
+
+    Raises:
+        CommandError: one is missing; the message names the extra that provides it.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            msg = (
+                f"jaxmon {command} needs {module}, which is not installed; "
+                f"run: pip install 'jaxmon[{EXTRAS[module]}]'"
+            )
+            raise CommandError(msg)

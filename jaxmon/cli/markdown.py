@@ -12,8 +12,8 @@ from jaxmon.host.formats.layout import clean
 # no other escape that all renderers know; a backslash is easier to read.
 _SPECIAL = str.maketrans(
     {
-        **{one: f"&#{ord(one)};" for one in r"&<>|\~$#@"},
-        **{one: rf"\{one}" for one in "`*[]"},
+        **{character: f"&#{ord(character)};" for character in r"&<>|\~$#@"},
+        **{character: rf"\{character}" for character in "`*[]"},
     }
 )
 # Not within words: `jit_step`.

@@ -31,7 +31,7 @@ _LEAST_WIDTH, _MOST_WIDTH = 80, 120
 
 def hide(*secrets: str) -> None:
     """Redact *secrets* in everything the running command prints from now on."""
-    long = (one for one in secrets if len(one) >= _LEAST_SECRET)
+    long = (secret for secret in secrets if len(secret) >= _LEAST_SECRET)
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
 
 
@@ -57,7 +57,9 @@ def line(
         BrokenPipeError: the output pipe is closed.
     """
     shown = safe(str(text))
-    styled = (colour or bold) and (_wants_colours() or has_colours(os.environ))
+    context = click.get_current_context(silent=True)
+    wanted = context is not None and context.color is True  # by ``--color``
+    styled = (colour or bold) and (wanted or has_colours(os.environ))
     # Without a style there is none to reset.
     shown = click.style(shown, fg=colour, bold=bold or None) if styled else shown
     _echo(shown, err=err)
@@ -66,8 +68,8 @@ def line(
 def lines(text: str | Iterable[str], *, err: bool = False) -> None:
     """Print several lines, or a text of several."""
     several = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
-    for one in several:
-        line(one, err=err)
+    for text_line in several:
+        line(text_line, err=err)
 
 
 def control(sequence: str) -> None:
@@ -85,12 +87,7 @@ def document(data: Any) -> None:
 
 
 def binary(data: bytes) -> None:
-    """
-    Write *data* to standard output as it is.
-
-    Raises:
-        CommandError: it is a terminal, or cannot be written.
-    """
+    """Write *data* to standard output as it is."""
     if is_terminal(sys.stdout):
         reason = "it is a terminal; redirect it to a file"
         raise unprintable(reason)
@@ -115,12 +112,6 @@ def has_colours(environ: Mapping[str, str]) -> bool:
     term = environ.get("TERM", "")
     mono = term.startswith(("vt", "dumb")) or term.endswith(("-m", "-mono"))
     return not environ.get("NO_COLOR") and not mono
-
-
-def _wants_colours() -> bool:
-    """Return whether the running command was given ``--color``."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.color is True
 
 
 def is_terminal(
@@ -168,9 +159,9 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, str):
         return _secrets().redacted(value)
     if isinstance(value, Mapping):
-        return {_redacted(key): _redacted(one) for key, one in value.items()}
+        return {_redacted(key): _redacted(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_redacted(one) for one in value]
+        return [_redacted(item) for item in value]
     return value
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 _OK, _NOTHING = 200, 204
-_CUT_SHORT, _WITHOUT_PROGRAMS = "jaxmon-cut-short", "jaxmon-without-programs"
+_OF_REQUESTS = ("route", "took", "recorded", "trace")
+_SHORTCOMINGS = {"cut-short": "Cut short", "without-programs": "Without source lines"}
 _NAME = r"[0-9_]{1,40}"
 _SECONDS = r"\d{1,6}\.\d{1,6}"
 # The agent waits for a slow request for so long at once.
@@ -40,30 +41,11 @@ class AgentTrace(NamedTuple):
     """A trace of an agent, and what the agent says about it."""
 
     space: bytes
-    facts: Mapping[str, str]
+    headers: Mapping[str, str]
 
-    @property
-    def cut_short(self) -> str | None:
-        """Why it is shorter than requested, if it is."""
-        return self.facts.get(_CUT_SHORT)
-
-    @property
-    def without_programs(self) -> str | None:
-        """Why it does not have the XLA programs, if so."""
-        return self.facts.get(_WITHOUT_PROGRAMS)
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it is."""
-        stated = self.facts.get("jaxmon-seconds", "")
-        return float(stated) if re.fullmatch(_SECONDS, stated) else None
-
-    def request(self) -> dict[str, Any]:
-        """Return what there is to say of the request that it has."""
-        return {
-            name: self.facts.get(f"jaxmon-{name}")
-            for name in ("route", "took", "recorded", "trace")
-        }
+    def fact(self, name: str) -> str | None:
+        """Return what the agent says of it."""
+        return self.headers.get(f"jaxmon-{name}")
 
 
 class ProfileView(NamedTuple):
@@ -158,7 +140,7 @@ def command(
     them took longer than --slower-than: the name of the profile is then on the span of
     the request.
     """
-    from jaxmon.cli.selection import pick
+    from jaxmon.cli.workers import pick
 
     if (for_requests is None) != (slower_than is None):
         msg = "--for-requests and --slower-than go together"
@@ -212,22 +194,25 @@ def _show(
     except WireError as error:
         msg = f"worker {worker.number} sent an unreadable trace: {error}"
         raise CommandError(msg) from error
-    name = profile.facts.get("jaxmon-profile", "")
+    name = profile.fact("profile") or ""
+    seconds = profile.fact("seconds") or ""
     stamp = name if re.fullmatch(_NAME, name) else time.strftime("%Y_%m_%d_%H_%M_%S")
     files = _write(out, f"{stamp}_worker_{worker.number}", profile.space, space.planes)
     labels = _labels(worker)
-    found = operations.read(space, seconds=profile.seconds)
+    found = operations.read(
+        space, seconds=float(seconds) if re.fullmatch(_SECONDS, seconds) else None
+    )
     # Without the programs there are no lines.
     by: By = "op" if view.by == "line" and found.without_lines else view.by
     groups = grouped(found.operations, by, labels)
     if view.as_json:
-        request = profile.request()
+        request = {name: profile.fact(name) for name in _OF_REQUESTS}
         output.document(
             {
                 **document(found, groups, by, labels),
                 "files": files,
-                "cut_short": profile.cut_short,
-                "without_programs": profile.without_programs,
+                "cut_short": profile.fact("cut-short"),
+                "without_programs": profile.fact("without-programs"),
                 **({} if request["route"] is None else {"request": request}),
             }
         )
@@ -247,17 +232,16 @@ def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
     from jaxmon.host.formats.layout import clean
     from jaxmon.screens.text import heading
 
-    request = profile.request()
     output.line(heading(read(worker.overview).process, worker.number, width))
-    if request["route"] is not None:
-        took, recorded = (clean(str(request[one])) for one in ("took", "recorded"))
-        output.line(f"{clean(request['route'])} took {took} s; recorded {recorded} s")
-        if request["trace"] is not None:
-            output.line(f"trace {clean(request['trace'])}")
-    if profile.cut_short:
-        output.line(f"Cut short: {clean(profile.cut_short)}.")
-    if profile.without_programs:
-        output.line(f"Without source lines: {clean(profile.without_programs)}.")
+    facts = (profile.fact(name) for name in _OF_REQUESTS)
+    route, took, recorded, trace = (None if it is None else clean(it) for it in facts)
+    if route is not None:
+        output.line(f"{route} took {took} s; recorded {recorded} s")
+        if trace is not None:
+            output.line(f"trace {trace}")
+    for fact, title in _SHORTCOMINGS.items():
+        if reason := profile.fact(fact):
+            output.line(f"{title}: {clean(reason)}.")
     output.line()
 
 
@@ -265,11 +249,8 @@ def _check_writable(out: Path) -> None:
     """
     Do nothing if files below *out* can be expected to be made: do not slow the program
     down for a trace that could not be saved.
-
-    Raises:
-        CommandError: they cannot.
     """
-    above = (one for one in (out, *out.absolute().parents) if one.exists())
+    above = (path for path in (out, *out.absolute().parents) if path.exists())
     nearest = next(above, Path())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
         msg = (
@@ -282,9 +263,6 @@ def _check_writable(out: Path) -> None:
 def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | None:
     """
     Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
-
-    Raises:
-        CommandError: there is none.
     """
     from jaxmon.host.http import client
     from jaxmon.host.http.stream import TooLargeError
@@ -308,8 +286,8 @@ def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | No
     if response.status != _OK:
         from jaxmon.host.formats.layout import clean
 
-        said = clean(response.body.decode("utf-8", "replace"))
-        reason = said.strip().partition(": ")[2] or said
+        text = clean(response.body.decode("utf-8", "replace"))
+        reason = text.strip().partition(": ")[2] or text
         msg = f"worker {worker.number} cannot be profiled: {reason}"
         raise CommandError(msg)
     return AgentTrace(response.body, response.headers)
@@ -324,10 +302,12 @@ def _labels(worker: AgentProcess) -> dict[str, str]:
     except CommandError:
         return {}  # the table is worth having without
     found: dict[str, list[str]] = defaultdict(list)
-    for label in [one.name for one in functions]:
+    for label in [function.name for function in functions]:
         short = label.rpartition(".")[2]
         # As JAX names a lambda: without the last underscore since 0.8.
-        for name in {short.replace("<lambda>", one) for one in ("_lambda_", "_lambda")}:
+        for name in {
+            short.replace("<lambda>", spelling) for spelling in ("_lambda_", "_lambda")
+        }:
             for wrapper in ("jit", "pmap"):
                 found[f"{wrapper}_{name}"].append(label)
     return {name: labels[0] for name, labels in found.items() if len(labels) == 1}

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Number, Url
+from jaxmon.cli.options import LIMITS, RUN_DIR, Number, Url, limits_of
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -25,6 +24,7 @@ from jaxmon.host.formats.layout import (
     table,
     wrapped,
 )
+from jaxmon.screens.section import Fields, number, tabulated, words
 
 
 if TYPE_CHECKING:
@@ -37,6 +37,32 @@ _NONE = 1
 _WIDE = 110
 _INDENT = " " * 7
 _COLOURS = {"failing": "red", "degraded": "yellow", "fine": "green"}
+
+
+def _command(process: ProcessView) -> str:
+    return clean(process.command) or UNKNOWN
+
+
+def _devices(process: ProcessView) -> str:
+    kinds = [
+        clean(device.kind or device.platform) for device in process.summary.devices
+    ]
+    if not kinds:
+        return clean(process.agent.platform or "") or UNKNOWN
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+
+
+_PROCESSES: Fields[ProcessView] = (
+    words("WORKER", 7, lambda process: clean(process.number)),
+    number("PID", 8, lambda process: process.agent.pid, str),
+    number("AGE", 14, lambda process: process.agent.age, duration),
+    (Column("", 2), lambda _: ""),
+    words("STATE", 9, lambda process: process.condition),
+    words("RATE", 14, lambda process: process.rate),
+    words("COMMAND", 34, _command),
+    words("JAX", 8, lambda process: clean(process.agent.jax or UNKNOWN)),
+    words("DEVICES", 0, _devices),
+)
 
 
 @click.command(
@@ -90,8 +116,7 @@ def command(
     crashed is listed until another takes its slot; one that does not respond is
     "stuck?", one that a signal stopped is "stopped".
     """
-    from jaxmon.cli.host import HostReader
-    from jaxmon.cli.sources import Sockets
+    from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.host import rundir
 
     if url is not None and ended:
@@ -99,9 +124,7 @@ def command(
         raise click.UsageError(msg)
     directory = run_dir or rundir.locate()
     if url is not None:
-        from jaxmon.cli import remote
-
-        summary, processes = remote.processes(access.session("sidecar", url), url)
+        summary, processes = Sidecar(access.session("sidecar", url), url).processes()
     else:
         host = HostReader(Sockets(directory), limits_of(directory))
         host.poll()
@@ -140,51 +163,24 @@ def _show(
     for line in wrapped(clean(answer.text), width):
         output.line(line, colour=colour)
     output.line()
-    layout = [
-        Column("WORKER", 7, right=False),
-        Column("PID", 8),
-        Column("AGE", 14),
-        Column("", 2),
-        Column("STATE", 9, right=False),
-        Column("RATE", 14, right=False),
-        Column("COMMAND", 0 if width < _WIDE else 34, right=False),
+    fields = _PROCESSES
+    if width < _WIDE:
+        fields = (*_PROCESSES[:6], words("COMMAND", 0, _command))
+    rows = [
+        *tabulated("", fields, processes).rows,
+        *(row[: len(fields)] for row in _ended_rows(finished)),
     ]
-    if width >= _WIDE:
-        layout += [Column("JAX", 8, right=False), Column("DEVICES", right=False)]
-    rows = [*map(_row, processes), *_ended_rows(finished)]
-    lines = table(layout, (row[: len(layout)] for row in rows), width=width, indent="")
+    layout = [column for column, _ in fields]
+    lines = table(layout, rows, width=width, indent="")
     output.line(lines[0])
-    for one, line in zip(processes, lines[1:], strict=False):
+    for process, line in zip(processes, lines[1:], strict=False):
         output.line(line)
-        for said in wrapped(clean(one.verdict), width, first=_INDENT, rest=_INDENT):
-            output.line(said, colour=_COLOURS.get(one.state))
-        for said in wrapped(clean(one.because), width, first=_INDENT, rest=_INDENT):
-            output.line(said)
+        verdict, colour = clean(process.verdict), _COLOURS.get(process.state)
+        for text in wrapped(verdict, width, first=_INDENT, rest=_INDENT):
+            output.line(text, colour=colour)
+        because = clean(process.because)
+        output.lines(wrapped(because, width, first=_INDENT, rest=_INDENT))
     output.lines(lines[len(processes) + 1 :])
-
-
-def _row(one: ProcessView) -> list[str]:
-    from jaxmon.cli.host import rate
-
-    age, pid = one.agent.age, one.agent.pid
-    return [
-        clean(one.number),
-        UNKNOWN if pid is None else str(pid),
-        UNKNOWN if age is None else duration(age),
-        "",
-        one.condition,
-        rate(one),
-        clean(one.command) or UNKNOWN,
-        clean(one.agent.jax or UNKNOWN),
-        _devices(one),
-    ]
-
-
-def _devices(one: ProcessView) -> str:
-    kinds = [clean(of.kind or of.platform) for of in one.summary.devices]
-    if not kinds:
-        return clean(one.agent.platform or "") or UNKNOWN
-    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
 
 
 def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
@@ -209,7 +205,7 @@ def _finished(
     """Return the records of the slots whose process finished."""
     from jaxmon.facts import endings
 
-    running = {one.number for one in processes}
+    running = {process.number for process in processes}
     return {
         worker: end
         for worker, end in endings.ends(directory).items()
@@ -245,23 +241,23 @@ def _document(
         "processes": [
             *(
                 {
-                    "worker": one.number,
-                    "pid": one.agent.pid,
-                    "command": one.agent.program,
-                    "age_seconds": one.agent.age,
-                    "state": one.condition,
-                    "jax": one.agent.jax,
+                    "worker": process.number,
+                    "pid": process.agent.pid,
+                    "command": process.agent.program,
+                    "age_seconds": process.agent.age,
+                    "state": process.condition,
+                    "jax": process.agent.jax,
                     "devices": [
                         {"platform": of.platform, "kind": of.kind}
-                        for of in one.summary.devices
+                        for of in process.summary.devices
                     ],
-                    "requests_per_second": one.requests,
-                    "steps_per_second": one.steps,
-                    "users": one.state,
-                    "verdict": one.verdict,
-                    "because": one.because,
+                    "requests_per_second": process.requests,
+                    "steps_per_second": process.steps,
+                    "users": process.state,
+                    "verdict": process.verdict,
+                    "because": process.because,
                 }
-                for one in processes
+                for process in processes
             ),
             *(
                 {

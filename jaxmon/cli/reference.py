@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import Field, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import click
 
 from jaxmon import catalog
+from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
 from jaxmon.declarations import DIRECTORY, PREFIX, declared, wanted
@@ -69,7 +70,7 @@ def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
 
 def _conventions(listed: Sequence[Metric]) -> Iterator[str]:
     """Yield the table of those that have a name by convention, if any has."""
-    found = [(one, conventions.CONVENTIONS.get(one)) for one in listed]
+    found = [(metric, conventions.CONVENTIONS.get(metric)) for metric in listed]
     if not any(convention for _, convention in found):
         return
     yield "## Names by OpenTelemetry's conventions"
@@ -80,17 +81,17 @@ def _conventions(listed: Sequence[Metric]) -> Iterator[str]:
         "GPUs, keep theirs."
     )
     rows = []
-    for metric, one in found:
-        if one is None:
+    for metric, about in found:
+        if about is None:
             continue
-        renamed = [f"`{label}` as `{name}`" for label, name in one.labels]
-        fixed = [f"`{name}` is `{value}`" for name, value in one.attributes]
+        renamed = [f"`{label}` as `{name}`" for label, name in about.labels]
+        fixed = [f"`{name}` is `{value}`" for name, value in about.attributes]
         rows.append(
             (
                 f"`{metric.name}`",
-                f"`{one.name}`",
-                one.instrument,
-                f"`{one.unit}`",
+                f"`{about.name}`",
+                about.instrument,
+                f"`{about.unit}`",
                 "<br>".join([*renamed, *fixed]) or "-",
             )
         )
@@ -200,25 +201,25 @@ def settings(exporter: click.Command) -> str:
 def _agent() -> str:
     rows = [
         (
-            f"`{one.name}`",
-            f"`{PREFIX}{one.name.upper()}`",
-            f"`{one.default!r}`",
-            _takes(one),
-            declared(one).meaning,
+            f"`{setting.name}`",
+            f"`{PREFIX}{setting.name.upper()}`",
+            f"`{setting.default!r}`",
+            _takes(setting),
+            declared(setting).meaning,
         )
-        for one in fields(Settings)
+        for setting in fields(Settings)
     ]
     return table(("Setting", "Variable", "Default", "Takes", "Meaning"), rows)
 
 
 def _takes(setting: Field[Any]) -> str:
-    words, known = wanted(setting), declared(setting)
-    if known.within is None:
+    words, about = wanted(setting), declared(setting)
+    if about.within is None:
         return words
-    low, high = known.within
+    low, high = about.within
     span = f"{low} to {high}"
     ranged = words if span in words else f"{words}, {span}"
-    return f"{ranged}, or 0" if known.off else ranged
+    return f"{ranged}, or 0" if about.off else ranged
 
 
 def _sidecar(exporter: click.Command) -> str:
@@ -255,52 +256,20 @@ def page(*parts: str) -> str:
 INTERNALS = "docs/jax-internals.md"
 
 
-class NameLike(Protocol):
-    """A name of JAX; see `jaxmon.agent.jaxlink.names.Name`."""
-
-    @property
-    def path(self) -> str:
-        """The name."""
-        ...
-
-    @property
-    def costs(self) -> Sequence[Metric | str]:
-        """What is lost without it."""
-        ...
-
-    @property
-    def seen(self) -> str:
-        """``y`` for each release that has it."""
-        ...
-
-    @property
-    def group(self) -> str:
-        """The alternatives it belongs to; one of them suffices."""
-        ...
-
-    @property
-    def hook(self) -> str:
-        """The hook that needs it."""
-        ...
-
-
-Sections: TypeAlias = Sequence[tuple[str, Sequence[NameLike]]]
-
-
-def internals(sections: Sections, releases: Sequence[str]) -> str:
-    """Return the document: how to read it, then one table for each of *sections*."""
+def internals() -> str:
+    """Return the document: how to read it, then one table for each section."""
     tables = [
         part
-        for title, names in sections
+        for title, names in SECTIONS
         for part in (
             f"## {title}",
-            table(("Name", "Without it", *releases), _name_rows(names)),
+            table(("Name", "Without it", *RELEASES), _name_rows(names)),
         )
     ]
     return page(HEADER, "# JAX internals", _NAMES_INTRODUCTION, *tables)
 
 
-def _name_rows(names: Sequence[NameLike]) -> Iterator[tuple[str, ...]]:
+def _name_rows(names: Sequence[Name]) -> Iterator[tuple[str, ...]]:
     for name in names:
         alternatives = f"<br>*one of: {name.group}*" if name.group else ""
         costs = ", ".join(
@@ -351,7 +320,7 @@ class Options(TypedDict, total=False):
 
 def options_module() -> str:
     """Return the module."""
-    kinds = {one.name: str(one.type) for one in fields(Settings)}
+    kinds = {setting.name: str(setting.type) for setting in fields(Settings)}
     lines = [
         f"    {name}: {'str | PathLike[str] | None' if kind == DIRECTORY else kind}\n"
         for name, kind in kinds.items()

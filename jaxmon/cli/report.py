@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import LIMITS, RUN_DIR
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.screens.runs.summary import Facts
+    from jaxmon.screens.runs import Facts
 
 
 @click.command(
@@ -66,7 +65,7 @@ def command(
     WORKER is the process's number, pid or name. The program keeps running.
     """
     from jaxmon.cli.runs import facts_of
-    from jaxmon.cli.selection import candidates, pick
+    from jaxmon.cli.workers import candidates, pick
 
     if everyone and worker is not None:
         msg = "--all is for all processes; omit it or WORKER"
@@ -75,18 +74,20 @@ def command(
         msg = "--json prints one summary; omit it or --all"
         raise click.UsageError(msg)
     if as_json:
-        from jaxmon.screens.runs.summary import build
+        from jaxmon.screens.runs import build
 
         text = build(facts_of(pick(worker, run_dir), run_dir))
         output.document(json.loads(text))
         return
     chosen = candidates(None, run_dir) if everyone else [pick(worker, run_dir)]
-    for one in chosen:
-        if one.trouble:
-            output.line(f"without worker {one.number}: it {one.trouble}", err=True)
+    for process in chosen:
+        if process.trouble:
+            output.line(
+                f"without worker {process.number}: it {process.trouble}", err=True
+            )
         else:
-            _write(out, one.pid or 0, facts_of(one, run_dir))
-    if all(one.trouble for one in chosen):
+            _write(out, process.pid or 0, facts_of(process, run_dir))
+    if all(process.trouble for process in chosen):
         msg = "no process responds"
         raise CommandError(msg)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 
-from jaxmon.cli import declared
+from jaxmon.cli.options import with_settings
 from jaxmon.errors import CommandError, SettingsError
 from jaxmon.host.bootstrap import environment
 from jaxmon.settings import load
@@ -39,7 +40,7 @@ Examples:
     help="Also observe the Python processes that PROGRAM starts.",
 )
 @click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
-@declared.settings(
+@with_settings(
     "host",
     "port",
     "run_dir",
@@ -52,7 +53,7 @@ Examples:
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
-    chosen: declared.Chosen,
+    chosen: dict[str, Any],
     *,
     as_module: bool,
     as_code: bool,
@@ -93,12 +94,7 @@ def command(
 def _become(
     arguments: Sequence[str], settings: dict[str, Any], *, children: bool
 ) -> None:
-    """
-    Replace this process by an interpreter that runs *arguments*. Does not return.
-
-    Raises:
-        CommandError: the interpreter would ignore its environment.
-    """
+    """Replace this process by an interpreter that runs *arguments*. Does not return."""
     if sys.flags.isolated or sys.flags.ignore_environment or sys.flags.no_site:
         msg = (
             "python -I, -E and -S prevent jaxmon from loading; run jaxmon without "
@@ -120,14 +116,8 @@ def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[st
     ``python -u -X dev -m jaxmon.cli.main run x.py`` gives ``["-u", "-X", "dev"]``.
     """
     options = list(original[1 : len(original) - len(seen)])
-    if not options or not _is_module_option(options[-1]):
+    # `-m`, alone or at the end of a cluster such as `-um`.
+    if not options or not re.fullmatch("-[A-Za-z]*m", options[-1]):
         return options
     *options, last = options
     return [*options, last[:-1]] if last != "-m" else options
-
-
-def _is_module_option(option: str) -> bool:
-    """
-    Separate ``-m``, alone or at the end of a cluster such as ``-um``, from the rest.
-    """
-    return option.startswith("-") and option.endswith("m") and option[1:].isalpha()

@@ -91,7 +91,7 @@ def show(*, name: str, labels: Mapping[str, str]) -> None:
 
     Queries select what the labels say; labels that are not given match everything.
     """
-    found = {one.lower(): one for one in (*GUIDES, *names())}
+    found = {name.lower(): name for name in (*GUIDES, *names())}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
         if spelling in found:
             output.lines(filled(read(found[spelling]), labels))

@@ -8,29 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli.limits import limits_of
-from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours
+from jaxmon.cli.options import limits_of
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, pick
 from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.screens.runs.summary import Facts, Run, RunError, build, read_file
-from jaxmon.screens.runs.summary import parse as parse_run
-from jaxmon.symptoms.cache import is_worth_comparing
+from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
+from jaxmon.screens.runs import parse as parse_run
 
 
 _MAX_BYTES = 32 << 20
 
 
 def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
-    """
-    Return what the agent of *worker* reports; takes milliseconds.
-
-    Raises:
-        CommandError: it does not respond any more.
-    """
+    """Return what the agent of *worker* reports; takes milliseconds."""
     events = worker.fetch("/debug/events")
     environment: Mapping[str, Any] = {}
     with suppress(CommandError):  # an older agent has none
@@ -43,8 +36,8 @@ def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
     )[worker.number]
     limits = limits_of(run_dir)
     snapshot = read(worker.overview, events, limits)
-    others = neighbours(worker, run_dir) if is_worth_comparing(snapshot) else []
-    found = facts(worker, events, environment, text, [read(one) for one in others])
+    others = neighbours_of(worker, snapshot, run_dir)
+    found = facts(worker, events, environment, text, others)
     return found._replace(limits=limits)
 
 
@@ -72,9 +65,6 @@ def run_of(name: str, run_dir: Path | None) -> Run:
     """
     Return the run called *name*: a summary's file, a directory with one, or a running
     process.
-
-    Raises:
-        CommandError: it is none of these.
     """
     path = Path(name)
     if path.exists():
@@ -94,6 +84,6 @@ def _families(metrics: str | FetchError) -> list[Family]:
     if isinstance(metrics, FetchError):
         return []
     try:
-        return [to_family(one) for one in parse(metrics)]
+        return [to_family(family) for family in parse(metrics)]
     except PageError:
         return []

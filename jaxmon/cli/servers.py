@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number, Url, with_options
+from jaxmon.cli.options import FILE, Number, Url, collected
 from jaxmon.errors import CommandError, ConfigFileError
 
 
@@ -66,12 +65,12 @@ def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F
     return (
         click.option(
             "--token-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=FILE,
             help=token,
         ),
         click.option(
             "--ca-file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=FILE,
             help="CA certificates (PEM) to trust instead of the system's.",
         ),
         click.option(
@@ -107,17 +106,7 @@ class Access:
     insecure_http: bool
 
     def session(self, whose: str, url: str) -> Session:
-        """
-        Return a session with a server; nothing is sent yet.
-
-        Args:
-            whose: ``Prometheus`` or ``Alertmanager``.
-            url: of the server.
-
-        Raises:
-            CommandError: the token file is invalid.
-            MonitoringError: the URL, token or certificates are invalid.
-        """
+        """Return a session with a server; nothing is sent yet."""
         from urllib.parse import urlsplit
 
         from jaxmon.host.http.session import Session
@@ -139,10 +128,6 @@ class Access:
         Return a session with the Grafana at *url*; nothing is sent yet. The *option* is
         the one that names the token's file; without a file, the token is taken from the
         environment.
-
-        Raises:
-            CommandError: there is no token.
-            GrafanaError: the URL, token or certificates are invalid.
         """
         from jaxmon_dashboards.grafana.session import GrafanaSession
 
@@ -162,6 +147,9 @@ class Access:
         )
 
 
+_ACCESS = [field.name for field in fields(Access)]
+
+
 def _wait(seconds: float) -> None:
     """Sleep, and print a notice if the wait is long."""
     if seconds > _SILENT_SECONDS:
@@ -169,29 +157,11 @@ def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _with_access(function: F) -> F:
-    """Collect the options of `_connection` into *access*."""
-
-    @functools.wraps(function)
-    def collected(
-        *,
-        token_file: Path | None,
-        ca_file: Path | None,
-        timeout: float,
-        insecure_http: bool,
-        **others: Any,
-    ) -> Any:
-        given = Access(token_file, ca_file, timeout, insecure_http)
-        return function(access=given, **others)
-
-    made: Any = collected
-    return cast("F", made)
-
-
 def access(function: F) -> F:
     """Add the options for connecting to a command, which gets them as *access*."""
     token = "File containing a bearer token to send."  # noqa: S105 - a help text
-    return with_options(*_connection(token, "", "credentials"))(_with_access(function))
+    options = _connection(token, "", "credentials")
+    return collected("access", Access, _ACCESS, *options)(function)
 
 
 def grafana_access(function: F) -> F:
@@ -207,17 +177,12 @@ def grafana_access(function: F) -> F:
     )
     token = f"File containing the token; overrides {TOKEN_VARIABLE}."
     tries = "; requests are tried up to four times"
-    added = with_options(address, *_connection(token, tries, "the token"))
-    return added(_with_access(function))
+    options = address, *_connection(token, tries, "the token")
+    return collected("access", Access, _ACCESS, *options)(function)
 
 
 def token_in(file: Path, option: str = "--token-file") -> str:
-    """
-    Return the token in *file*, which *option* gave.
-
-    Raises:
-        CommandError: it cannot be read or is empty.
-    """
+    """Return the token in *file*, which *option* gave."""
     from jaxmon.host.files.bounded import read_text
 
     try:

@@ -58,7 +58,7 @@ def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> No
     from jaxmon.host.files import whole
 
     found = _of_worker(worker, run_dir)
-    count = sum(len(one.signatures) for one in found.functions)
+    count = sum(len(function.signatures) for function in found.functions)
     if file is None:
         output.document(found.as_json())
     else:
@@ -70,9 +70,11 @@ def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> No
             raise CommandError(msg) from error
     functions = len(found.functions)
     output.line(f"{functions} functions, {count} signatures", err=True)
-    for one in found.functions:
-        for reason, number in one.omitted.items():
-            output.line(f"not exportable: {one.name} ({number}): {reason}", err=True)
+    for function in found.functions:
+        for reason, number in function.omitted.items():
+            output.line(
+                f"not exportable: {function.name} ({number}): {reason}", err=True
+            )
 
 
 @command.command(
@@ -99,7 +101,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
     padding, weighted by calls, and the sizes.
     """
     from jaxmon.facts.signatures import read
-    from jaxmon.preflight.buckets import proposals
+    from jaxmon.preflight.warming import proposals
 
     is_file = source is not None and (
         Path(source).exists() or "/" in source or source.endswith(".json")
@@ -108,10 +110,10 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
     found = proposals(document)
     if not found:
         output.line("no function has signatures that differ only in sizes")
-    for one in found:
-        weight = "weighted by calls" if one.weighted else "calls are unknown"
-        output.line(f"{one.function}: {one.programs} programs ({weight})")
-        for proposal in one.proposals:
+    for proposed in found:
+        weight = "weighted by calls" if proposed.weighted else "calls are unknown"
+        output.line(f"{proposed.function}: {proposed.programs} programs ({weight})")
+        for proposal in proposed.proposals:
             sizes = "; ".join(
                 f"{name}: {', '.join(map(str, values))}"
                 for name, values in proposal.sizes.items()
@@ -121,7 +123,7 @@ def buckets(*, source: str | None, run_dir: Path | None) -> None:
 
 
 def _of_worker(worker: str | None, run_dir: Path | None) -> Document:
-    from jaxmon.cli.selection import pick
+    from jaxmon.cli.workers import pick
     from jaxmon.facts.signatures import parsed
 
     found = pick(worker, run_dir)

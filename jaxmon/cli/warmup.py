@@ -93,9 +93,11 @@ def command(
         raise CommandError(msg, exit_code=_MISUSE)
     document = read(file)
     if modules:
-        chosen = tuple(one for one in document.functions if one.module in modules)
+        chosen = tuple(
+            function for function in document.functions if function.module in modules
+        )
         document = dataclasses.replace(document, functions=chosen)
-    total = sum(len(one.signatures) for one in document.functions)
+    total = sum(len(function.signatures) for function in document.functions)
     if not total:
         msg = f"{file} has no signatures to compile"
         if modules:
@@ -116,12 +118,13 @@ def command(
         progress=progress,
     )
     counts = {
-        status: sum(one.status == status for one in results) for status in STATUSES
+        status: sum(result.status == status for result in results)
+        for status in STATUSES
     }
     output.line(", ".join(f"{number} {status}" for status, number in counts.items()))
-    for one in results:
-        if one.status == FAILED:
-            output.line(_text(one))
+    for finished in results:
+        if finished.status == FAILED:
+            output.line(_text(finished))
     if counts[FAILED] or len(results) < total:
         sys.exit(1)
 

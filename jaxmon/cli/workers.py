@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.errors import CommandError
-from jaxmon.facts import responses
-from jaxmon.facts.process import Process
+from jaxmon.facts import endings, responses
+from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
 from jaxmon.host import disclosure, rundir
 from jaxmon.host.formats.layout import clean, duration, shortened
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung, process
+from jaxmon.screens.programs import begins, names
 
 
 TIMEOUT = 5.0
@@ -26,6 +28,11 @@ TIMEOUT = 5.0
 _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _ROOM = 76
+_MOST_LISTED = 20
+_HINTS = {
+    True: "It may be stopped, or running native code that holds the GIL; try again.",
+    False: "It may be another version of jaxmon, or another program listening there.",
+}
 
 
 @dataclass(frozen=True)
@@ -86,12 +93,7 @@ class AgentProcess:
         return from_json(Process, self.overview.get("process", {}))
 
     def fetch(self, target: str, *, timeout: float = TIMEOUT) -> Any:
-        """
-        Return the JSON at *target*, a path with a query.
-
-        Raises:
-            CommandError: no response in time, or one that is not JSON.
-        """
+        """Return the JSON at *target*, a path with a query."""
         answers = fetch_all(
             {self.number: self.socket}, target, timeout=timeout, max_bytes=_MAX_BYTES
         )
@@ -109,11 +111,6 @@ def running(
     Return the processes with an agent, by number, within *timeout* seconds.
 
     Killed processes, whose sockets still exist, are omitted.
-
-    Args:
-        run_dir: directory of the sockets; `None` for the default.
-        only: number of the process to query; `None` queries all.
-        timeout: for the slowest response.
 
     Raises:
         CommandError: the run directory cannot be read.
@@ -144,15 +141,17 @@ def running(
     return sorted(found, key=lambda worker: int(worker.number))
 
 
-def neighbours(worker: AgentProcess, run_dir: Path | None) -> list[Mapping[str, Any]]:
+def neighbours_of(
+    worker: AgentProcess, snapshot: Snapshot, run_dir: Path | None
+) -> list[Snapshot]:
     """
-    Return the functions of the other processes, as ``/debug/functions`` has them, those
-    that respond within a second.
+    Return the functions of the other processes, those that respond within a second;
+    none if *snapshot*, that of *worker*, is not worth comparing with them.
+    """
+    from jaxmon.symptoms.cache import is_worth_comparing
 
-    Args:
-        worker: the process whose neighbours to query.
-        run_dir: directory of the sockets; `None` for the default.
-    """
+    if not is_worth_comparing(snapshot):
+        return []
     try:
         sockets = rundir.sockets(run_dir or rundir.locate())
     except OSError:  # gone since
@@ -161,8 +160,116 @@ def neighbours(worker: AgentProcess, run_dir: Path | None) -> list[Mapping[str, 
     answers = fetch_all(
         sockets, "/debug/functions", timeout=_NEIGHBOUR_TIMEOUT, max_bytes=_MAX_BYTES
     )
-    found: list[Mapping[str, Any]] = []
+    found = []
     for answer in answers.values():
         with suppress(FetchError):
-            found.append(responses.decoded(answer))
+            found.append(read(responses.decoded(answer)))
     return found
+
+
+def pick(
+    choice: str | None, run_dir: Path | None, *, responding: bool = True
+) -> AgentProcess:
+    """
+    Return the process *choice*, or the only running one.
+
+    Args:
+        choice: its slot, its pid, the name of its script or module, or the beginning of
+            its command line; the first of these that fits any process.
+        run_dir: directory of the sockets; `None` for the default.
+        responding: whether it has to respond.
+
+    Raises:
+        CommandError: there is none, there are several, or it does not respond.
+    """
+    workers = candidates(choice, run_dir)
+    chosen = matching(workers, choice)
+    if len(chosen) == 1:
+        worker = chosen[0]
+        if worker.trouble and responding:
+            msg = f"worker {worker.number} {worker.trouble}. {_HINTS[worker.slow]}"
+            raise CommandError(msg, details=of_kernel(worker))
+        return worker
+    if choice is None:
+        msg = (
+            f"{len(workers)} instrumented processes are running here; give one by its "
+            "number, pid or name:"
+        )
+    elif chosen:
+        msg = f"{choice!r} may be any of these; give one by its number or pid:"
+    elif ended := _ends(choice, run_dir):
+        msg = f"{choice!r} does not run any more:"
+        raise CommandError(msg, details=ended, exit_code=2)
+    else:
+        msg = f"no process has the number, pid or name {choice!r}; running here:"
+    raise CommandError(msg, details=listed(chosen or workers), exit_code=2)
+
+
+def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
+    """Return the processes among which *choice* is to be found."""
+    # Only a caller who asks for a hung process waits for it.
+    only = _slot(choice, run_dir)
+    workers = (only and running(run_dir, only=only)) or running(run_dir)
+    if not workers:
+        msg = (
+            "no instrumented process is running: no agent in "
+            f"{run_dir or rundir.locate()}. Start one with `jaxmon run PROGRAM`, "
+            "or set its directory with --run-dir."
+        )
+        raise CommandError(msg, details=_ends(choice, run_dir))
+    return workers
+
+
+def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentProcess]:
+    """Return those of *workers* that *choice* names, all for `None`."""
+    if choice is None:
+        return list(workers)
+    for found in (
+        [worker for worker in workers if worker.number == choice],
+        [worker for worker in workers if str(worker.pid) == choice],
+        [worker for worker in workers if choice in names(worker.program)],
+        [worker for worker in workers if choice and begins(worker.program, choice)],
+    ):
+        if found:
+            return found
+    return []
+
+
+def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
+    """Return a line for each process *choice* that did not finish, all for `None`."""
+    found = []
+    for number, end in endings.ends(run_dir or rundir.locate()).items():
+        names_of_it = {number, str(end.pid), *names(end.program)}
+        if end.ended != FINISHED and choice in {None, *names_of_it}:
+            what = ", ".join(filter(None, (f"pid {end.pid}", end.program)))
+            found.append(clean(f"worker {number} ({what}): {end.sentence}"))
+    return found[:_MOST_LISTED]
+
+
+def listed(workers: Sequence[AgentProcess]) -> list[str]:
+    """Return a line for each of *workers*, for an error."""
+    lines = [worker.description for worker in workers[:_MOST_LISTED]]
+    if (rest := len(workers) - _MOST_LISTED) > 0:
+        lines.append(f"and {rest} more")
+    return lines
+
+
+def of_kernel(worker: AgentProcess) -> list[str]:
+    """Return what the kernel knows of a process that does not respond in time."""
+    if not worker.slow or worker.pid is None:
+        return []
+    return [f"pid {worker.pid}: {worker.program}", *hung.threads(worker.pid)]
+
+
+def _slot(choice: str | None, run_dir: Path | None) -> str | None:
+    """Return the slot that is or has the number *choice*, without a response."""
+    if choice is None or not (choice.isascii() and choice.isdigit()):
+        return None
+    with suppress(OSError):  # `running` says why
+        sockets = rundir.sockets(run_dir or rundir.locate())
+        if choice in sockets:
+            return choice
+        for slot, path in sockets.items():
+            if str(hung.listener(path)) == choice:
+                return slot
+    return None

@@ -120,6 +120,11 @@ class Snapshot(Fact):
     by_name = ("functions", "requests", "steps", "checkpoints", "queues", "values")
 
     @property
+    def users(self) -> list[Function]:
+        """The program's functions, without JAX's own."""
+        return [function for function in self.functions if not function.internal]
+
+    @property
     def compile_time(self) -> float:
         """Seconds that the compiles of all functions together took."""
         return sum(one.compile_time for one in self.functions)

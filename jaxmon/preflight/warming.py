@@ -8,20 +8,28 @@ signature fails, and another process does the rest.
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jaxmon.declarations import PREFIX
-from jaxmon.facts.signatures import FAILED, STATUSES, Document
+from jaxmon.facts.signatures import (
+    FAILED,
+    STATUSES,
+    Document,
+    RecordedFunction,
+    RecordedSignature,
+)
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats import json_text
 
@@ -57,7 +65,7 @@ class Result:
 _At = tuple[int, int]
 
 
-def warm(  # noqa: PLR0913 - one for each option of the command
+def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the command
     document: Document,
     environ: Mapping[str, str],
     *,
@@ -68,76 +76,35 @@ def warm(  # noqa: PLR0913 - one for each option of the command
 ) -> list[Result]:
     """
     Compile every signature in *document*; return what became of each, in its order.
-
-    Args:
-        document: of a file.
-        environ: of the processes; names the cache.
-        jobs: number of processes.
-        main: the module to import for ``__main__``; may be empty.
-        seconds: after which a signature, or an import, has failed.
-        progress: called with each result as it arrives.
     """
-    own = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
-    todo = [
-        {place for place in _places(document) if place[0] % jobs == job}
-        for job in range(jobs)
-    ]
+    variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
+    shares = _shares(document, jobs)
+    places = set[_At]().union(*shares)
     results: dict[_At, Result] = {}
+    running: list[_Process] = []
 
     def take(at: _At, status: str, reason: str, took: float) -> None:
-        if at in results or at not in known:
-            return
-        name = document.functions[at[0]].name
-        results[at] = Result(name, at[1], status, reason, took)
-        progress(results[at])
+        if at not in results and at in places:
+            name = document.functions[at[0]].name
+            results[at] = Result(name, at[1], status, reason, took)
+            progress(results[at])
 
-    known = _places(document)
-    with scratch.directory("jaxmon-warmup-") as directory:
-        _run(
-            document, [one for one in todo if one], directory, own, main, seconds, take
-        )
-    return [results[at] for at in sorted(results)]
+    def start(left: set[_At]) -> None:
+        file = directory / f"job-{time.monotonic_ns()}.json"
+        done = sorted(places - left)
+        job = {"main": main, "done": done, "document": document.as_json()}
+        file.write_text(json.dumps(job))
+        process = _Process(file, left, variables)
+        running.append(process)
+        selector.register(process.results, selectors.EVENT_READ, process)
 
-
-_Take = Callable[[_At, str, str, float], None]
-
-
-def _places(document: Document) -> set[_At]:
-    return {
-        (number, place)
-        for number, function in enumerate(document.functions)
-        for place in range(len(function.signatures))
-    }
-
-
-def _run(  # noqa: PLR0913, PLR0917 - what `warm` has
-    document: Document,
-    todo: Sequence[set[_At]],
-    directory: Path,
-    environ: Mapping[str, str],
-    main: str,
-    seconds: float,
-    take: _Take,
-) -> None:
-    everything = _places(document)
-    with selectors.DefaultSelector() as selector:
-        running: list[_Process] = []
-
-        def start(left: set[_At]) -> None:
-            file = directory / f"job-{time.monotonic_ns()}.json"
-            job = {
-                "main": main,
-                "done": sorted(everything - left),
-                "document": document.as_json(),
-            }
-            file.write_text(json.dumps(job))
-            process = _Process(file, left, environ)
-            running.append(process)
-            selector.register(process.results, selectors.EVENT_READ, process)
-
+    with (
+        scratch.directory("jaxmon-warmup-") as directory,
+        selectors.DefaultSelector() as selector,
+    ):
         try:
-            for left in todo:
-                start(left)
+            for share in shares:
+                start(share)
             while running:
                 ready = {key.data for key, _ in selector.select(0.1)}
                 for process in list(running):
@@ -158,6 +125,19 @@ def _run(  # noqa: PLR0913, PLR0917 - what `warm` has
         finally:
             for process in running:
                 process.end()
+    return [results[at] for at in sorted(results)]
+
+
+def _shares(document: Document, jobs: int) -> list[set[_At]]:
+    """Return the signatures for each process."""
+    shares: dict[int, set[_At]] = defaultdict(set)
+    for number, function in enumerate(document.functions):
+        places = {(number, place) for place in range(len(function.signatures))}
+        shares[number % jobs] |= places
+    return [share for share in shares.values() if share]
+
+
+_Take = Callable[[_At, str, str, float], None]
 
 
 class _Process:
@@ -233,6 +213,200 @@ class _Process:
         """Return why it ended without a result."""
         if late:
             return f"importing or compiling it took longer than {seconds:g} s"
-        said = self._errors.read_bytes()[-_CHUNK:].decode("utf-8", "replace")
-        last = (said.strip().splitlines() or ["no message"])[-1]
+        text = self._errors.read_bytes()[-_CHUNK:].decode("utf-8", "replace")
+        last = (text.strip().splitlines() or ["no message"])[-1]
         return f"the process ended while importing or compiling it: {last}"[:_LONGEST]
+
+
+COUNTS = (1, 2, 4, 8, 16)
+"""Numbers of buckets per dimension that are proposed."""
+
+_MOST_SIZES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """
+    Buckets for one function.
+
+    Args:
+        programs: number of programs with these buckets.
+        waste: fraction of the elements passed that would be padding, of those
+            arguments that are padded, weighted by calls.
+        sizes: buckets by dimension.
+    """
+
+    programs: int
+    waste: float
+    sizes: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """
+    What could be done for the signatures of a function that differ only in sizes.
+
+    Args:
+        function: its name.
+        programs: number of programs without buckets.
+        weighted: whether calls are known; otherwise each signature counts once.
+        proposals: ever more programs, ever less waste.
+    """
+
+    function: str
+    programs: int
+    weighted: bool
+    proposals: tuple[Proposal, ...]
+
+
+def proposals(document: Document) -> list[Buckets]:
+    """Return proposals for each function with signatures that differ in sizes."""
+    return [found for function in document.functions for found in _of(function)]
+
+
+def _of(function: RecordedFunction) -> Iterable[Buckets]:
+    groups: dict[str, list[tuple[tuple[_Shape, ...], float | None]]] = defaultdict(list)
+    for signature in function.signatures:
+        found: list[_Shape] = []
+        key = json.dumps(_without_sizes(_all(signature), "", found), sort_keys=True)
+        groups[key].append((tuple(found), signature.calls))
+    for group in groups.values():
+        weighted = all(calls is not None for _, calls in group)
+        # One that was compiled was called, whatever the samples say.
+        calls = [max(count or 0.0, 1.0) if weighted else 1.0 for _, count in group]
+        shapes = [shape for shape, _ in group]
+        dimensions = _varying(shapes)
+        if dimensions:
+            made = _proposed(shapes, calls, dimensions)
+            yield Buckets(function.name, len(group), weighted, made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    where: str
+    sizes: tuple[int, ...]
+
+
+_Place = tuple[int, int]
+"""Number of the array, and of its dimension."""
+
+
+def _all(signature: RecordedSignature) -> dict[str, Any]:
+    numbered = {f"[{place}]": value for place, value in enumerate(signature.args)}
+    return {**numbered, **signature.kwargs}
+
+
+def _without_sizes(node: Any, where: str, into: list[_Shape]) -> Any:
+    """Return *node* with the rank in place of each shape, which goes *into* a list."""
+    if isinstance(node, dict):
+        if "shape" in node:
+            into.append(_Shape(where, tuple(node["shape"])))
+            return {**node, "shape": len(node["shape"])}
+        if "static" in node:
+            return node
+        if "dict" in node:
+            pairs = node["dict"]
+            return {
+                "dict": [
+                    [key, _without_sizes(value, f"{where}[{key!r}]", into)]
+                    for key, value in pairs
+                ]
+            }
+        nested = ("list", "tuple", "namedtuple", "class")
+        return {
+            key: _without_sizes(
+                value, where if key in nested else f"{where}{key}", into
+            )
+            for key, value in node.items()
+        }
+    if isinstance(node, list):
+        return [
+            _without_sizes(value, f"{where}[{number}]", into)
+            for number, value in enumerate(node)
+        ]
+    return node
+
+
+def _varying(shapes: Sequence[tuple[_Shape, ...]]) -> list[list[_Place]]:
+    """Return the dimensions that vary; those that vary together are one."""
+    together: dict[tuple[int, ...], list[_Place]] = defaultdict(list)
+    for number, shape in enumerate(shapes[0]):
+        for axis in range(len(shape.sizes)):
+            sizes = tuple(signature[number].sizes[axis] for signature in shapes)
+            if len(set(sizes)) > 1:
+                together[sizes].append((number, axis))
+    return list(together.values())
+
+
+def _proposed(
+    shapes: Sequence[tuple[_Shape, ...]],
+    calls: Sequence[float],
+    dimensions: Sequence[list[_Place]],
+) -> tuple[Proposal, ...]:
+    found: list[Proposal] = []
+    for count in COUNTS:
+        chosen: dict[str, tuple[int, ...]] = {}
+        padded = [[list(shape.sizes) for shape in signature] for signature in shapes]
+        for places in dimensions:
+            number, axis = places[0]
+            sizes = [signature[number].sizes[axis] for signature in shapes]
+            buckets = best(sizes, calls, count)
+            chosen[f"{shapes[0][number].where}.shape[{axis}]"] = buckets
+            for row, size in zip(padded, sizes, strict=True):
+                bucket = min(fit for fit in buckets if fit >= size)
+                for at, dimension in places:
+                    row[at][dimension] = bucket
+        affected = sorted({number for places in dimensions for number, _ in places})
+        before = after = 0.0
+        for signature, new, weight in zip(shapes, padded, calls, strict=True):
+            for number in affected:
+                before += weight * math.prod(signature[number].sizes)
+                after += weight * math.prod(new[number])
+        programs = len({tuple(map(tuple, new)) for new in padded})
+        waste = 1 - before / after if after else 0.0
+        proposal = Proposal(programs, waste, chosen)
+        if not found or programs > found[-1].programs:
+            found.append(proposal)
+    return tuple(found)
+
+
+_Way = tuple[float, tuple[int, ...]]
+
+
+def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[int, ...]:
+    """
+    Return at most *count* buckets for *sizes* with the least padding; the largest size
+    is one of them. Quadratic in the number of distinct sizes, of which at most 256 are
+    considered.
+    """
+    total: dict[int, float] = defaultdict(float)
+    for size, weight in zip(sizes, weights, strict=True):
+        total[size] += weight
+    distinct = sorted(total)
+    if len(distinct) > _MOST_SIZES:
+        step = len(distinct) / _MOST_SIZES
+        chosen = [distinct[int(n * step) - 1] for n in range(1, _MOST_SIZES)]
+        distinct = [*chosen, distinct[-1]]
+    count = min(count, len(distinct))
+    # What is passed without padding is the same for all choices.
+    below = [0.0]
+    for low, high in zip([-1, *distinct], distinct, strict=False):
+        below.append(
+            below[-1] + sum(w for size, w in total.items() if low < size <= high)
+        )
+    ways: list[list[_Way]] = [[(0.0, ())]]
+    for end, size in enumerate(distinct, 1):
+        row: list[_Way] = [(math.inf, ())]
+        row += [
+            min(
+                (
+                    ways[start][used - 1][0] + size * (below[end] - below[start]),
+                    (*ways[start][used - 1][1], size),
+                )
+                for start in range(end)
+                if used - 1 < len(ways[start])
+            )
+            for used in range(1, min(count, end) + 1)
+        ]
+        ways.append(row)
+    return min(ways[-1][1:])[1]

@@ -58,10 +58,12 @@ def _left_out(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.functions_left_out:
         left = counted(snapshot.functions_left_out, "further function")
         yield f"{left} not shown and not included in the totals."
-    if left_out := [one for one in snapshot.functions if one.determinism.not_repeated]:
+    if left_out := [
+        function for function in snapshot.functions if function.determinism.not_repeated
+    ]:
         details = ", ".join(
-            f"{one.name} ({one.determinism.not_repeated.replace('_', ' ')})"
-            for one in left_out[:_MOST_FUNCTIONS]
+            f"{function.name} ({function.determinism.not_repeated.replace('_', ' ')})"
+            for function in left_out[:_MOST_FUNCTIONS]
         )
         more = len(left_out) - _MOST_FUNCTIONS
         details += f" and {more} more" if more > 0 else ""

@@ -47,7 +47,7 @@ def begins(program: str, text: str) -> bool:
     """
     rest = without_interpreter(program)
     whole = (program, rest, rest.removeprefix("-m "), *names(program))
-    return any(one.startswith(text) for one in whole)
+    return any(spelling.startswith(text) for spelling in whole)
 
 
 def _start(words: Sequence[str]) -> int:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias, TypeVar
 
-from jaxmon.host.formats.layout import INDENT, Column, shortened, table, wrapped
+from jaxmon.host.formats.layout import (
+    INDENT,
+    UNKNOWN,
+    Column,
+    share,
+    shortened,
+    table,
+    wrapped,
+)
+
+
+T = TypeVar("T")
+
+Fields: TypeAlias = Sequence[tuple[Column, Callable[[T], str]]]
+"""The columns of a table, with the cell that a record has in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,62 @@ class Section:
         return lines
 
 
+def number(
+    heading: str,
+    room: int,
+    value: Callable[[T], float | None],
+    text: Callable[[float], str],
+) -> tuple[Column, Callable[[T], str]]:
+    """Return a column of numbers; each is formatted as *text*, if it is known."""
+    return Column(heading, room), lambda record: shown(value(record), text)
+
+
+def words(
+    heading: str,
+    room: int,
+    cell: Callable[[T], str],
+    cut: Callable[[str, int], str] = shortened,
+) -> tuple[Column, Callable[[T], str]]:
+    """Return a column of words; with no *room*, it takes what others leave."""
+    return Column(heading, room, right=False, cut=cut), cell
+
+
+def tabulated(
+    title: str,
+    fields: Fields[T],
+    records: Sequence[T],
+    *,
+    about: str = "",
+    below: Sequence[str] = (),
+) -> Section:
+    """Return a section with a row for each of *records*, which *about* is about."""
+    rows = [[cell(record) for _, cell in fields] for record in records]
+    columns = [column for column, _ in fields]
+    return Section(title, about if rows else "", columns, rows, below=below)
+
+
 def more(count: int) -> tuple[str, ...]:
     """Return the sentence on *count* rows that are not shown."""
     return (f"{count:,} more",) if count > 0 else ()
+
+
+def shown(value: float | None, text: Callable[[float], str]) -> str:
+    """Return *value* as *text*, `UNKNOWN` for `None`."""
+    return UNKNOWN if value is None else text(value)
+
+
+def whole(value: float) -> str:
+    """Return *value* without decimals."""
+    return f"{value:,.0f}"
+
+
+def ratio(value: float) -> str:
+    """Return *value*, from 0 to 1, as a percentage."""
+    return share(value, 1)
+
+
+def moment(time: float, text: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return the Unix *time* in UTC; empty if it is 0, or no time."""
+    with suppress(OverflowError, ValueError, OSError):  # as an agent sent it
+        return datetime.fromtimestamp(time, UTC).strftime(text) if time else ""
+    return ""

@@ -3,30 +3,233 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
 from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Process, Snapshot
 from jaxmon.host.formats.layout import (
     INDENT,
+    UNKNOWN,
+    Column,
+    ago,
     columns,
+    counted,
     duration,
     ending,
+    share,
+    share_of_time,
     shortened,
     size,
+    wrapped,
 )
-from jaxmon.screens import marked, sections, tables
-from jaxmon.screens.goodput import goodput
+from jaxmon.screens import tables
 from jaxmon.screens.notes import notes
+from jaxmon.screens.section import Section
+from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
-from jaxmon.screens.utilization import flops
 from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.findings import about, verdict
+from jaxmon.symptoms.recompiles import recompile_advice
+from jaxmon.symptoms.symptom import Urgency
+
+
+_FUNCTIONS = "COMPILE TIME"
+_TAKES_TIME = " What takes the time:"
+_WHILE_IT_RUNS = "run `jaxmon explain` while the process is running."
+_OF_ANOTHER_RUN = "JAXMON_SUMMARY_DIR=DIRECTORY keeps a whole report."
+_UNCOUNTED = (
+    "Calls of programs that were compiled ahead of time, or under jax.vmap or jax.grad "
+    "outside of jit, are not counted."
+)
+_MOST_FUNCTIONS = 12
+_MOST_RECOMPILES = 4
+_MOST_DIFFERENCES = 3
+_MOST_OF_A_NAME = 70
+_MOST_OF_A_TEXT = 300
+
+
+def finding_lines(
+    found: Sequence[Finding],
+    width: int,
+    *,
+    observed: float,
+    room: int | None = None,
+    over: bool = False,
+) -> list[str]:
+    """
+    Return what to change, the most urgent first.
+
+    Args:
+        found: may be empty, which is stated.
+        width: of a line.
+        observed: seconds that the figures are about.
+        room: maximum number of lines; what does not fit is counted, not shown.
+        over: whether the program has come to its end.
+    """
+    lines = ["FINDINGS"]
+    if quiet := verdict(found):
+        lines.append(f"{INDENT}{quiet}" + (_TAKES_TIME if found else ""))
+    for number, finding in enumerate(found, 1):
+        block = _finding(number, finding, width, observed, brief=room is not None)
+        rest = len(found) - number
+        if room is not None and len(lines) + len(block) + bool(rest) > room:
+            if number > 1:
+                left = counted(rest + 1, "further finding")
+                hint = _OF_ANOTHER_RUN if over else _WHILE_IT_RUNS
+                return [*lines, f"{INDENT}{left}: {hint}"]
+            block = block[: room - len(lines)]
+        lines += block
+    return lines
+
+
+def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
+    """Return the functions by compile time."""
+    took, observed = snapshot.compile_time, snapshot.process.observed_seconds
+    if not snapshot.functions or not took:
+        return Section(_FUNCTIONS)
+    users = snapshot.users
+    internal = [of for of in snapshot.functions if of.internal and of.compile_time]
+    shown = [user for user in users if user.compile_time or user.calls][:most]
+    rows = [(user.name, [user]) for user in shown]
+    if others := [user for user in users if user not in shown]:
+        rows.append((f"{len(others)} more", others))
+    if internal:
+        rows.append((f"eager operations ({len(internal)})", internal))
+    layout = [
+        Column("FUNCTION", right=False),
+        Column("CALLS", 10),
+        Column("HIT RATE", 10),
+        Column("COMPILES", 10),
+        Column("RECOMPILES", 12),
+        Column("COMPILE TIME", 14),
+    ]
+    about = f": {duration(took)}"
+    if observed:
+        about += f", {share_of_time(took, observed)}"
+    if loading := snapshot.load_time:
+        about += f"; {duration(loading)} of loading from the persistent cache"
+    return Section(
+        _FUNCTIONS,
+        about,
+        layout,
+        [_function_row(*row) for row in rows],
+        [user.place for user in shown],
+        [_UNCOUNTED] if any(user.never_called for user in shown) else [],
+    )
+
+
+def _finding(
+    number: int, finding: Finding, width: int, observed: float, *, brief: bool
+) -> list[str]:
+    lead = f"{INDENT}{number}. "
+    indent = " " * len(lead)
+    lines = wrapped(finding.verdict, width, first=lead, rest=indent)
+    for evidence in finding.evidence:
+        lines += wrapped(
+            shortened(evidence, _MOST_OF_A_TEXT),
+            width,
+            first=f"{indent}{INDENT}",
+            rest=f"{indent}{INDENT * 3}",
+        )
+    if finding.action:
+        text = f"Advice: {finding.action}"
+        lines += wrapped(text, width, first=indent, rest=indent)
+    if not brief and (text := _see(finding, observed)):
+        lines += wrapped(text, width, first=indent, rest=indent)
+    return lines
+
+
+def won_back(urgency: str, seconds: float, observed: float, panel: str) -> list[str]:
+    """
+    Return what a finding would win back of the *observed* seconds, and which panel
+    shows it.
+    """
+    seconds, facts = min(seconds, observed), []
+    if seconds > 0 and urgency == Urgency.TIME.name.lower():
+        part = share(seconds, observed)
+        facts.append(f"To win back: {duration(seconds)}, {part} of the time")
+    return [*facts, f"panel {panel}"] if panel else facts
+
+
+def _see(finding: Finding, observed: float) -> str:
+    """Return what a finding would win back, and where to read on."""
+    topic = about(finding)
+    urgency = topic.urgency.name.lower()
+    facts = won_back(urgency, finding.seconds, observed, topic.panel)
+    if topic.runbook:
+        facts.append(f"jaxmon runbook show {topic.runbook}")
+    return " · ".join(facts)
+
+
+def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
+    counted = [function for function in entries if not function.never_called]
+    calls = [function.calls for function in counted if function.calls is not None]
+    hits = [function.hits for function in entries if function.hits is not None]
+    recompiled = sum(sum(function.recompiles.values()) for function in entries)
+    return [
+        name,
+        f"{sum(calls):,}" if calls else UNKNOWN,
+        share(sum(hits), sum(calls)) if hits and sum(calls) else UNKNOWN,
+        f"{sum(function.built for function in entries):,}",
+        f"{recompiled:,}",
+        duration(sum(function.compile_time for function in entries)),
+    ]
+
+
+def recompiles(snapshot: Snapshot, found: Sequence[Finding], width: int) -> list[str]:
+    """
+    Return the recompiles by function and cause; advice where `findings` has none, once
+    for each cause.
+    """
+    lines = []
+    advised = {finding.subject for finding in found if finding.topic == "recompile"}
+    told_about = set[str]()
+    shown = [function for function in snapshot.users if function.recompiles]
+    for function in shown[:_MOST_FUNCTIONS]:
+        causes = sorted(function.recompiles.items(), key=lambda cause: -cause[1])
+        details = ", ".join(f"{cause} {n:,}" for cause, n in causes)
+        text = f"{shortened(function.name, _MOST_OF_A_NAME)}: {details}"
+        lines += wrapped(text, width, first=INDENT, rest=INDENT * 3)
+        latest = [of for of in snapshot.recompiles if of.function == function.name]
+        lines += _latest(latest, snapshot.process.now, width)
+        if function.name not in advised and causes[0][0] not in told_about:
+            told_about.add(causes[0][0])
+            text = f"Advice: {recompile_advice(causes[0][0])}"
+            lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 2)
+    if rest := len(shown) - _MOST_FUNCTIONS:
+        lines += [f"{INDENT}and {rest} more functions"] if rest > 0 else []
+    return ["RECOMPILES (latest first)", *lines] if lines else []
+
+
+def _latest(found: Sequence[Recompile], now: float, width: int) -> list[str]:
+    """Return the latest recompiles; consecutive identical ones are merged."""
+    lines: list[str] = []
+    newest = sorted(found, key=lambda event: -event.time)
+    groups = groupby(newest, key=lambda event: (event.cause, event.texts))
+    for (cause, differences), group in islice(groups, _MOST_RECOMPILES):
+        same = list(group)
+        facts = [f"{len(same)} identical"] if len(same) > 1 else []
+        if same[0].seconds is not None:
+            facts.append(duration(same[0].seconds))
+        facts.append(ago(now - same[0].time))
+        if same[0].trace_id:
+            facts.append(f"trace {same[0].trace_id}")
+        details = list(differences[:_MOST_DIFFERENCES]) or [cause]
+        if rest := len(differences) + same[0].omitted - len(details):
+            details += [f"and {rest} more"] if rest > 0 else []
+        what = "; ".join(shortened(reason, _MOST_OF_A_TEXT) for reason in details)
+        text = f"{what} ({', '.join(facts)})"
+        lines += wrapped(text, width, first=INDENT * 2, rest=INDENT * 4)
+    return lines
 
 
 WIDTH = 80
 MOST_LINES = 40
 """Most lines of the exit report."""
 
-_MOST_FUNCTIONS = 5
+_MOST_OF_A_SCREEN = 5
 _MOST_STATES = 4
 
 
@@ -37,18 +240,16 @@ def explanation(
     return _joined(
         [
             _head(snapshot, worker, width),
-            sections.findings(
-                findings, width, observed=snapshot.process.observed_seconds
-            ),
+            finding_lines(findings, width, observed=snapshot.process.observed_seconds),
             time_table(snapshot).lines(width),
             goodput(snapshot.run).lines(width),
-            marked.requests(snapshot).lines(width),
-            marked.steps(snapshot).lines(width),
-            marked.queues(snapshot).lines(width),
-            sections.functions(snapshot).lines(width),
-            sections.recompiles(snapshot, findings, width),
+            tables.requests(snapshot).lines(width),
+            tables.steps(snapshot).lines(width),
+            tables.queues(snapshot).lines(width),
+            functions(snapshot).lines(width),
+            recompiles(snapshot, findings, width),
             tables.programs(snapshot).lines(width),
-            flops(snapshot).lines(width),
+            tables.flops(snapshot).lines(width),
             tables.cache(snapshot).lines(width),
             tables.devices(snapshot).lines(width),
             tables.memory_lines(snapshot).lines(width),
@@ -71,7 +272,7 @@ def screen(
     head = [*_head(snapshot, worker, width), ""]
     observed = snapshot.process.observed_seconds
     room = height - len(head)
-    return [*head, *sections.findings(findings, width, observed=observed, room=room)]
+    return [*head, *finding_lines(findings, width, observed=observed, room=room)]
 
 
 def summary(
@@ -82,13 +283,13 @@ def summary(
     facts = [
         [title + "─" * (width - columns(title))],
         time_table(snapshot, most=_MOST_STATES).lines(width),
-        sections.functions(snapshot, most=_MOST_FUNCTIONS).lines(width),
+        functions(snapshot, most=_MOST_OF_A_SCREEN).lines(width),
         _memory(snapshot, width),
     ]
     above = _joined(facts)
     room = MOST_LINES - len(above) - 2
     observed = snapshot.process.observed_seconds
-    below = sections.findings(findings, width, observed=observed, room=room, over=True)
+    below = finding_lines(findings, width, observed=observed, room=room, over=True)
     return [*_joined([above, below]), "─" * width]
 
 
@@ -118,8 +319,8 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
 
 def _memory(snapshot: Snapshot, width: int) -> list[str]:
     """Return a line on the fullest device, at its peak: at exit, little is left."""
-    known = [(_peak(one, snapshot), one) for one in snapshot.memory.devices]
-    held, device = max(known, key=lambda one: one[0], default=(0.0, Device()))
+    peaks = [(_peak(device, snapshot), device) for device in snapshot.memory.devices]
+    held, device = max(peaks, key=lambda peak: peak[0], default=(0.0, Device()))
     if not held:
         return []
     if device.peak:
@@ -131,7 +332,7 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
     for top in snapshot.allocations.peak_of(device.device).lines[:1]:
         text = f"{INDENT}largest: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))
-    return [shortened(one, width) for one in lines]
+    return [shortened(line, width) for line in lines]
 
 
 def _peak(device: Device, snapshot: Snapshot) -> float:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import Period
-from jaxmon.host.formats.layout import UNKNOWN, Column, duration, ending, share
+from jaxmon.host.formats.layout import (
+    INDENT,
+    UNKNOWN,
+    Column,
+    duration,
+    ending,
+    share,
+    shortened,
+)
 from jaxmon.screens.section import Section
 
 
@@ -61,26 +71,28 @@ def time_parts(snapshot: Snapshot) -> list[float]:
 
 
 def _rows(period: Period) -> list[tuple[float, list[str]]]:
-    own = {
+    activities = {
         name: seconds
         for name, seconds in period.activities.items()
         if seconds < _MOST_OF_THE_TIME * period.seconds
     }
     found = [
         (s, [n, duration(s), share(s, period.seconds), "", "", ""])
-        for n, s in own.items()
+        for n, s in activities.items()
     ]
     for state, name in STATES.items():
-        places = [one for one in period.places if one.state == state]
-        elsewhere = sum(one.seconds for one in places if one.activity in own)
-        known = period.states.get(state)
-        if known is None:
+        places = [place for place in period.places if place.state == state]
+        elsewhere = sum(
+            place.seconds for place in places if place.activity in activities
+        )
+        spent = period.states.get(state)
+        if spent is None:
             continue
-        seconds = max(known.seconds - elsewhere, 0.0)
-        lines = [one for one in places if one.activity not in own]
-        top = max(lines, key=lambda one: one.seconds, default=None)
+        seconds = max(spent.seconds - elsewhere, 0.0)
+        lines = [place for place in places if place.activity not in activities]
+        top = max(lines, key=lambda place: place.seconds, default=None)
         where = "" if top is None else top.place or top.function
-        error = share(known.error_seconds, period.seconds)
+        error = share(spent.error_seconds, period.seconds)
         found.append(
             (
                 seconds,
@@ -134,8 +146,55 @@ def doing(snapshot: Snapshot) -> str:
 def _parts(period: Period) -> dict[tuple[str, str], float]:
     """Return the part of *period* that each line takes, by what it does there."""
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for one in period.places:
+    for place in period.places:
         # What the program marks is expected.
-        if one.place and one.state in STATES and one.state != _IDLE:
-            found[one.state, one.place] += 0.0 if one.activity else one.seconds
+        if place.place and place.state in STATES and place.state != _IDLE:
+            found[place.state, place.place] += 0.0 if place.activity else place.seconds
     return {key: seconds / period.seconds for key, seconds in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread: what it is doing, and its stack, innermost line first."""
+
+    name: str = ""
+    ident: int = 0
+    native_id: int | None = None
+    main: bool = False
+    daemon: bool = False
+    state: str = ""
+    lock: bool = False
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """The content of ``/debug/stacks``."""
+
+    threads: tuple[Thread, ...] = ()
+    left_out: int = field(default=0)
+
+
+def stacks(document: object, width: int) -> list[str]:
+    """Return the stacks in *document*; threads with equal stacks are shown once."""
+    found = from_json(Stacks, document)
+    groups: dict[tuple[str, ...], list[Thread]] = {}
+    for thread in found.threads:
+        groups.setdefault(thread.stack, []).append(thread)
+    lines = []
+    for stack, threads in groups.items():
+        lines += ["", shortened(_heading(threads), width)]
+        lines += [shortened(f"{INDENT}{line}", width) for line in stack]
+    if found.left_out:
+        lines += ["", f"and {found.left_out} further threads"]
+    return lines[1:]
+
+
+def _heading(threads: list[Thread]) -> str:
+    first = threads[0]
+    number = f" ({first.native_id})" if first.native_id is not None else ""
+    name = f"{first.name or 'a thread of native code'}{number}"
+    more = f" and {len(threads) - 1} more" if len(threads) > 1 else ""
+    state = STATES.get(first.state, first.state)
+    doing = "acquiring a lock" if first.lock and first.state == "python" else state
+    return f"{name}{more}: {doing}"

@@ -83,8 +83,8 @@ def timeout(platform: str, jaxlib: str) -> Timeout | None:
     return found if found is not None and has(found, jaxlib) else None
 
 
-def has(one: Timeout, jaxlib: str) -> bool:
-    """Return whether this jaxlib knows the flag of *one*."""
+def has(timeout: Timeout, jaxlib: str) -> bool:
+    """Return whether this jaxlib knows the flag of *timeout*."""
     match = re.match(_NUMBERS, jaxlib)
     numbers = tuple(map(int, match[0].split("."))) if match else ()
-    return numbers >= one.since
+    return numbers >= timeout.since

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from jaxmon import interrupts
-from jaxmon.agent import Agent
 from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, label
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
@@ -25,21 +24,6 @@ _T = TypeVar("_T")
 _MOST = 10
 
 
-def message(exceeded: Mapping[str, tuple[int, int]], details: str) -> str:
-    """
-    Return the message of the error.
-
-    Args:
-        exceeded: spent and allowed, by name of the limit.
-        details: see `details`.
-    """
-    counts = ", ".join(
-        f"{_plain(name)}: {spent:,} (allowed: {limit:,})"
-        for name, (spent, limit) in exceeded.items()
-    )
-    return f"{counts}\n{details}"
-
-
 def details(cost: Cost) -> str:
     """Return lines that name the causes of each value in *cost*."""
     sections = (
@@ -52,19 +36,19 @@ def details(cost: Cost) -> str:
 
 
 def _recompiled(cost: Cost) -> Iterator[str]:
-    functions = [one for one in cost.functions if one.recompiles]
+    functions = [function for function in cost.functions if function.recompiles]
     if functions:
         yield "recompiles:"
-        for one in _some(functions):
-            yield from _recompiles(one, cost.recompiles)
+        for function in _some(functions):
+            yield from _recompiles(function, cost.recompiles)
         yield from _rest(functions, "functions")
 
 
 def _compiled(functions: Sequence[FunctionCost]) -> Iterator[str]:
     if functions:
         yield "compiles:"
-        for one in _some(functions):
-            yield f"  {one.name}: {one.compiles} in {one.seconds:.3f} s"
+        for function in _some(functions):
+            yield f"  {function.name}: {function.compiles} in {function.seconds:.3f} s"
         yield from _rest(functions, "functions")
 
 
@@ -83,28 +67,30 @@ def _grown(memory: Growth | None, holders: Mapping[str, int]) -> Iterator[str]:
     if memory is not None and memory.bytes:
         yield f"live arrays: {memory.bytes:+,} bytes"
         for kind, count in _some(memory.arrays.items()):
-            yield f"  {kind}: {count:+} {_plural(count, 'array')}"
+            yield f"  {kind}: {count:+} array{'' if abs(count) == 1 else 's'}"
         yield from _rest(memory.arrays, "types")
         for line, size in _some(holders.items()):
             yield f"  {size:+,} bytes at {line}"
         yield from _rest(holders, "lines")
 
 
-def _recompiles(one: FunctionCost, events: Iterable[LoggedEvent]) -> Iterator[str]:
-    causes = dict(one.causes)
+def _recompiles(function: FunctionCost, events: Iterable[LoggedEvent]) -> Iterator[str]:
+    causes = dict(function.causes)
     unseen = causes.pop(UNSEEN, 0)
     if causes:
         counts = ", ".join(f"{_plain(cause)} {n}" for cause, n in causes.items())
-        yield f"  {one.name}: {counts}"
+        yield f"  {function.name}: {counts}"
     if unseen:
         yield (
-            f"  {one.name}: was compiled before jaxmon started, so the cause of "
+            f"  {function.name}: was compiled before jaxmon started, so the cause of "
             "its first recompile is unknown; call jaxmon.instrument() earlier to "
             "see it"
         )
-    related = [event for event in events if event.function == one.name]
+    related = [event for event in events if event.function == function.name]
     for event in _some(related):
-        texts = [each["text"] for each in event.details.get("differences", ())]
+        texts = [
+            difference["text"] for difference in event.details.get("differences", ())
+        ]
         for text in texts or [event.message]:
             yield f"    {text}"
     yield from _rest(related, "recompiles", indent=4)
@@ -123,10 +109,6 @@ def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _plural(count: int, noun: str) -> str:
-    return noun if abs(count) == 1 else f"{noun}s"
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 FIGURES = ("compiles", "recompiles", "transfers", "live_bytes_growth")
@@ -134,12 +116,7 @@ FIGURES = ("compiles", "recompiles", "transfers", "live_bytes_growth")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowances:
-    """
-    Maximum of each; `None` means no limit. See `jaxmon.budget`.
-
-    Raises:
-        SettingsError: a value is invalid.
-    """
+    """Maximum of each; `None` means no limit. See `jaxmon.budget`."""
 
     compiles: int | None = None
     recompiles: int | None = None
@@ -196,9 +173,9 @@ class BlockCost:
         return self._details
 
     def _take(self, cost: Cost) -> None:
-        self.compiles = sum(one.compiles for one in cost.functions)
-        self.recompiles = sum(one.recompiles for one in cost.functions)
-        self.seconds = sum(one.seconds for one in cost.functions)
+        self.compiles = sum(function.compiles for function in cost.functions)
+        self.recompiles = sum(function.recompiles for function in cost.functions)
+        self.seconds = sum(function.seconds for function in cost.functions)
         if cost.transfers is not None:
             self.transfers = sum(cost.transfers.values())
         if cost.memory is not None:
@@ -207,17 +184,11 @@ class BlockCost:
 
 
 class _BudgetBlock:
-    """One block under *limits*, from `open` to `close`."""
+    """One block under *limits*, until `close`."""
 
     def __init__(self, limits: Allowances) -> None:
         self.spent = BlockCost()
         self._limits = limits
-        self._agent: Agent
-        self._ledger: Ledger
-
-    def open(self) -> None:
-        """Begin to count."""
-        limits = self._limits
         self._agent = OBSERVER.take()
         try:
             self._ledger = Ledger(
@@ -238,12 +209,7 @@ class _BudgetBlock:
             OBSERVER.give_back(self._agent)
 
     def check(self) -> None:
-        """
-        Compare what was spent with the limits.
-
-        Raises:
-            BudgetExceeded: it is more.
-        """
+        """Compare what was spent with the limits."""
         __tracebackhide__ = True
         exceeded = {
             name: (spent, limit)
@@ -252,7 +218,12 @@ class _BudgetBlock:
             and (spent := getattr(self.spent, name)) > limit
         }
         if exceeded:
-            raise BudgetExceeded(message(exceeded, str(self.spent)))
+            counts = ", ".join(
+                f"{_plain(name)}: {spent:,} (allowed: {limit:,})"
+                for name, (spent, limit) in exceeded.items()
+            )
+            msg = f"{counts}\n{self.spent}"
+            raise BudgetExceeded(msg)
 
 
 class Budget:
@@ -268,7 +239,6 @@ class Budget:
 
     def __enter__(self) -> BlockCost:
         block = _BudgetBlock(self._limits)
-        block.open()
         with self._lock:
             self._blocks.append((_owner(), block))
         return block.spent
@@ -299,8 +269,10 @@ class Budget:
         """
         owner = _owner()
         with self._lock:
-            own = [n for n, (one, _) in enumerate(self._blocks) if one == owner]
-            _, block = self._blocks.pop(own[-1] if own else -1)
+            places = [
+                n for n, (opened_by, _) in enumerate(self._blocks) if opened_by == owner
+            ]
+            _, block = self._blocks.pop(places[-1] if places else -1)
         return block
 
     def __call__(self, function: F) -> F:
@@ -372,13 +344,10 @@ def _owner() -> object:
 
 
 def _chosen(cost: Cost, limits: Allowances) -> Cost:
-    """
-    Return *cost* without the functions that do not count.
-
-    Raises:
-        JaxmonError: some have no label, so it is unknown whether they count.
-    """
-    if not limits.internal and any(one.name == OTHER for one in cost.functions):
+    """Return *cost* without the functions that do not count."""
+    if not limits.internal and any(
+        function.name == OTHER for function in cost.functions
+    ):
         msg = (
             "jaxmon cannot identify all compiled functions: those beyond "
             f"max_functions are counted as {OTHER!r}; increase max_functions, or "
@@ -388,15 +357,15 @@ def _chosen(cost: Cost, limits: Allowances) -> Cost:
     wanted = limits.function
     name = wanted if wanted is None or isinstance(wanted, str) else label(wanted)[0]
     functions = tuple(
-        one
-        for one in cost.functions
+        function
+        for function in cost.functions
         if (
-            name in (one.name, one.name.rpartition(".")[2])
-            or one.name.endswith(f".{name}")
+            name in (function.name, function.name.rpartition(".")[2])
+            or function.name.endswith(f".{name}")
             if name is not None
-            else limits.internal or not one.internal
+            else limits.internal or not function.internal
         )
     )
-    names = {one.name for one in functions}
+    names = {function.name for function in functions}
     events = tuple(event for event in cost.recompiles if event.function in names)
     return replace(cost, functions=functions, recompiles=events)

@@ -70,34 +70,29 @@ class BudgetObserver:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._own: Agent | None = None
+        self._private: Agent | None = None
         self._users = 0
 
     def take(self) -> Agent:
-        """
-        Return a running agent; return it with `give_back`.
-
-        Raises:
-            JaxmonError: JAX is not installed.
-        """
+        """Return a running agent; return it with `give_back`."""
         with self._lock:
             agent = running()
             if agent is None:
-                agent = self._own = instrument(**SILENT)
+                agent = self._private = instrument(**SILENT)
                 self._users = 0
-            if agent is self._own:
+            if agent is self._private:
                 self._users += 1
             return agent
 
     def give_back(self, agent: Agent) -> None:
         """Stop *agent* if it is ours and not in use elsewhere."""
         with self._lock:
-            if agent is not self._own:
+            if agent is not self._private:
                 return
             self._users -= 1
             if self._users:
                 return
-            self._own = None
+            self._private = None
             if running() is agent:
                 uninstrument()
 

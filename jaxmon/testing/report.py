@@ -35,9 +35,6 @@ class TestRecorder:
 
     The counts travel as properties of pytest's reports: from xdist workers to the
     reporting process, and into JUnit XML.
-
-    Args:
-        most: number of tests in the report.
     """
 
     def __init__(self, most: int) -> None:
@@ -92,7 +89,7 @@ class TestRecorder:
     ) -> None:
         """Print the report."""
         compiled = [(f, test) for test, f in self._found.items() if f.compiles]
-        compiled.sort(key=lambda one: (-one[0].compiles, -one[0].seconds, one[1]))
+        compiled.sort(key=lambda test: (-test[0].compiles, -test[0].seconds, test[1]))
         count = sum(figures.compiles for figures, _ in compiled)
         total = sum(figures.seconds for figures, _ in compiled)
         write = terminalreporter.write_line

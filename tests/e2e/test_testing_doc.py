@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.preflight.baseline.record import MEASURES
+from jaxmon.preflight.baseline.record import TOLERANCES
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 
@@ -60,5 +60,5 @@ def test_commands_of_the_document_work(tmp_path: Path) -> None:
 def test_every_figure_has_its_reason() -> None:
     """The table of tolerances names all figures."""
     rows = [line for line in DOC.splitlines() if line.startswith("| `")]
-    for name in MEASURES:
+    for name in TOLERANCES:
         assert any(f"`{name}`" in row for row in rows)

@@ -23,8 +23,7 @@ from click.testing import CliRunner
 
 from jaxmon.catalog import BY_NAME, SLOWDOWN
 from jaxmon.cli.main import main
-from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import AgentProcess
+from jaxmon.cli.workers import AgentProcess, pick
 from jaxmon.exposition.parse import labels, parse
 from tests.helpers.processes import (
     QUICK_COMPILES,

@@ -10,7 +10,7 @@ from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.identity import AttemptIdentity, ClockPair, Writer
 from jaxmon.agent.goodput.store import begun
 from jaxmon.facts.run import RunRecord
-from jaxmon.screens.runs.summary import Facts, Run, build, parse
+from jaxmon.screens.runs import Facts, Run, build, parse
 
 
 VERSIONS = {"jax": "0.10.2", "platform": "gpu", "device": "H100", "processor": "cpu0"}

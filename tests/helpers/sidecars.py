@@ -26,7 +26,7 @@ from jaxmon.facts.reading import Reading, read
 from jaxmon.facts.status import UNREAD, HostVerdict, Summary
 from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.limits import Limits
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.collectors.agents.page import families
 from jaxmon_exporter.judge import judge

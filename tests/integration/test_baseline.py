@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.preflight.baseline.record import MEASURES
+from jaxmon.preflight.baseline.record import TOLERANCES
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import Result, clean_environ, run_python
 
@@ -120,7 +120,7 @@ def test_record_holds_what_the_program_did(recorded: dict[str, Recorded]) -> Non
     assert figures["output_bytes"] == 4 * 16 * 16
     assert figures["flops"] > 2 * 2 * 9 * 16 * 16
     assert figures["instructions"] > 0
-    assert list(figures) == [name for name in MEASURES if name in figures]
+    assert list(figures) == [name for name in TOLERANCES if name in figures]
 
 
 @pytest.mark.ground_truth

@@ -46,7 +46,7 @@ def test_stand_alone_script_reports_errors_the_same_way(run_dir: Path) -> None:
     """``jaxmon-exporter`` ends with the same code and message."""
     result = run_python(
         "-c",
-        "from jaxmon.cli.sidecar import main; main()",
+        "from jaxmon.cli.entry import exporter; exporter()",
         *("--host", "no-such-address"),
         run_dir=run_dir,
     )

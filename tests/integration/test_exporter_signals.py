@@ -130,8 +130,8 @@ class Interrupt:
 
 sys.meta_path.insert(0, Interrupt)
 sys.argv = ["jaxmon", *{arguments}]
-from {entry} import main
-main()
+from jaxmon.cli.entry import {entry}
+{entry}()
 """
 
 
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_it_without_a_word_at_any_time(
     source = INTERRUPTED.format(
         name=name,
         arguments=["--port", "0"] if own_name else ["exporter", "--port", "0"],
-        entry="jaxmon.cli.sidecar" if own_name else "jaxmon.cli.entry",
+        entry="exporter" if own_name else "main",
     )
     result = run_python("-c", source, run_dir=run_dir)
 

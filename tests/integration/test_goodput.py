@@ -17,7 +17,7 @@ from jaxmon.facts import run as records
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord
 from jaxmon.limits import Limits
-from jaxmon.screens.runs.summary import read_file
+from jaxmon.screens.runs import read_file
 from tests.helpers import goodput
 from tests.helpers.findings import findings
 from tests.helpers.goodput import RUN, Fault, Supervised

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from jaxmon import catalog
 from jaxmon.cli.host import HostReader as Terminal
+from jaxmon.cli.host import Sidecar
 from jaxmon.cli.main import main
-from jaxmon.cli.sources import Sidecar
 from jaxmon.errors import ConfigFileError
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import gauge

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jaxmon.cli.main import main
-from jaxmon.screens.runs.summary import Run, read_file
+from jaxmon.screens.runs import Run, read_file
 from tests.helpers.preloaded import run_preloaded, start_preloaded
 from tests.helpers.processes import ROOT, clean_environ
 

@@ -218,8 +218,8 @@ def test_text_of_programs_is_harmless(place: Path) -> None:
 def test_a_failure_restores_the_terminal_first(place: Path) -> None:
     """A traceback of ours is readable, on the screen that was there before."""
     broken = (
-        "from jaxmon.cli.top import host_view\n"
-        "host_view.host_view = lambda *_, **__: 1 / 0\n"
+        "from jaxmon.cli.top import views\n"
+        "views.host_view = lambda *_, **__: 1 / 0\n"
         "from jaxmon.cli.main import main\n"
         "main(['top'])"
     )

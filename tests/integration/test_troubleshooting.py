@@ -32,7 +32,7 @@ import logging, os, signal, sys
 import jaxmon
 from click.testing import CliRunner
 from jaxmon.cli.main import main
-from jaxmon.cli import explain, host, judged, ps, selection, sources, workers
+from jaxmon.cli import explain, findings, host, ps, workers
 from jaxmon.screens import text
 
 logging.basicConfig()

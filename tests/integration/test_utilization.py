@@ -14,7 +14,7 @@ from jaxmon.agent.flops.roofline import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import read
-from jaxmon.screens.utilization import flops as section
+from jaxmon.screens.tables import flops as section
 from tests.helpers import flops as transformer
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value

@@ -10,7 +10,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.reading import Reading
 from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact

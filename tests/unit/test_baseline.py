@@ -11,9 +11,9 @@ import pytest
 from jaxmon.errors import BaselineError
 from jaxmon.host.formats.layout import columns
 from jaxmon.limits import Limits
-from jaxmon.preflight.baseline.compare import compare
+from jaxmon.preflight.baseline.compare import compare, lines
 from jaxmon.preflight.baseline.record import (
-    MEASURES,
+    TOLERANCES,
     Baseline,
     Tolerance,
     check_writable,
@@ -22,7 +22,6 @@ from jaxmon.preflight.baseline.record import (
     tolerances,
     write,
 )
-from jaxmon.preflight.baseline.table import lines
 
 
 VERSIONS = {"jax": "0.10.2", "python": "3.11.7", "platform": "cpu", "device": "cpu"}
@@ -179,7 +178,7 @@ def test_tolerances_decide(
 
 def test_same_figures_are_no_change() -> None:
     """A run like the baseline has nothing to show, of any figure."""
-    figures = dict.fromkeys(MEASURES, 7)
+    figures = dict.fromkeys(TOLERANCES, 7)
     comparison = compare(record(f=figures), record(f=figures), tolerances((), Limits()))
     assert (comparison.changes, comparison.worse) == ((), ())
     assert list(lines(comparison))[-1] == "no regression in 1 function"
@@ -216,10 +215,8 @@ def test_tolerances_are_shown_as_they_are_given() -> None:
         found = tolerances([f"flops={text}"], Limits())["flops"]
         assert str(found) == text
     assert tolerances(["flops=off"], Limits())["flops"] is None
-    for figure in MEASURES.values():
-        given = f"{figure.name}={figure.tolerance}"
-        assert tolerances([given], Limits())[figure.name] == figure.tolerance
-        assert figure.reason
+    for name, tolerance in TOLERANCES.items():
+        assert tolerances([f"{name}={tolerance}"], Limits())[name] == tolerance
     assert str(Tolerance()) == "0"
 
 
@@ -255,8 +252,8 @@ def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
     characters of a file do not reach the terminal.
     """
     long = "package." * 30 + "step"
-    figures = dict.fromkeys(MEASURES, 123456789012345)
-    more = dict.fromkeys(MEASURES, 987654321098765432)
+    figures = dict.fromkeys(TOLERANCES, 123456789012345)
+    more = dict.fromkeys(TOLERANCES, 987654321098765432)
     hostile = {**VERSIONS, "jax": "0\x1b[2J" * 30}
     many = {f"extra_{i}": {"compiles": 1} for i in range(12)}
     before = Baseline(hostile, {long: figures, "a": {"compiles": 2}, "b\x1b[31m": more})
@@ -265,7 +262,7 @@ def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
     shown = list(lines(compare(before, after, tolerances((), Limits()))))
     assert max(map(columns, shown)) <= 80
     assert "\x1b" not in "".join(shown)
-    assert shown[-1] == f"{len(MEASURES)} regressions in 1 of 3 functions"
+    assert shown[-1] == f"{len(TOLERANCES)} regressions in 1 of 3 functions"
     names = [line for line in shown if line.startswith(("package", "a", "b\\"))]
     assert names[-1].startswith("package")
     headings = [line for line in shown if line.split()[:1] == ["BASELINE"]]

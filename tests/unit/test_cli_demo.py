@@ -18,7 +18,7 @@ from jaxmon.cli.gameday.demo import _Demo, _signals_interrupt
 from jaxmon.cli.main import main
 from jaxmon.facts.reading import read
 from jaxmon.facts.record import encoded
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon_alerts.gameday.children import Children
 
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import jaxmon
-from jaxmon.cli.extras import EXTRAS, require
-from jaxmon.cli.main import COMMANDS, exporter, load, main
+from jaxmon.cli.entry import exporter
+from jaxmon.cli.main import COMMANDS, EXTRAS, load, main, require
 from jaxmon.errors import CommandError, SettingsError
 from tests.helpers.processes import ROOT, clean_environ, run_python
 
@@ -121,7 +121,7 @@ def test_file_that_cannot_be_used_is_no_traceback(tmp_path):
         ["-m", "jaxmon", "--help"],
         ["-m", "jaxmon", "runbook", "--help"],
         ["-m", "jaxmon", "runbook", "list"],
-        ["-c", "from jaxmon.cli.main import exporter; exporter()", "--help"],
+        ["-c", "from jaxmon.cli.entry import exporter; exporter()", "--help"],
     ],
     ids=["help", "help of a command", "output", "help of jaxmon-exporter"],
 )

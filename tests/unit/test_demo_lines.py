@@ -22,7 +22,7 @@ from jaxmon.cli.gameday.screen import plain
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
 from jaxmon.facts.status import Summary
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon_alerts.gameday.stack import ActiveAlert
 
 

@@ -18,7 +18,7 @@ from jaxmon.cli.gameday.screen import screen as drawn_on
 from jaxmon.cli.gameday.screen import view
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.reading import read
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon_alerts.gameday.stack import ActiveAlert
 from tests.helpers.adversaries import HOSTILE, harmful
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from jaxmon.cli.job.discovery import ScrapeTarget, expanded, from_groups, parsed
+from jaxmon.cli.sidecars import ScrapeTarget, expanded, from_groups, parsed
 from jaxmon.host.http.server import Response, Server
 from jaxmon.host.http.session import Session
 
@@ -72,10 +72,10 @@ def test_groups_say_how_to_connect() -> None:
         {"targets": ["a", "b:1"], "labels": {"__scheme__": "https"}},
         {"targets": ["http://c:2/", "[::1]:3"]},
     ]
-    assert from_groups(groups, "here", scheme="http", port=9467) == [
+    assert list(from_groups(groups, "here", scheme="http")) == [
         ScrapeTarget("https", "a", 9467),
         ScrapeTarget("https", "b", 1),
         ScrapeTarget("http", "c", 2),
         ScrapeTarget("http", "[::1]", 3),
     ]
-    assert parsed("a:1", scheme="http", port=2).name == "a:1"
+    assert parsed("a:1", scheme="http").name == "a:1"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon.preflight.doctor import devices, environment, finding, selftest, versions
-from jaxmon.preflight.doctor.finding import Check
+from jaxmon.facts.reader import from_json
+from jaxmon.preflight.doctor import check, devices, environment, selftest
+from jaxmon.preflight.doctor.check import Check
 from tests.helpers.findings import by_status
 
 
 def of_versions(**packages: str) -> dict[str, list[str]]:
     named = {name.replace("_", "-"): text for name, text in packages.items()}
-    findings = list(versions.check(named.get))
+    findings = list(environment.versions(named.get))
     return by_status([one for one in findings if "Python" not in one.text])
 
 
@@ -81,7 +83,7 @@ def test_versions_that_do_not_fit(
 
 def test_a_clean_environment_is_in_order() -> None:
     """Without variables there is one finding: the defaults are in force."""
-    assert by_status(list(environment.check({}))) == {
+    assert by_status(list(environment.variables({}))) == {
         "ok": ["jaxmon's settings: the defaults"]
     }
 
@@ -131,7 +133,7 @@ def test_variables_that_matter(
     environ: Mapping[str, str], status: str, text: str, advice: str
 ) -> None:
     """A typing error, a bad value, and what slows JAX down are reported with advice."""
-    findings = [one for one in environment.check(environ) if one.status != "ok"]
+    findings = [one for one in environment.variables(environ) if one.status != "ok"]
     assert findings == [Check("environment", status, text, advice)]  # type: ignore[arg-type]
 
 
@@ -142,7 +144,7 @@ def test_variables_of_other_parts_are_left_alone() -> None:
         "JAXMON_RUN_DIR": "/x",
         "JAX_DEBUG_NANS": "0",
     }
-    assert by_status(list(environment.check(environ))) == {
+    assert by_status(list(environment.variables(environ))) == {
         "ok": ["jaxmon's settings: JAXMON_RUN_DIR"]
     }
 
@@ -210,7 +212,7 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
         "miscounted": {"calls": [2, 3]},
         "internal_errors": {"compiles": 4},
     }
-    found = by_status(list(selftest._hooks(told)))
+    found = by_status(list(selftest._hooks(from_json(selftest._Result, told))))
     assert found == {
         "failure": [
             "hook 'misses' cannot attach to JAX 9.9",
@@ -222,19 +224,21 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
 
 def test_a_missing_name_says_what_it_costs() -> None:
     """A name that a hook needs is a failure, another a warning; none is in order."""
+
+    def internals(*missing: dict[str, Any]) -> Iterator[Check]:
+        result = {"jax": "9.9", "missing": missing}
+        return selftest._internals(from_json(selftest._Result, result))
+
     needed = {"names": ["a.b"], "costs": ["m", "n"], "hook": "misses"}
     other = {"names": ["c", "d"], "costs": ["o"], "hook": ""}
-    found = by_status(
-        list(selftest._internals({"jax": "9.9", "missing": [needed, other]}))
-    )
+    found = by_status(list(internals(needed, other)))
     assert found == {
         "failure": ["JAX 9.9 has no a.b; missing without it: m, n"],
         "warning": ["JAX 9.9 has no c or d; missing without it: o"],
     }
-    assert by_status(list(selftest._internals({"jax": "9.9", "missing": []}))) == {
+    assert by_status(list(internals())) == {
         "ok": ["JAX 9.9 has every name that jaxmon uses, or a substitute"]
     }
-    assert not list(selftest._internals({"jax": "9.9"}))
 
 
 def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
@@ -280,7 +284,7 @@ def test_without_jax_its_self_test_is_left_out(
     monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
     """That JAX is missing is reported once, not by every check that needs it."""
-    monkeypatch.setattr(versions, "installed", lambda _: None)
+    monkeypatch.setattr(environment, "installed", lambda _: None)
     result = CliRunner().invoke(main, ["doctor", "--json", "--run-dir", str(run_dir)])
 
     areas = {one["area"] for one in json.loads(result.stdout)}
@@ -289,7 +293,7 @@ def test_without_jax_its_self_test_is_left_out(
 
 def test_the_worst_finding_decides() -> None:
     """Notes are not grave; a failure outweighs everything."""
-    of = [Check("x", status, "") for status in finding.STATUSES]
-    assert finding.worst([]) == "ok"
-    assert finding.worst(of[:2]) == "note"
-    assert finding.worst(of) == "failure"
+    of = [Check("x", status, "") for status in check.STATUSES]
+    assert check.worst([]) == "ok"
+    assert check.worst(of[:2]) == "note"
+    assert check.worst(of) == "failure"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jaxmon.preflight.doctor import hangs, nccl
-from jaxmon.preflight.doctor.finding import Check
-from jaxmon.preflight.doctor.nccl import processes_with
+from jaxmon.preflight.doctor import jobs
+from jaxmon.preflight.doctor.check import Check
+from jaxmon.preflight.doctor.jobs import processes_with
 from jaxmon.screens.timeouts import TIMEOUTS, timeout
 from tests.helpers.findings import by_status
 
@@ -28,7 +28,7 @@ QUIET: dict[str, Any] = {"processes": lambda _: []}
 def check(environ: Mapping[str, str], **packages: str) -> list[Check]:
     """Return what is found with these packages besides the usual ones."""
     known = PACKAGES | {name.replace("_", "-"): text for name, text in packages.items()}
-    return list(hangs.check(environ, known.get))
+    return list(jobs.hangs(environ, known.get))
 
 
 def test_a_job_without_a_limit_is_advised() -> None:
@@ -100,7 +100,7 @@ def ras(
 ) -> dict[str, list[str]]:
     """Return what is found about the RAS of NCCL, which has this version."""
     packages = {"nvidia-nccl-cu12": version}
-    found = nccl.check(environ, packages.get, **{**QUIET, **options})
+    found = jobs.nccl(environ, packages.get, **{**QUIET, **options})
     return by_status([one for one in found if "Inspector" not in one.text])
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.preflight.doctor import nccl
-from jaxmon.preflight.doctor.finding import Check
+from jaxmon.preflight.doctor import jobs
+from jaxmon.preflight.doctor.check import Check
 from tests.helpers.processes import each
 
 
@@ -47,7 +47,7 @@ WRONG = {
 def found(changed: dict[str, str | None], version: str = "2.28.9") -> list[Check]:
     """Return what is found of a job with these variables, besides RAS."""
     environ = {name: one for name, one in {**JOB, **changed}.items() if one is not None}
-    every = nccl.check(
+    every = jobs.nccl(
         environ,
         {"nvidia-nccl-cu12": version}.get,
         processes=lambda _: [],
@@ -87,6 +87,6 @@ def test_one_that_is_off_is_fine(value: str | None) -> None:
 
 def test_without_nccl_nothing_is_said() -> None:
     """Nor of a job of one process, unless Inspector is enabled."""
-    assert list(nccl.check({}, lambda _: None, processes=lambda _: [])) == []
-    [one] = nccl.check(ON, lambda _: None, processes=lambda _: [])
+    assert list(jobs.nccl({}, lambda _: None, processes=lambda _: [])) == []
+    [one] = jobs.nccl(ON, lambda _: None, processes=lambda _: [])
     assert one.status == "ok"

@@ -80,7 +80,7 @@ def test_only_limited_clients_connect():
         *(
             "jaxmon/host/rundir.py",
             "jaxmon/host/resources/hung.py",
-            "jaxmon/preflight/doctor/nccl.py",
+            "jaxmon/preflight/doctor/jobs.py",
         ),
         *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }
@@ -425,7 +425,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/agent/warm/compiling.py",  # its own
         "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/baseline.py",  # starts a process with them
-        "jaxmon/cli/main.py",  # its own
+        "jaxmon/cli/entry.py",  # its own
         "jaxmon/cli/run.py",  # starts a process with them
         "jaxmon/host/disclosure.py",
         "jaxmon/otel/resource.py",  # the script
@@ -437,7 +437,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
     assert found == [
         "exporters/jaxmon_exporter/collectors/nccl/replies.py",
         "jaxmon/cli/doctor.py",
-        "jaxmon/cli/top/reader.py",
+        "jaxmon/cli/top/state.py",
         "jaxmon/preflight/doctor/devices.py",
     ]
 

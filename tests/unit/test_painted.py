@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.painted import COLOURS, painted
+from jaxmon.cli.findings import COLOURS, painted
 from jaxmon.facts.process import read
 from jaxmon.screens.text import explanation
 from jaxmon.symptoms.findings import about, find

@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.facts.process import read
 from jaxmon.host.formats import layout
-from jaxmon.screens import marked
+from jaxmon.screens import tables
 from jaxmon.screens.text import explanation
 
 
@@ -70,7 +70,7 @@ def test_requests_are_by_route_outcome_and_start() -> None:
         }
     }
 
-    lines = marked.requests(read(overview)).lines(80)
+    lines = tables.requests(read(overview)).lines(80)
     assert lines == REQUESTS.splitlines()
 
 
@@ -90,7 +90,7 @@ def test_steps_are_by_loop() -> None:
         }
     }
 
-    lines = marked.steps(read(overview)).lines(80)
+    lines = tables.steps(read(overview)).lines(80)
     assert lines == STEPS.splitlines()
 
 
@@ -100,7 +100,7 @@ def test_queues_have_their_depth_and_its_change() -> None:
     new = {"depth": 3, "maximum": 3, "growth": None, "growth_seconds": None}
     overview = {"queues": {"new": new, "decode": deep}}
 
-    lines = marked.queues(read(overview)).lines(80)
+    lines = tables.queues(read(overview)).lines(80)
     assert lines == QUEUES.splitlines()
 
 
@@ -108,9 +108,9 @@ def test_what_is_not_marked_has_no_section() -> None:
     """A program without marks has none of the three, nor one that only waits."""
     for overview in ({}, {"requests": {"/a": route(in_progress=1)}, "steps": None}):
         found = read(overview)
-        assert marked.requests(found).lines(80) == []
-        assert marked.steps(found).lines(80) == []
-        assert marked.queues(found).lines(80) == []
+        assert tables.requests(found).lines(80) == []
+        assert tables.steps(found).lines(80) == []
+        assert tables.queues(found).lines(80) == []
 
 
 def test_the_explanation_has_the_sections_in_order() -> None:
@@ -144,7 +144,7 @@ def test_many_and_strange_ones_fit(width: int) -> None:
         },
     }
     found = read(overview)
-    for section in (marked.requests, marked.steps, marked.queues):
+    for section in (tables.requests, tables.steps, tables.queues):
         lines = section(found).lines(width)
         assert any(line == "  28 more" for line in lines)
         assert all(layout.columns(line) <= width for line in lines)

@@ -8,7 +8,7 @@ from jaxmon.facts import SCHEMA
 from jaxmon.facts.process import read
 from jaxmon.screens import tables
 from jaxmon.screens.notes import notes as notes_of
-from jaxmon.screens.sections import functions
+from jaxmon.screens.text import functions
 from jaxmon.version import version
 
 

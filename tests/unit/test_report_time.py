@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.screens import sections
-from jaxmon.screens.stacks import stacks
+from jaxmon.screens import text
+from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import about
 from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
 
@@ -80,7 +80,7 @@ def test_waiting_for_a_busy_device_is_no_fault():
 
     assert only.topic == "device"
     assert about(only).urgency.name == "NOTE"
-    _, lead, first, *_ = sections.findings([only], 88, observed=600)
+    _, lead, first, *_ = text.finding_lines([only], 88, observed=600)
     assert lead == "  Nothing to fix stands out. What takes the time:"
     assert first.startswith("  1. ")
 

@@ -16,8 +16,15 @@ from jaxmon.exposition.families import Histogram, gauge, histograms
 from jaxmon.facts.reader import mapping
 from jaxmon.screens.html.elements import prose
 from jaxmon.screens.html.page import files_of, page
-from jaxmon.screens.runs import MOST_BYTES, SCHEMA
-from jaxmon.screens.runs.summary import Facts, RunError, build, parse, read_file
+from jaxmon.screens.runs import (
+    MOST_BYTES,
+    SCHEMA,
+    Facts,
+    RunError,
+    build,
+    parse,
+    read_file,
+)
 from jaxmon.settings import RUNBOOKS
 from tests.helpers.adversaries import HOSTILE, harmful
 from tests.helpers.runs import facts, function, spread

@@ -11,7 +11,7 @@ from jaxmon.exposition.families import series
 from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord, saving
-from jaxmon.screens.goodput import document
+from jaxmon.screens.tables import goodput_document as document
 from jaxmon.screens.text import explanation
 from tests.alerts.promtool import evaluate
 from tests.helpers.dashboards import expression

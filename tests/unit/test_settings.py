@@ -58,7 +58,7 @@ def test_an_empty_variable_is_none() -> None:
     assert load({"port": 1}, {**empty, "JAXMON_HOST": "::1"}) == Settings(
         port=1, host="::1"
     )
-    assert [one.text for one in environment.check(empty)] == [
+    assert [one.text for one in environment.variables(empty)] == [
         "jaxmon's settings: the defaults"
     ]
     read = 0

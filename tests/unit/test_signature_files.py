@@ -13,7 +13,7 @@ import pytest
 from jaxmon.agent.warm.statics import NotExportableError, described
 from jaxmon.errors import SignaturesError
 from jaxmon.facts.signatures import parsed, read
-from jaxmon.preflight.buckets import best, proposals
+from jaxmon.preflight.warming import best, proposals
 
 
 ARRAY = {"kind": "jax", "dtype": "float32", "shape": [4, 2]}

@@ -10,10 +10,10 @@ import pytest
 
 from jaxmon.errors import BaselineError
 from jaxmon.limits import Limits
-from jaxmon.preflight.baseline.compare import RunTimeChange, compare, judge
+from jaxmon.preflight.baseline.compare import CostChange, compare, judge, lines
 from jaxmon.preflight.baseline.record import (
-    MEASURES,
     RUN_SECONDS,
+    TOLERANCES,
     Baseline,
     RunTimes,
     TimedRun,
@@ -25,7 +25,6 @@ from jaxmon.preflight.baseline.record import (
     write,
 )
 from jaxmon.preflight.baseline.run import compare_runs
-from jaxmon.preflight.baseline.table import lines
 
 
 STEADY = (0.010, 0.0101, 0.0099, 0.0102, 0.0098)
@@ -58,9 +57,9 @@ def runs(
 
 def judged(
     before: list[TimedRun], after: list[TimedRun], platform: str = "cpu"
-) -> RunTimeChange:
+) -> CostChange:
     """Return the verdict on the function."""
-    tolerance = MEASURES[RUN_SECONDS].tolerance
+    tolerance = TOLERANCES[RUN_SECONDS]
     (found,) = judge(before, after, tolerance, platform=platform)
     return found
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from jaxmon.cli import output
 from jaxmon.cli.host import HostReader, ProcessView
 from jaxmon.cli.top import terminal
-from jaxmon.cli.top.host_view import host_view
-from jaxmon.cli.top.lines import BLANK, Line, line
-from jaxmon.cli.top.process_view import process_view
-from jaxmon.cli.top.reader import Seen
-from jaxmon.cli.top.state import ORDERS, State
+from jaxmon.cli.top.state import ORDERS, Seen, State
+from jaxmon.cli.top.terminal import BLANK, Line, line
+from jaxmon.cli.top.views import host_view, process_view
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
@@ -207,18 +203,18 @@ def test_colours_are_those_of_the_terminal(
 
 
 def test_only_changes_are_drawn() -> None:
-    """What differs is sent, near differences together, wide characters as a whole."""
-    old = terminal._cells(line("0 requests a second    17:00:00"), 40)
-    new = terminal._cells(line("9 requests a second    17:00:01"), 40)
+    """From the first difference to the last; wide characters are sent as a whole."""
+    old = terminal.cells(line("0 requests a second    17:00:00"), 40)
+    new = terminal.cells(line("0 requests a second    17:01:00"), 40)
 
-    assert terminal._runs(old, new) == [(0, 1), (30, 31)]
-    assert terminal._runs(new, new) == []
-    wide = terminal._cells(line("日本"), 40)
+    assert terminal.changed(old, new) == (27, 28)
+    assert terminal.changed(new, new) == (0, 0)
+    wide = terminal.cells(line("日本"), 40)
     assert len(wide) == 40
-    assert terminal._runs(terminal._cells(BLANK, 40), wide) == [(0, 4)]
-    assert all(first < last for first, last in terminal._runs(wide, old))
-    runs = terminal._runs(terminal._cells(line("a" * 40), 40), old)
-    assert all(first[1] < second[0] for first, second in pairwise(runs))
+    assert terminal.changed(terminal.cells(BLANK, 40), wide) == (0, 4)
+    assert terminal.changed(wide, new) == (0, 31)
+    longer = terminal.cells(line("日本 日"), 40)
+    assert terminal.changed(terminal.cells(line("日日 日"), 40), longer) == (2, 3)
 
 
 def test_compiles_are_those_of_the_process() -> None:

@@ -34,7 +34,7 @@ _LEAST_SECONDS = 1.0
 
 # -P: files in the current directory are no part of the demo.
 _PYTHON = (sys.executable, "-P")
-_EXPORTER = "from jaxmon.cli.main import exporter; exporter()"
+_EXPORTER = "from jaxmon.cli.entry import exporter; exporter()"
 
 _TAIL_LINES = 20
 _MOST_READ = 1 << 20

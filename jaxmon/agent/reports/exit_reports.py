@@ -28,8 +28,7 @@ from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
 from jaxmon.originals import original
 from jaxmon.screens.html.page import files_of
-from jaxmon.screens.runs import MOST_BYTES
-from jaxmon.screens.runs.summary import Facts
+from jaxmon.screens.runs import MOST_BYTES, Facts
 from jaxmon.screens.text import summary
 from jaxmon.settings import Settings
 from jaxmon.symptoms.findings import find

@@ -12,8 +12,7 @@ from typing import Any
 
 from jaxmon.cli import runs
 from jaxmon.cli.bundle.archive import Archive
-from jaxmon.cli.selection import pick
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, running
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import ProcessEnd
@@ -25,48 +24,17 @@ from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
 from jaxmon.screens.html.page import files_of
-from jaxmon.screens.stacks import stacks
 from jaxmon.screens.text import explanation
+from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import find
-
-
-# XLA prints them on a thread of the agent, which may be analysing others.
-_SECONDS = 60.0
-_MOST_NAME = 80
-
-
-def add(archive: Archive, worker: AgentProcess, newest: int) -> None:
-    """
-    Add the HLO of the *newest* programs of *worker* to *archive*, a file for each, and
-    a list of them.
-    """
-    try:
-        answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_SECONDS)
-    except CommandError as error:
-        archive.missing[f"worker {worker.number}, HLO"] = error.message
-        return
-    place = f"worker-{worker.number}/hlo"
-    listed: list[dict[str, Any]] = []
-    programs = answer.get("programs")
-    for program in programs if isinstance(programs, list) else ():
-        if not isinstance(program, dict):
-            continue
-        function, text = str(program.get("function")), program.get("hlo")
-        entry = {"function": function, "finished": program.get("finished")}
-        if isinstance(text, str):
-            name = re.sub(r"[^\w.-]", "_", function, flags=re.ASCII)[-_MOST_NAME:]
-            file = f"{place}/{len(listed) + 1:02}-{name}.txt"
-            archive.add(file, text)
-            entry["file"] = file
-        else:
-            entry["omitted"] = str(program.get("omitted"))
-        listed.append(entry)
-    archive.add_json(f"{place}/programs.json", listed)
 
 
 _MAX_BYTES = 16 << 20
 _WIDTH = 100
 _MOST_REPORTS, _MOST_REPORT_BYTES = 5, 1 << 20
+# XLA prints them on a thread of the agent, which may be analysing others.
+_HLO_SECONDS = 60.0
+_MOST_NAME = 80
 _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 
 
@@ -100,27 +68,37 @@ def collect(
     Add what each agent returns to *archive*, and return it. Agents that do not respond
     are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
 
-    Args:
-        archive: to add to.
-        run_dir: directory of the sockets; `None` for the default.
-        choice: number, pid or name of the process; `None` for all.
-        programs: of how many XLA programs of each the HLO is added.
-        limits: by which they are judged; the defaults if `None`.
-
     Raises:
         CommandError: *choice* fits none or several.
     """
-    if choice is not None:
-        chosen = [pick(choice, run_dir, responding=False)]
-        return _collected(archive, chosen, programs, limits)
     try:
-        workers = running(run_dir)
+        if choice is not None:
+            workers = [pick(choice, run_dir, responding=False)]
+        elif not (workers := running(run_dir)):
+            archive.missing["agents"] = "no instrumented process is running here"
     except CommandError as error:
+        if choice is not None:
+            raise
         archive.missing["agents"] = error.message
         return []
-    if not workers:
-        archive.missing["agents"] = "no instrumented process is running here"
-    return _collected(archive, workers, programs, limits)
+    lines = [hung.words(worker.pid) for worker in workers if worker.pid is not None]
+    hidden = {
+        word for line in lines for word in disclosure.hidden(line, announced=True)
+    }
+    secrets = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
+    archive.redacted = lambda text: disclosure.forms(secrets.redacted(text))
+    responding = [worker for worker in workers if not worker.trouble]
+    metrics = _fetch(responding, "/metrics")
+    found = [
+        _described(archive, worker, metrics[worker.number], limits)
+        for worker in responding
+    ]
+    for worker in workers:
+        if worker.trouble:
+            _describe_trouble(archive, worker)
+        elif programs is not None:
+            _add_programs(archive, worker, programs)
+    return found
 
 
 def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
@@ -131,33 +109,6 @@ def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
     found = endings.ends(run_dir or rundir.locate())
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
-    return found
-
-
-def _collected(
-    archive: Archive,
-    workers: list[AgentProcess],
-    programs: int | None,
-    limits: Limits | None,
-) -> list[AgentReport]:
-    """Add what *workers* return."""
-    lines = [hung.words(one.pid) for one in workers if one.pid is not None]
-    hidden = {one for line in lines for one in disclosure.hidden(line, announced=True)}
-    known = Secrets(*sorted(hidden), hidden=disclosure.HIDDEN)
-    archive.redacted = lambda text: disclosure.forms(known.redacted(text))
-    metrics = _fetch([one for one in workers if not one.trouble], "/metrics")
-    found = [
-        _described(archive, one, metrics[one.number], limits)
-        for one in workers
-        if not one.trouble
-    ]
-    for worker in workers:
-        if worker.trouble:
-            _describe_trouble(archive, worker)
-    if programs is not None:
-        for worker in workers:
-            if not worker.trouble:
-                add(archive, worker, programs)
     return found
 
 
@@ -178,9 +129,12 @@ def _described(
         archive.add_json(f"{place}/events.json", events)
     if environment:
         archive.add_json(f"{place}/environment.json", environment)
-    known = from_json(Environment, environment)
-    if known.packages:
-        pins = "".join(f"{name}=={one}\n" for name, one in known.packages.items())
+    facts_of_environment = from_json(Environment, environment)
+    if facts_of_environment.packages:
+        pins = "".join(
+            f"{name}=={version}\n"
+            for name, version in facts_of_environment.packages.items()
+        )
         archive.add(f"{place}/packages.txt", pins)
     if threads := _document(archive, worker, "stacks"):
         archive.add_json(f"{place}/stacks.json", threads)
@@ -198,8 +152,8 @@ def _described(
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker, snapshot.errors.oom_reports)
-    verdicts = tuple(one.verdict for one in findings)
-    return AgentReport(worker.number, snapshot, known, verdicts)
+    verdicts = tuple(finding.verdict for finding in findings)
+    return AgentReport(worker.number, snapshot, facts_of_environment, verdicts)
 
 
 def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
@@ -222,7 +176,7 @@ def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, An
 
 
 def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:
-    sockets = {one.number: one.socket for one in workers}
+    sockets = {worker.number: worker.socket for worker in workers}
     return fetch_all(sockets, target, timeout=TIMEOUT, max_bytes=_MAX_BYTES)
 
 
@@ -238,6 +192,31 @@ def _add_reports(archive: Archive, worker: AgentProcess, paths: Sequence[str]) -
                 archive.missing[f"worker {worker.number}, {path}"] = reason
             else:
                 archive.add(f"worker-{worker.number}/{path.name}", text)
+
+
+def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
+    """Add the HLO of the *newest* programs of *worker*, a file each, and a list."""
+    try:
+        answer = worker.fetch(f"/debug/hlo?newest={newest}", timeout=_HLO_SECONDS)
+    except CommandError as error:
+        archive.missing[f"worker {worker.number}, HLO"] = error.message
+        return
+    place = f"worker-{worker.number}/hlo"
+    listed: list[dict[str, Any]] = []
+    programs = answer.get("programs")
+    for program in map(mapping, programs if isinstance(programs, list) else ()):
+        # No field of a record: those are one line each.
+        function, text = str(program.get("function")), program.get("hlo")
+        entry = {"function": function, "finished": program.get("finished")}
+        if isinstance(text, str):
+            name = re.sub(r"[^\w.-]", "_", function, flags=re.ASCII)[-_MOST_NAME:]
+            file = f"{place}/{len(listed) + 1:02}-{name}.txt"
+            archive.add(file, text)
+            entry["file"] = file
+        else:
+            entry["omitted"] = str(program.get("omitted"))
+        listed.append(entry)
+    archive.add_json(f"{place}/programs.json", listed)
 
 
 def _report(path: Path, socket: Path) -> str:

@@ -1,13 +1,20 @@
-"""The files of a bundle, within limits, as one compressed archive."""
+"""The files of a bundle, as one compressed archive; what it has of the host."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import platform
+import shutil
 import tarfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from jaxmon.version import version
 
 
 MOST_BYTES = 64 << 20
@@ -69,3 +76,42 @@ class Archive:
                 entry.size, entry.mode, entry.mtime = len(data), 0o600, int(self.moment)
                 archive.addfile(entry, io.BytesIO(data))
         return packed.getvalue()
+
+
+_FILES = ("proc/meminfo", "proc/loadavg", "proc/uptime", "proc/version")
+_PRESSURE = ("cpu", "memory", "io")
+_MOST_BYTES = 1 << 16
+
+
+def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
+    """Return facts about this host by name; what cannot be read is absent."""
+    system = platform.uname()
+    return {
+        "jaxmon": version(),
+        "host": system.node,
+        "system": f"{system.system} {system.release}",
+        "machine": system.machine,
+        "cores": os.cpu_count(),
+        "container": (root / ".dockerenv").exists(),
+        "disks": {str(path): disk for path in directories if (disk := _disk(path))},
+        "nvidia_driver": _text(root / "sys/module/nvidia/version"),
+        "files": {name: text for name in _FILES if (text := _text(root / name))},
+        "pressure": {
+            name: text
+            for name in _PRESSURE
+            if (text := _text(root / "proc/pressure" / name))
+        },
+    }
+
+
+def _disk(directory: Path) -> dict[str, int] | None:
+    with suppress(OSError):
+        usage = shutil.disk_usage(directory)
+        return {"total_bytes": usage.total, "free_bytes": usage.free}
+    return None
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_MOST_BYTES).strip()
+    return ""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import RUN_DIR, Url, Whole
+from jaxmon.cli.options import LIMITS, RUN_DIR, Url, Whole, limits_of
 from jaxmon.cli.servers import Access, prometheus
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError
@@ -86,9 +85,8 @@ def command(
     ones; of the environment, the variables that change how XLA compiles. It does have
     source lines, argument names and shapes, so only its owner can read it.
     """
-    from jaxmon.cli.bundle import agents, postmortem, timeline
-    from jaxmon.cli.bundle.archive import Archive
-    from jaxmon.cli.bundle.host import facts
+    from jaxmon.cli.bundle import agents, postmortem
+    from jaxmon.cli.bundle.archive import Archive, host_facts
     from jaxmon.host import disclosure, rundir
 
     moment = time.time()
@@ -107,17 +105,15 @@ def command(
     ends = agents.add_ends(archive, run_dir)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
-    archive.add_json("host.json", facts(disks))
+    archive.add_json("host.json", host_facts(disks))
     alerts = None
     if prometheus_url is not None:
         alerts = _alerts(archive, prometheus_url, access)
-    if alerts is not None:
-        archive.add_json("alerts.json", alerts)
     text = postmortem.text(
         host=host,
-        moment=moment,
+        taken=moment,
         processes=processes,
-        timeline=timeline.entries(processes, alerts or (), ends),
+        timeline=postmortem.entries(processes, alerts or (), ends),
         alerts=alerts,
         missing=archive.missing,
     )
@@ -126,7 +122,7 @@ def command(
         "schema": _SCHEMA,
         "host": host,
         "time": moment,
-        "processes": [one.number for one in processes],
+        "processes": [process.number for process in processes],
         "files": archive.names(),
         "missing": archive.missing,
     }
@@ -160,7 +156,7 @@ def _add_sidecar(archive: Archive, url: str) -> None:
 
 
 def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] | None:
-    """Return the active alerts, `None` if they could not be determined."""
+    """Add and return the active alerts, `None` if they could not be determined."""
     from jaxmon import promql
     from jaxmon.host.http.session import MonitoringError
     from jaxmon_alerts.prometheus import Prometheus
@@ -170,20 +166,23 @@ def _alerts(archive: Archive, url: str, access: Access) -> list[dict[str, Any]] 
         firing = promql.alerts(promql.eq("alertstate", "firing"))
         found = server.instant(str(firing), archive.moment)
         since = {
-            _identity(one.labels): one.value
-            for one in server.instant(str(promql.alerts_since()), archive.moment)
+            _identity(sample.labels): sample.value
+            for sample in server.instant(str(promql.alerts_since()), archive.moment)
         }
     except MonitoringError as error:
         archive.missing["alerts"] = str(error)
         return None
     alerts = [
         {
-            "labels": {k: v for k, v in sorted(one.labels.items()) if k != "__name__"},
-            "since": since.get(_identity(one.labels)),
+            "labels": {
+                k: v for k, v in sorted(sample.labels.items()) if k != "__name__"
+            },
+            "since": since.get(_identity(sample.labels)),
         }
-        for one in found
+        for sample in found
     ]
-    alerts.sort(key=lambda one: (one["since"] or 0.0, str(one["labels"])))
+    alerts.sort(key=lambda alert: (alert["since"] or 0.0, str(alert["labels"])))
+    archive.add_json("alerts.json", alerts[:_MOST_ALERTS])
     return alerts[:_MOST_ALERTS]
 
 

@@ -2,14 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jaxmon.cli.bundle.agents import AgentReport
-from jaxmon.cli.bundle.timeline import Entry
 from jaxmon.cli.markdown import escaped, table
+from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.events import Event
 from jaxmon.facts.functions import Function
+from jaxmon.host.formats.layout import clean, shortened
+from jaxmon.screens.section import moment
+
+
+_MOST = 80
+_LONGEST = 160
+# Too many of these happen in a healthy program.
+_ORDINARY = ("compile", "miss")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that happened *count* times from the Unix time *first* to *last*."""
+
+    first: float
+    last: float
+    count: int
+    source: str
+    what: str
+
+
+def entries(
+    processes: Iterable[AgentReport],
+    alerts: Iterable[Mapping[str, Any]],
+    ends: Mapping[str, ProcessEnd],
+) -> list[Entry]:
+    """Return what happened, in order of time; of too much, the latest."""
+    found = [*_of_alerts(alerts)]
+    for number, end in ends.items():
+        if (at := end.time) is not None:
+            found.append(Entry(at, at, 1, f"worker {number}", _line(end.sentence)))
+    for process in processes:
+        found += _of_process(process)
+    return sorted(found, key=lambda entry: (entry.first, entry.source))[-_MOST:]
+
+
+def _of_alerts(alerts: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
+    for alert in alerts:
+        since = alert.get("since")
+        if isinstance(since, float):
+            labels = alert["labels"]
+            name, severity = labels.get("alertname", ""), labels.get("severity", "")
+            about = " ".join(
+                f"{key}={labels[key]}"
+                for key in ("job", "cluster", "instance", "function", "route")
+                if labels.get(key)
+            )
+            what = f"alert {name} ({severity}) {about}"
+            yield Entry(since, since, 1, "Prometheus", _line(what))
+
+
+def _of_process(process: AgentReport) -> Iterator[Entry]:
+    source = f"worker {process.number}"
+    if started := process.snapshot.process.started:
+        yield Entry(started, started, 1, source, "jaxmon was started in the process")
+    groups: dict[tuple[str, str], list[Event]] = {}
+    for event in process.snapshot.events:
+        if event.time and event.kind not in _ORDINARY:
+            groups.setdefault((event.kind, event.function), []).append(event)
+    for (kind, function), events in groups.items():
+        first, last = events[0], events[-1]
+        named = f" {function}" if function else ""
+        what = f"{kind}{named}: {last.message}"
+        yield Entry(first.time, last.time, len(events), source, _line(what))
+
+
+def _line(text: str) -> str:
+    return shortened(" ".join(clean(text).split()), _LONGEST)
 
 
 GAP = "TO FILL IN"
@@ -21,25 +90,15 @@ _UNKNOWN = "-"
 def text(
     *,
     host: str,
-    moment: float,
+    taken: float,
     processes: Sequence[AgentReport],
     timeline: Sequence[Entry],
     alerts: Sequence[Mapping[str, Any]] | None,
     missing: Mapping[str, str],
 ) -> str:
-    """
-    Return the post-mortem as Markdown.
-
-    Args:
-        host: name of this host.
-        moment: Unix time of the bundle.
-        processes: those that responded.
-        timeline: what happened.
-        alerts: that are active; `None` if that is unknown.
-        missing: what could not be collected, and why.
-    """
+    """Return the post-mortem as Markdown."""
     facts = (
-        f"Facts by `jaxmon bundle` on {escaped(host)} at {_moment(moment)} UTC. {GAP} "
+        f"Facts by `jaxmon bundle` on {escaped(host)} at {moment(taken)} UTC. {GAP} "
         "marks what people fill in. No blame: what made it easy to happen and hard to "
         "see?"
     )
@@ -87,11 +146,11 @@ def _timeline(timeline: Sequence[Entry]) -> str:
     if not timeline:
         return "No events are known."
     rows = []
-    for one in timeline:
+    for entry in timeline:
         times = ""
-        if one.count > 1:
-            times = f" ({one.count} times, until {_moment(one.last)})"
-        rows.append((_moment(one.first), one.source, one.what + times))
+        if entry.count > 1:
+            times = f" ({entry.count} times, until {moment(entry.last)})"
+        rows.append((moment(entry.first), entry.source, entry.what + times))
     return table(("Time", "Source", "What"), rows)
 
 
@@ -104,16 +163,16 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Iterator[str]:
         return
     rows = (
         (
-            one["labels"].get("alertname", ""),
-            one["labels"].get("severity", ""),
-            _moment(one["since"]) if one.get("since") else _UNKNOWN,
+            alert["labels"].get("alertname", ""),
+            alert["labels"].get("severity", ""),
+            moment(alert["since"] or 0.0) or _UNKNOWN,
             " ".join(
                 f"{name}={value}"
-                for name, value in sorted(one["labels"].items())
+                for name, value in sorted(alert["labels"].items())
                 if name not in ("alertname", "severity", "alertstate")
             ),
         )
-        for one in alerts[:_MOST_ROWS]
+        for alert in alerts[:_MOST_ROWS]
     )
     yield table(("Alert", "Severity", "Since", "Labels"), rows)
     if (rest := len(alerts) - _MOST_ROWS) > 0:
@@ -124,8 +183,8 @@ def _hit_rates(processes: Sequence[AgentReport]) -> str:
     rows = []
     for process in processes:
         where = f"worker {process.number}"
-        worst = sorted(_calls(process), key=lambda one: one[1] - one[2], reverse=True)
-        calls, hits = sum(one[1] for one in worst), sum(one[2] for one in worst)
+        worst = sorted(_calls(process), key=lambda row: row[1] - row[2], reverse=True)
+        calls, hits = sum(row[1] for row in worst), sum(row[2] for row in worst)
         rows.append((where, "jit, all functions", _rate(hits, calls), f"{calls:,}"))
         for name, called, hit in worst[:5]:
             rows.append((where, f"jit, {name}", _rate(hit, called), f"{called:,}"))
@@ -154,7 +213,7 @@ def _programs(processes: Sequence[AgentReport]) -> Iterator[str]:
                     function.name,
                     fingerprint,
                     str(program.programs or ""),
-                    _moment(program.finished) if program.finished else _UNKNOWN,
+                    moment(program.finished) or _UNKNOWN,
                     _recompiles(function),
                 )
             )
@@ -171,7 +230,7 @@ def _programs(processes: Sequence[AgentReport]) -> Iterator[str]:
 
 
 def _versions(processes: Sequence[AgentReport]) -> str:
-    columns = [(one.number, _pins(one)) for one in processes]
+    columns = [(process.number, _pins(process)) for process in processes]
     names = sorted({name for _, pins in columns for name in pins})
     if not names:
         return "No process responded."
@@ -186,7 +245,9 @@ def _findings(processes: Sequence[AgentReport]) -> Iterator[str]:
     for process in processes:
         if process.findings:
             some = True
-            lines = "\n".join(f"- {escaped(one)}" for one in process.findings[:10])
+            lines = "\n".join(
+                f"- {escaped(finding)}" for finding in process.findings[:10]
+            )
             yield f"Worker {process.number}, most urgent first:\n\n{lines}"
     if not some:
         yield "None."
@@ -194,16 +255,16 @@ def _findings(processes: Sequence[AgentReport]) -> Iterator[str]:
 
 def _pins(process: AgentReport) -> dict[str, str]:
     about = process.snapshot.process
-    own = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
-    return {name: one for name, one in own.items() if one} | {
+    pins = {"jaxmon": about.jaxmon, "jax": about.jax, "python": about.python}
+    return {name: version for name, version in pins.items() if version} | {
         **process.environment.versions
     }
 
 
 def _calls(process: AgentReport) -> Iterator[tuple[str, int, int]]:
-    for one in process.snapshot.functions:
-        if one.calls and one.hits is not None:
-            yield one.name, one.calls, one.hits
+    for function in process.snapshot.functions:
+        if function.calls and function.hits is not None:
+            yield function.name, function.calls, function.hits
 
 
 def _recompiles(function: Function) -> str:
@@ -213,10 +274,3 @@ def _recompiles(function: Function) -> str:
 
 def _rate(hits: int, calls: int) -> str:
     return f"{hits / calls:.1%}" if calls else _UNKNOWN
-
-
-def _moment(moment: float) -> str:
-    try:
-        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # as an agent sent it
-        return _UNKNOWN

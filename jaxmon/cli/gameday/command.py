@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.extras import require
 from jaxmon.cli.gameday import results
 from jaxmon.cli.gameday.screen import view
+from jaxmon.cli.main import require
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.extras import require
 from jaxmon.cli.gameday.scene import (
     DisplayState,
     SceneLog,
@@ -30,6 +29,7 @@ from jaxmon.cli.gameday.scene import (
     totals_table,
 )
 from jaxmon.cli.gameday.screen import clock, view
+from jaxmon.cli.main import require
 from jaxmon.cli.options import Number, Url, Whole
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole as scratch

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jaxmon.cli.limits import LIMITS, chosen
-from jaxmon.cli.options import RUN_DIR, Number, Url
+from jaxmon.cli.options import LIMITS, RUN_DIR, Number, Url, chosen
 from jaxmon.cli.servers import Access
 from jaxmon.cli.servers import access as server_access
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.host import ProcessView
-    from jaxmon.cli.sources import HostSource
-    from jaxmon.cli.top.reader import Reader
-    from jaxmon.cli.top.state import State
+    from jaxmon.cli.host import HostSource, ProcessView
+    from jaxmon.cli.top.state import Reader, State
     from jaxmon.cli.top.terminal import Terminal
 
 _SECONDS = 1.0
@@ -62,7 +59,7 @@ def command(
     Nothing needs to be installed or to run besides the programs.
     """
     from jaxmon.cli.host import HostReader
-    from jaxmon.cli.top.reader import Reader
+    from jaxmon.cli.top.state import Reader
     from jaxmon.cli.top.terminal import Terminal
 
     source = _source(url, run_dir, access)
@@ -78,7 +75,7 @@ def command(
 
 
 def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource:
-    from jaxmon.cli.sources import Sidecar, Sockets
+    from jaxmon.cli.host import Sidecar, Sockets
     from jaxmon.host import rundir
 
     if url is not None:
@@ -88,9 +85,8 @@ def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource
 
 def _show(terminal: Terminal, reader: Reader, name: str) -> None:
     """Draw and obey keys until one quits."""
-    from jaxmon.cli.top.host_view import help_view, host_view
-    from jaxmon.cli.top.process_view import process_view
     from jaxmon.cli.top.state import State
+    from jaxmon.cli.top.views import help_view, host_view, process_view
 
     state = State()
     seen, last = reader.seen, None
@@ -127,7 +123,7 @@ def _opened(
     processes: Sequence[ProcessView], state: State, last: ProcessView | None
 ) -> ProcessView | None:
     """Return the process that is open, as it was seen last while it ran."""
-    found = [one for one in processes if one.number == state.chosen]
+    found = [process for process in processes if process.number == state.chosen]
     if last is not None and last.number == state.chosen:
-        found = [one for one in found if one.agent.up] or [last]
+        found = [process for process in found if process.agent.up] or [last]
     return found[0] if found else None

@@ -1,15 +1,23 @@
-"""What is shown, and what keys do to it."""
+"""What was read, what is shown of it, and what keys do to that."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any, TypeAlias
 
-from jaxmon.cli.host import ProcessView
+from jaxmon.cli.host import HostReader, ProcessView
+from jaxmon.errors import CommandError
+from jaxmon.facts.status import Summary
+from jaxmon.threads import DaemonThread
 
 
 Order: TypeAlias = Callable[[ProcessView], Any]
+
+_FINDINGS_EVERY = 10.0
+_MOST_OF_A_CORE = 0.1
 
 
 def _most(value: float | None) -> tuple[bool, float]:
@@ -18,15 +26,15 @@ def _most(value: float | None) -> tuple[bool, float]:
 
 
 ORDERS: Mapping[str, Order] = {
-    "worst first": lambda one: one.rank,
-    "worker": lambda one: one.order,
-    "requests": lambda one: _most(one.requests),
-    "steps": lambda one: _most(one.steps),
-    "errors": lambda one: _most(one.error_ratio),
-    "p95": lambda one: _most(one.p95),
-    "compiles": lambda one: _most(one.compiles),
-    "memory": lambda one: _most(one.memory[0]),
-    "age": lambda one: _most(one.agent.age),
+    "worst first": lambda process: process.rank,
+    "worker": lambda process: process.order,
+    "requests": lambda process: _most(process.requests),
+    "steps": lambda process: _most(process.steps),
+    "errors": lambda process: _most(process.error_ratio),
+    "p95": lambda process: _most(process.p95),
+    "compiles": lambda process: _most(process.compiles),
+    "memory": lambda process: _most(process.memory[0]),
+    "age": lambda process: _most(process.agent.age),
 }
 """What processes are sorted by, in the order of the key ``s``."""
 
@@ -44,6 +52,14 @@ KEYS = (
     ("q  Ctrl-C", "quit"),
 )
 """All keys, and what they do."""
+
+HELP = (
+    "Rates, errors, P95 and compiles are of the last minute. P95 is that of the "
+    "slowest route, or else of the slowest loop. Memory is that of the devices, or "
+    "else of the process on its host. A process that is stuck does not respond, or "
+    "its loop or a compile does not get on."
+)
+"""What the columns say."""
 
 _UP, _DOWN = ("up", "k"), ("down", "j")
 _MOVES = {"pageup": -1, "pagedown": 1}
@@ -86,7 +102,7 @@ class State:
 
     def place(self, processes: Sequence[ProcessView]) -> int:
         """Return the index of the chosen one in the sorted *processes*, the first."""
-        numbers = [one.number for one in processes]
+        numbers = [process.number for process in processes]
         return numbers.index(self.chosen) if self.chosen in numbers else 0
 
     def press(self, key: str, processes: Sequence[ProcessView]) -> bool:
@@ -149,3 +165,75 @@ class State:
         elif key == "end":
             place = last
         return min(max(place, 0), max(last, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    What was read last.
+
+    Attributes:
+        time: Unix time of the last reading that succeeded, 0 without one.
+        trouble: why there is none since, empty if there is.
+    """
+
+    summary: Summary
+    processes: Sequence[ProcessView]
+    time: float = 0.0
+    trouble: str = ""
+
+
+class Reader:
+    """
+    Reads *host* every few seconds, and calls *changed* after each reading; on a thread,
+    since a process that hangs must not hold up the keys.
+
+    Findings are read every ten seconds, or less often if that would take a tenth of a
+    core.
+    """
+
+    def __init__(
+        self, host: HostReader, changed: Callable[[], None], *, every: float
+    ) -> None:
+        self._host = host
+        self._changed = changed
+        self._every = every
+        self._stopped = Event()
+        self.seen = Seen(host.summary(), ())
+
+    def start(self) -> None:
+        """Start to read."""
+        DaemonThread("jaxmon-top", self._run).start()
+
+    def stop(self) -> None:
+        """Read no more; a reading that hangs may last some seconds."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        judged, pause = 0.0, 0.0
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            try:
+                self._host.poll()
+                self._show()
+                if began - judged >= pause:
+                    used = time.thread_time()
+                    self._host.judge()
+                    used = time.thread_time() - used
+                    judged, pause = began, max(_FINDINGS_EVERY, used / _MOST_OF_A_CORE)
+                    self._show()
+            except CommandError as error:
+                self._trouble(error.message)
+            except Exception as error:  # noqa: BLE001 - shown, and tried again
+                self._trouble(f"{type(error).__name__}: {error}")
+            left = self._every - (time.monotonic() - began)
+            self._stopped.wait(max(left, self._every / 2))
+
+    def _show(self) -> None:
+        found = self._host.processes()
+        self.seen = Seen(self._host.summary(), found, time.time())
+        self._changed()
+
+    def _trouble(self, text: str) -> None:
+        self.seen = replace(self.seen, trouble=text)
+        self._changed()

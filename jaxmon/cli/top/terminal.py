@@ -1,5 +1,6 @@
 """
-A terminal that is drawn on: its mode, its keys, and only what changed.
+A terminal that is drawn on: lines of styled, harmless text, of which only what changed
+is sent; its mode, its keys.
 
 Whatever ends the block, the terminal is as it was; also while the program is stopped
 by Ctrl-Z.
@@ -14,48 +15,34 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from jaxmon.cli import output
-from jaxmon.cli.top.lines import Line
 from jaxmon.errors import CommandError
-from jaxmon.host.formats.layout import columns
+from jaxmon.host.formats.layout import columns, shortened
 
 
-_Cell: TypeAlias = tuple[str, str]
+QUIET, STRONG, CHOSEN = "dim", "bold", "reverse"
+BAD, DOUBTFUL, GOOD = "red", "yellow", "green"
+OF_STATE = {"failing": BAD, "degraded": DOUBTFUL, "fine": GOOD, "unknown": ""}
+"""How it looks whether users are all right."""
 
-_EMPTY: _Cell = (" ", "")
 # The alternate screen, without a cursor and without lines that wrap; and back.
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[0m\x1b[2J"
 _LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
-_ATTRIBUTES = {"bold": "1", "dim": "2", "reverse": "7"}
-_COLOURS = {"red": "31", "green": "32", "yellow": "33"}
-# To skip fewer unchanged cells takes more bytes than to draw them.
-_LEAST_SKIPPED = 8
+_ATTRIBUTES = {STRONG: "1", QUIET: "2", CHOSEN: "7"}
+_COLOURS = {BAD: "31", GOOD: "32", DOUBTFUL: "33"}
 # Bytes of one key may arrive one by one.
 _ESCAPE_SECONDS = 0.1
+_LETTERS = {"A": "up", "B": "down", "C": "right", "D": "left", "H": "home", "F": "end"}
+_DIGITS = {"1": "home", "7": "home", "4": "end", "8": "end"}
+_PAGES = {"5": "pageup", "6": "pagedown"}
 _ESCAPES = {
-    "[A": "up",
-    "[B": "down",
-    "[C": "right",
-    "[D": "left",
-    "[H": "home",
-    "[F": "end",
-    "[1~": "home",
-    "[4~": "end",
-    "[5~": "pageup",
-    "[6~": "pagedown",
-    "[7~": "home",
-    "[8~": "end",
-    "OA": "up",
-    "OB": "down",
-    "OC": "right",
-    "OD": "left",
-    "OH": "home",
-    "OF": "end",
+    **{f"{lead}{code}": key for lead in "[O" for code, key in _LETTERS.items()},
+    **{f"[{code}~": key for code, key in {**_DIGITS, **_PAGES}.items()},
 }
 _CONTROLS = {
     "\r": "enter",
@@ -67,13 +54,45 @@ _CONTROLS = {
 }
 
 
-class Terminal:
-    """
-    The terminal of standard input and output.
+class Span(NamedTuple):
+    """Text in one style: names joined by spaces, as above."""
 
-    Raises:
-        CommandError: it is none, or cannot be drawn on.
-    """
+    text: str
+    style: str = ""
+
+
+Line: TypeAlias = tuple[Span, ...]
+BLANK: Line = ()
+
+
+def line(*parts: str | tuple[str, str]) -> Line:
+    """Return a line of *parts*: texts, or texts with a style. They are sanitised."""
+    spans = [Span(part) if isinstance(part, str) else Span(*part) for part in parts]
+    return tuple(Span(output.safe(text), style) for text, style in spans if text)
+
+
+def styled(lines: Iterable[str], style: str = "") -> list[Line]:
+    """Return *lines* in one *style*."""
+    return [line((text, style)) for text in lines]
+
+
+def bar(part: float | None, size: int, *, plain: bool) -> Span:
+    """Return a bar that is filled by *part*, from 0 to 1."""
+    full, empty = ("#", ".") if plain else ("█", "░")
+    if part is None:
+        return Span(empty * size, QUIET)
+    filled = round(min(max(part, 0.0), 1.0) * size)
+    return Span(full * filled + empty * (size - filled))
+
+
+def fitted(text: str, room: int) -> str:
+    """Return *text*, sanitised, in exactly *room* columns."""
+    cut = shortened(output.safe(text), room)
+    return cut + " " * (room - columns(cut))
+
+
+class Terminal:
+    """The terminal of standard input and output."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -92,13 +111,12 @@ class Terminal:
         os.set_blocking(self._wake_end, False)
         self._mode: list[Any] = termios.tcgetattr(self._in)
         self._handlers: dict[int, Any] = {}
-        self._shown: list[list[_Cell]] = []
+        self._shown: list[Line] = []
         self._size = (0, 0)
-        self.written = 0
 
     def __enter__(self) -> Self:
         for number, handler in (
-            (signal.SIGWINCH, self._resized),
+            (signal.SIGWINCH, lambda *_: self.wake()),
             (signal.SIGTSTP, self._suspended),
         ):
             self._handlers[number] = signal.signal(number, handler)
@@ -153,28 +171,26 @@ class Terminal:
         parts = []
         if self._size != (width, height):
             self._size = (width, height)
-            self._shown = [[_EMPTY] * width for _ in range(height)]
+            self._shown = [cells((), width)] * height
             parts.append("\x1b[0m\x1b[2J")
         for row in range(height):
-            new = _cells(lines[row] if row < len(lines) else (), width)
+            new = cells(lines[row] if row < len(lines) else (), width)
             parts += self._changes(row, self._shown[row], new)
             self._shown[row] = new
         if parts:
             self._write("".join([*parts, "\x1b[0m"]))
 
-    def _changes(
-        self, row: int, old: Sequence[_Cell], new: Sequence[_Cell]
-    ) -> list[str]:
-        """Return what turns *old* into *new*, both of the same width."""
-        parts: list[str] = []
-        for first, last in _runs(old, new):
-            parts.append(f"\x1b[{row + 1};{first + 1}H")
-            style = None
-            for text, its in new[first:last]:
-                if its != style:
-                    style = its
-                    parts.append(self._escape(its))
-                parts.append(text)
+    def _changes(self, row: int, old: Line, new: Line) -> list[str]:
+        """Return what turns the cells *old* into *new*, as many."""
+        first, last = changed(old, new)
+        if first == last:
+            return []
+        parts, style = [f"\x1b[{row + 1};{first + 1}H"], None
+        for cell in new[first:last]:
+            if cell.style != style:
+                style = cell.style
+                parts.append(self._escape(style))
+            parts.append(cell.text)
         return parts
 
     def _escape(self, style: str) -> str:
@@ -207,9 +223,6 @@ class Terminal:
             self._write(_LEAVE)
             termios.tcsetattr(self._in, termios.TCSADRAIN, self._mode)
 
-    def _resized(self, *_: object) -> None:
-        self.wake()
-
     def _suspended(self, *_: object) -> None:
         self._end()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -218,7 +231,6 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         data = text.encode(self._encoding, "replace")
-        self.written += len(data)
         while data:
             data = data[os.write(self._out, data) :]
 
@@ -249,28 +261,26 @@ def _sequence_end(text: str) -> int:
     return len(text)
 
 
-def _cells(line: Line, width: int) -> list[_Cell]:
+def cells(line: Line, width: int) -> Line:
     """Return *line* in *width* cells; a wide character is followed by an empty one."""
-    cells: list[_Cell] = []
+    found: list[Span] = []
     for text, style in line:
-        for one in text:
-            wide = columns(one) > 1
-            if len(cells) + 1 + wide > width:
+        for character in text:
+            room = columns(character)
+            if len(found) + room > width:
                 break
-            cells += [(one, style), ("", style)] if wide else [(one, style)]
-    return cells + [_EMPTY] * (width - len(cells))
+            found += [Span(character, style), *[Span("", style)] * (room - 1)]
+    return (*found, *[Span(" ")] * (width - len(found)))
 
 
-def _runs(old: Sequence[_Cell], new: Sequence[_Cell]) -> list[tuple[int, int]]:
-    """Return from where to where *new* differs from *old*."""
-    runs: list[tuple[int, int]] = []
-    for place, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before == after:
-            continue
-        # The second half of a wide character is drawn with the first.
-        first = place - 1 if not after[0] else place
-        if runs and first - runs[-1][1] < _LEAST_SKIPPED:
-            runs[-1] = runs[-1][0], place + 1
-        else:
-            runs.append((first, place + 1))
-    return runs
+def changed(old: Line, new: Line) -> tuple[int, int]:
+    """Return from where to where the cells *new* differ from *old*."""
+    places = [
+        place
+        for place, pair in enumerate(zip(old, new, strict=True))
+        if pair[0] != pair[1]
+    ]
+    if not places:
+        return 0, 0
+    # The second half of a wide character is drawn with the first.
+    return places[0] - (not new[places[0]].text), places[-1] + 1

@@ -8,6 +8,7 @@ be a heavy dependency. See https://protobuf.dev/programming-guides/encoding/.
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -54,6 +55,47 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
             raise WireError(msg)
         yield number, view[position : position + length]
         position += length
+
+
+class Message:
+    """
+    The fields of a message by number, as `fields` yields them. Of a field that is not
+    repeated, the last one counts; one of another type is as if it were absent.
+
+    Raises:
+        WireError: it is none.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, message: bytes | memoryview) -> None:
+        self._values = defaultdict[int, list[Value]](list)
+        for number, value in fields(message):
+            self._values[number].append(value)
+
+    def number(self, field: int) -> int:
+        """Return the integer in *field*, 0 without one."""
+        numbers = [value for value in self._all(field) if isinstance(value, int)]
+        return numbers[-1] if numbers else 0
+
+    def numbers(self, field: int, limit: int = sys.maxsize) -> list[int]:
+        """Return the integers in *field*, packed or not; at most *limit* of each."""
+        return [number for value in self._all(field) for number in packed(value, limit)]
+
+    def text(self, field: int) -> str:
+        """Return the text in *field*, empty without one."""
+        return text(self._all(field)[-1]) if self._all(field) else ""
+
+    def message(self, field: int) -> memoryview:
+        """Return the message in *field*, an empty one without it."""
+        return (self.messages(field) or [memoryview(b"")])[-1]
+
+    def messages(self, field: int) -> list[memoryview]:
+        """Return all messages in *field*."""
+        return [value for value in self._all(field) if not isinstance(value, int)]
+
+    def _all(self, field: int) -> list[Value]:
+        return self._values.get(field, [])
 
 
 def varint(view: memoryview, position: int) -> tuple[int, int]:

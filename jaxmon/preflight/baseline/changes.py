@@ -19,8 +19,8 @@ from jaxmon.facts.functions import Distribution, Function, Spread
 from jaxmon.facts.marked import RouteFacts
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
-from jaxmon.preflight.baseline.record import MEASURES, Tolerance
-from jaxmon.screens.runs.summary import Run
+from jaxmon.preflight.baseline.record import TOLERANCES, Tolerance
+from jaxmon.screens.runs import Run
 
 
 What: TypeAlias = Literal["function", "loop", "route", "device", "process"]
@@ -41,7 +41,7 @@ FEW = f"fewer than {FEWEST} samples"
 _PROGRAM = ("flops", "peak_bytes")
 # Half as many samples show what takes so many times as long as nine tenths before.
 _PLAIN, _FEWEST_IF_PLAIN = 2.0, FEWEST // 2
-_COMPILE = MEASURES["compile_seconds"].tolerance
+_COMPILE = TOLERANCES["compile_seconds"]
 _MOST_EVIDENCE = 3
 
 
@@ -100,15 +100,7 @@ def times(
     calls: int,
     machine: Machine,
 ) -> Iterator[RunChange]:
-    """
-    Yield how times changed, if both sides have some.
-
-    Args:
-        of: whose they are.
-        found: the times before and after.
-        calls: how often it ran after.
-        machine: that of the two runs.
-    """
+    """Yield how times changed, if both sides have some."""
     old, new = found
     if old is None or new is None or not old.count or not new.count:
         return
@@ -141,7 +133,7 @@ def of_function(
             machine=machine,
         )
     ]
-    spent = max((one.after for one in found), default=0.0) * calls
+    spent = max((change.after for change in found), default=0.0) * calls
     for change in (*found, *_program(old, new, spent), *_built(old, new, machine)):
         yield replace(change, place=new.place)
     if old.built and new.built:
@@ -170,17 +162,19 @@ def peak(
 ) -> RunChange:
     """Return how much memory something had at most."""
     before, after = values
-    verdict: Verdict = "within"
-    if not tolerance.allows(before, after):
-        verdict = "worse"
-    elif not tolerance.allows(after, before):
-        verdict = "better"
+    verdict = _grown(tolerance, before, after)
     return RunChange(what, name, "peak_bytes", before, after, verdict)
+
+
+def _grown(tolerance: Tolerance, before: float, after: float) -> Verdict:
+    if not tolerance.allows(before, after):
+        return "worse"
+    return "within" if tolerance.allows(after, before) else "better"
 
 
 def finished(route: RouteFacts) -> int:
     """Return the number of finished requests."""
-    return sum(one.count for one in route.finished)
+    return sum(outcome.count for outcome in route.finished)
 
 
 def _judged(
@@ -202,7 +196,7 @@ def _judged(
     if after.slower_than(before, margin):
         if unknown:
             return "unclear", unknown
-        if not plainly(Distribution(*(one / factor for one in after))):
+        if not plainly(Distribution(*(time / factor for time in after))):
             return "unclear", f"the machine makes it {factor:.1f} times"
         return "worse", ""
     return ("better" if before.slower_than(after, margin) else "within"), ""
@@ -217,13 +211,9 @@ def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
         was, now = getattr(before, measure), getattr(after, measure)
         if not was or not now:
             continue
-        verdict: Verdict = "within"
-        lost = 0.0
-        if not MEASURES[measure].tolerance.allows(was, now):
-            verdict = "worse"
-            lost = spent * (1 - was / now) if measure == _PROGRAM[0] else 0.0
-        elif not MEASURES[measure].tolerance.allows(now, was):
-            verdict = "better"
+        verdict = _grown(TOLERANCES[measure], was, now)
+        costs = verdict == "worse" and measure == _PROGRAM[0]
+        lost = spent * (1 - was / now) if costs else 0.0
         yield RunChange("function", new.name, measure, was, now, verdict, lost=lost)
 
 
@@ -232,14 +222,12 @@ def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange
     if not old.built or not new.built:
         return
     before, after = old.compile_time / old.built, new.compile_time / new.built
-    verdict: Verdict = "within"
-    reason = ""
-    if not _COMPILE.allows(before, after):
+    verdict, reason = _grown(_COMPILE, before, after), ""
+    if verdict == "worse":
         reason = _other_compiles(old, new) or (CROWDED if machine.crowded else "")
         verdict = "unclear" if reason else "worse"
-    elif not _COMPILE.allows(after, before):
-        known = not (_other_compiles(old, new) or machine.was_crowded)
-        verdict = "better" if known else "within"
+    elif verdict == "better" and (_other_compiles(old, new) or machine.was_crowded):
+        verdict = "within"
     lost = (after - before) * new.built if verdict in ("worse", "unclear") else 0.0
     yield RunChange(
         *("function", new.name, "compile_seconds", before, after, verdict),
@@ -251,7 +239,7 @@ def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange
 
 def _other_compiles(old: Function, new: Function) -> str:
     """Return whether the persistent cache served more, or less."""
-    before, after = (one.compiles.get("cache_hit", 0) for one in (old, new))
+    before, after = (function.compiles.get("cache_hit", 0) for function in (old, new))
     if before == after:
         return ""
     return f"loaded from the persistent cache: {before:,} → {after:,}"
@@ -260,23 +248,28 @@ def _other_compiles(old: Function, new: Function) -> str:
 def _recompiles(
     old: Function, new: Function, latest: tuple[Recompile, ...]
 ) -> RunChange:
-    before, after = (sum(one.recompiles.values()) for one in (old, new))
+    before, after = (sum(function.recompiles.values()) for function in (old, new))
     allowed = _allowed(before, old, new)
     verdict: Verdict = "worse" if after > allowed else "within"
     if before and not after and (new.calls or 0) >= (old.calls or 0):
         verdict = "better"
-    texts = dict.fromkeys(text for one in reversed(latest) for text in one.texts)
+    texts = dict.fromkeys(
+        text for recompile in reversed(latest) for text in recompile.texts
+    )
     worse = verdict == "worse"
+    causes = sorted(new.recompiles.items(), key=lambda cause: -cause[1])
+    by_cause = ", ".join(f"{cause} {count:,}" for cause, count in causes)
+    evidence = (f"causes: {by_cause}", *texts)[: _MOST_EVIDENCE + 1]
     return RunChange(
         *("function", new.name, "recompiles", before, after, verdict),
         place=new.place,
-        evidence=(_by_cause(new), *texts)[: _MOST_EVIDENCE + 1] if worse else (),
+        evidence=evidence if worse else (),
         lost=(after - before) * new.compile_time / new.built if worse else 0.0,
     )
 
 
 def _errors(old: Function, new: Function) -> RunChange:
-    before, after = (sum(one.errors.values()) for one in (old, new))
+    before, after = (sum(function.errors.values()) for function in (old, new))
     worse = after > _allowed(before, old, new)
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in new.errors.items())
     return RunChange(
@@ -297,13 +290,10 @@ def _allowed(before: int, old: Function, new: Function) -> float:
     return allowed
 
 
-def _by_cause(function: Function) -> str:
-    causes = sorted(function.recompiles.items(), key=lambda one: -one[1])
-    return "causes: " + ", ".join(f"{cause} {count:,}" for cause, count in causes)
-
-
 def _failed(route: RouteFacts) -> int:
-    return sum(one.count for one in route.finished if one.outcome == "error")
+    return sum(
+        outcome.count for outcome in route.finished if outcome.outcome == "error"
+    )
 
 
 class Machine:
@@ -324,7 +314,7 @@ class Machine:
     def __init__(self, before: Run, after: Run, limits: Limits) -> None:
         self.limits = limits
         self._accelerator = after.versions.get("platform") != CPU
-        processors = [one.versions.get("processor") for one in (before, after)]
+        processors = [run.versions.get("processor") for run in (before, after)]
         self._others = ""
         if all(processors) and processors[0] != processors[1]:
             self._others = f"another processor: {processors[0]} → {processors[1]}"
@@ -334,12 +324,7 @@ class Machine:
         self._common = _common(functions(before), functions(after))
 
     def factor(self, measure: str) -> tuple[float, str]:
-        """
-        Return the factor, at least 1, and why it is not known, if so.
-
-        Args:
-            measure: as in `jaxmon.preflight.baseline.changes.Change`.
-        """
+        """Return the factor, at least 1, and why it is not known, if so."""
         if self._accelerator and measure == TIMES[0]:
             return 1.0, ""
         if self._others:
@@ -353,7 +338,7 @@ class Machine:
 
 def functions(run: Run) -> dict[str, Function]:
     """Return the program's functions by name."""
-    return {one.name: one for one in run.snapshot.functions if not one.internal}
+    return {function.name: function for function in run.snapshot.users}
 
 
 def spread(function: Function, measure: str) -> Spread | None:

@@ -26,18 +26,32 @@ rigorous Java performance evaluation").
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
 from statistics import median
 from typing import Literal
 
 from jaxmon.errors import BaselineError
+from jaxmon.host.formats.layout import (
+    INDENT,
+    Column,
+    amount,
+    clean,
+    counted,
+    duration,
+    shortened,
+    size,
+    table,
+    wrapped,
+)
 from jaxmon.preflight.baseline.record import (
     COMPILE_SECONDS,
-    MEASURES,
     RUN_SECONDS,
+    TOLERANCES,
+    VERSIONS,
     Baseline,
     RunTimes,
     TimedRun,
@@ -55,50 +69,37 @@ _BUSY = 0.2
 CPU = "cpu"
 _CROWDED = "it took no more processor time, and others held the processors"
 _NO_LONGER = "it took more processor time, but no longer"
-_PROCESSOR = "processor"
-_NONE = "none"
+
+_LAYOUT = (
+    Column("", 18, right=False),
+    Column("BASELINE", 12),
+    Column("NOW", 12),
+    Column("CHANGE", 12),
+    Column("ALLOWED", 12),
+    Column("", 10),
+)
+_VERDICTS = {"worse": "WORSE", "within": "ok"}
+_MANY = 10
+_EXACT = 1_000_000
 
 RISK = 0.01
 """Maximum probability of an accusation where nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunTimeChange:
-    """
-    The run time of one program, before and after.
-
-    Args:
-        function: its function.
-        shapes: of its arguments; empty if the function has no other program.
-        measure: what was compared, ``run_seconds`` or ``processor_seconds``.
-        before: seconds in the baseline, the median of its runs.
-        after: the same now.
-        verdict: ``worse`` if it is slower beyond noise and tolerance.
-        reason: why the verdict is ``unclear``.
-    """
-
-    function: str
-    shapes: str
-    measure: str
-    before: float
-    after: float
-    verdict: Verdict
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CostChange:
     """
-    A changed measure.
+    A measure that changed, or the run time of a program.
 
     Args:
         function: its function.
-        measure: its name.
-        before: in the baseline.
-        after: now.
+        measure: its name; of run times ``run_seconds`` or ``processor_seconds``.
+        before: in the baseline; of run times, the median of its runs.
+        after: the same now.
         allowed: how much it may grow; `None` if any change is allowed.
-        verdict: ``within`` for growth that is allowed.
+        verdict: ``within`` for growth that is allowed, or that may be noise.
         reason: why the verdict is ``unclear``.
+        shapes: of a program's arguments; empty if its function has no other program.
     """
 
     function: str
@@ -108,6 +109,7 @@ class CostChange:
     allowed: Tolerance | None
     verdict: Verdict
     reason: str = ""
+    shapes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class CostComparison:
     Args:
         before: the baseline.
         after: the record to compare.
-        changes: by function, then in the order of `MEASURES`.
+        changes: by function, then in the order of `TOLERANCES`.
         new: functions without a baseline.
         vanished: functions that were no longer compiled.
         one_sided: measures that JAX reported for one side only.
@@ -131,38 +133,23 @@ class CostComparison:
     new: tuple[str, ...]
     vanished: tuple[str, ...]
     one_sided: tuple[str, ...]
-    times: tuple[RunTimeChange, ...] = ()
+    times: tuple[CostChange, ...] = ()
     untimed: str = ""
     differences: tuple[str, ...] = ()
 
     @property
-    def worse(self) -> tuple[CostChange | RunTimeChange, ...]:
+    def worse(self) -> tuple[CostChange, ...]:
         """The changes that are regressions."""
-        return (
-            *(one for one in self.changes if one.verdict == "worse"),
-            *(one for one in self.times if one.verdict == "worse"),
-        )
+        return self._with("worse")
 
     @property
-    def unclear(self) -> tuple[CostChange | RunTimeChange, ...]:
+    def unclear(self) -> tuple[CostChange, ...]:
         """What may be a regression, or the machine."""
-        return (
-            *(one for one in self.changes if one.verdict == "unclear"),
-            *(one for one in self.times if one.verdict == "unclear"),
-        )
+        return self._with("unclear")
 
-    @property
-    def slow_compiles(self) -> bool:
-        """Whether compiles took too long; in another run they may not."""
-        return any(
-            one.measure == COMPILE_SECONDS and one.verdict in ("worse", "unclear")
-            for one in self.changes
-        )
-
-    @property
-    def unclear_times(self) -> bool:
-        """Whether run times are unclear; more runs may show what they are."""
-        return any(one.verdict == "unclear" for one in self.times)
+    def _with(self, verdict: Verdict) -> tuple[CostChange, ...]:
+        every = (*self.changes, *self.times)
+        return tuple(change for change in every if change.verdict == verdict)
 
 
 def compare(
@@ -174,12 +161,6 @@ def compare(
 ) -> CostComparison:
     """
     Compare *after* with *before*.
-
-    Args:
-        before: the baseline.
-        after: the record to compare.
-        allowed: tolerance by measure; see `record.tolerances`.
-        runs: how many runs before and after there will be, if there are more to come.
 
     Raises:
         BaselineError: the records are of different hardware.
@@ -196,32 +177,25 @@ def compare(
     pairs = [(name, before.functions[name], after.functions[name]) for name in both]
     tolerance = allowed[RUN_SECONDS]
     untimed = _untimed(before, after)
-    busy = bool(after.runs) and all(is_crowded(one.waited) for one in after.runs)
-    times = (
-        judge(
-            before.runs,
-            after.runs,
-            tolerance,
-            platform=after.versions.get("platform", ""),
-            runs=runs,
-        )
-        if tolerance is not None and not untimed
-        else ()
-    )
+    busy = bool(after.runs) and all(is_crowded(run.waited) for run in after.runs)
+    times: Iterator[CostChange] = iter(())
+    if tolerance is not None and not untimed:
+        platform = after.versions.get("platform", "")
+        times = judge(before.runs, after.runs, tolerance, platform=platform, runs=runs)
     return CostComparison(
         before,
         after,
         changes=tuple(
             _change(function, name, (old[name], new[name]), allowed[name], busy=busy)
             for function, old, new in pairs
-            for name in MEASURES
+            for name in TOLERANCES
             if name in old and name in new and old[name] != new[name]
         ),
         new=tuple(sorted(after.functions.keys() - before.functions.keys())),
         vanished=tuple(sorted(before.functions.keys() - after.functions.keys())),
         one_sided=tuple(
             name
-            for name in MEASURES
+            for name in TOLERANCES
             if any((name in old) != (name in new) for _, old, new in pairs)
         ),
         times=tuple(times),
@@ -234,7 +208,7 @@ def _untimed(before: Baseline, after: Baseline) -> str:
     """Return why the run times of two records say nothing, if so."""
     if not before.runs and after.runs:
         return "the baseline has none; record it again"
-    old, new = (one.versions.get(_PROCESSOR, "") for one in (before, after))
+    old, new = (run.versions.get("processor", "") for run in (before, after))
     if old != new and after.versions.get("platform") == CPU:
         return f"the baseline is of another processor ({old} → {new})"
     return ""
@@ -243,7 +217,7 @@ def _untimed(before: Baseline, after: Baseline) -> str:
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
     """Return what differs between two sides, as ``name: old → new``."""
     return tuple(
-        f"{name}: {before.get(name, _NONE)} → {after.get(name, _NONE)}"
+        f"{name}: {before.get(name, 'none')} → {after.get(name, 'none')}"
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     )
@@ -274,7 +248,7 @@ def judge(
     *,
     platform: str,
     runs: tuple[int, int] = (0, 0),
-) -> Iterator[RunTimeChange]:
+) -> Iterator[CostChange]:
     """
     Compare the programs that occur on both sides.
 
@@ -290,10 +264,10 @@ def judge(
         return
     planned = max(runs[0], len(before)), max(runs[1], len(after))
     sides = _Sides(before, after, tolerance, planned, platform == CPU)
-    for name in sorted(_names(before) & _names(after)):
-        shapes = _shapes(before, name) & _shapes(after, name)
-        for one in sorted(shapes):
-            yield sides.judge(name, one, alone=len(shapes) == 1)
+    both = sorted(_programs(before) & _programs(after))
+    counts = Counter(name for name, _ in both)
+    for name, shapes in both:
+        yield sides.judge(name, shapes, alone=counts[name] == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,42 +278,33 @@ class _Sides:
     planned: tuple[int, int]
     cpu: bool
 
-    def judge(self, name: str, shapes: str, *, alone: bool) -> RunTimeChange:
+    def judge(self, name: str, shapes: str, *, alone: bool) -> CostChange:
         old, new = _times(self.before, name, shapes), _times(self.after, name, shapes)
         # Excuses a slower machine; a faster one accuses nobody.
         slower = self._machine
         walls = (
-            [one.wall_seconds for one in old],
-            [one.wall_seconds / slower for one in new],
+            [run.wall_seconds for run in old],
+            [run.wall_seconds / slower for run in new],
         )
         compared, (verdict, reason) = walls, self._verdict(*walls)
         if self.cpu:
             busy = (
-                [one.processor_seconds for one in old],
-                [one.processor_seconds / slower for one in new],
+                [run.processor_seconds for run in old],
+                [run.processor_seconds / slower for run in new],
             )
             of_busy = self._verdict(*busy)
             if of_busy[0] == "worse" and verdict != "worse":
                 compared, verdict, reason = busy, "unclear", _NO_LONGER
             elif of_busy[0] == "worse" or verdict != "worse":
                 compared, (verdict, reason) = busy, of_busy
-            elif self._crowded:
+            elif any(is_crowded(run.waited) for run in (*self.before, *self.after)):
                 verdict, reason = "unclear", _CROWDED
-        before, after = map(median, compared)
-        return RunTimeChange(
-            name,
-            "" if alone else shapes,
-            "run_seconds" if compared is walls else "processor_seconds",
-            before,
-            after,
-            verdict,
-            reason,
+        measure = RUN_SECONDS if compared is walls else "processor_seconds"
+        earlier, later = map(median, compared)
+        found = CostChange(
+            name, measure, earlier, later, self.tolerance, verdict, reason
         )
-
-    @property
-    def _crowded(self) -> bool:
-        """Whether others held the processors in any run, as far as is known."""
-        return any(is_crowded(one.waited) for one in (*self.before, *self.after))
+        return found if alone else replace(found, shapes=shapes)
 
     def _verdict(self, old: list[float], new: list[float]) -> tuple[Verdict, str]:
         needed = critical(*self.planned)
@@ -359,8 +324,8 @@ class _Sides:
     @property
     def _machine(self) -> float:
         """By what factor the machine is slower now, at least 1."""
-        old = [one.work_seconds for one in self.before if one.work_seconds]
-        new = [one.work_seconds for one in self.after if one.work_seconds]
+        old = [run.work_seconds for run in self.before if run.work_seconds]
+        new = [run.work_seconds for run in self.after if run.work_seconds]
         return max(median(new) / median(old), 1.0) if old and new else 1.0
 
 
@@ -379,12 +344,14 @@ def _spread(values: Sequence[float]) -> float:
     return inner[-1] / inner[0] if inner[0] > 0 else 1.0
 
 
-def _names(runs: Sequence[TimedRun]) -> set[str]:
-    return {name for run in runs for name in run.functions}
-
-
-def _shapes(runs: Sequence[TimedRun], name: str) -> set[str]:
-    return {shapes for run in runs for shapes in run.functions.get(name, ())}
+def _programs(runs: Sequence[TimedRun]) -> set[tuple[str, str]]:
+    """Return function and shapes of each program."""
+    return {
+        (name, shapes)
+        for run in runs
+        for name, programs in run.functions.items()
+        for shapes in programs
+    }
 
 
 def _times(runs: Sequence[TimedRun], name: str, shapes: str) -> list[RunTimes]:
@@ -401,7 +368,7 @@ def not_slower(
     allows: Callable[[float, float], bool],
 ) -> int:
     """Return in how many pairs of runs the later one is within the tolerance."""
-    return sum(allows(one, other) for one in before for other in after)
+    return sum(allows(earlier, other) for earlier in before for other in after)
 
 
 def critical(before: int, after: int, risk: float = RISK) -> int:
@@ -429,3 +396,104 @@ def _orders(before: int, after: int, pairs: int) -> int:
     if not before or not after:
         return int(not pairs)
     return _orders(before - 1, after, pairs - after) + _orders(before, after - 1, pairs)
+
+
+def lines(comparison: CostComparison, *, width: int = 80) -> Iterator[str]:
+    """Yield the lines to print."""
+    yield from _versions("baseline", comparison.before, width)
+    yield from _versions("now", comparison.after, width)
+    for difference in comparison.differences:
+        if difference.partition(":")[0] not in VERSIONS:
+            yield from wrapped(clean(difference), width, first="changed: ", rest=INDENT)
+    yield ""
+    rows: dict[str, list[list[str]]] = {}
+    worse = set[str]()
+    for change in (*comparison.changes, *comparison.times):
+        of = f" of {change.shapes}" if change.shapes else ""
+        rows.setdefault(f"{change.function}{of}", []).append(_row(change))
+        worse |= {f"{change.function}{of}"} if change.verdict == "worse" else set()
+    # The regressions last, where a log ends.
+    ordered = sorted(rows, key=lambda name: (name in worse, name))
+    for number, name in enumerate(ordered):
+        heading, *body = table(_LAYOUT, rows[name], width=width)
+        if not number:
+            yield heading.rstrip()
+        yield shortened(clean(name), width)
+        yield from (line.rstrip() for line in body)
+    if rows:
+        yield ""
+    yield from _named("new", comparison.new, width)
+    yield from _named("vanished", comparison.vanished, width)
+    if comparison.one_sided:
+        yield f"reported by one side only: {', '.join(comparison.one_sided)}"
+    if comparison.untimed:
+        text = f"run times are not compared: {comparison.untimed}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+    yield from _unclear(comparison, width)
+    yield from wrapped(clean(verdict(comparison)), width, rest=INDENT)
+
+
+def verdict(comparison: CostComparison) -> str:
+    """Return the outcome as a sentence without a full stop."""
+    count = len(comparison.before.functions.keys() & comparison.after.functions.keys())
+    worse = comparison.worse
+    if not worse:
+        return f"no regression in {counted(count, 'function')}"
+    functions = len({change.function for change in worse})
+    text = (
+        f"{counted(len(worse), 'regression')} in {functions} of "
+        f"{counted(count, 'function')}"
+    )
+    if comparison.differences:
+        text += f"; changed: {', '.join(comparison.differences)}"
+    return text
+
+
+def _versions(title: str, record: Baseline, width: int) -> Iterator[str]:
+    parts = [
+        f"{name} {record.versions[name]}"
+        for name in VERSIONS
+        if name in record.versions
+    ]
+    yield shortened(f"{title + ':':9} {clean(', '.join(parts))}", width)
+
+
+def _row(change: CostChange) -> list[str]:
+    if change.before:
+        growth = f"{100 * (change.after / change.before - 1):+,.1f}%"
+    else:
+        growth = f"+{_shown(change.after, change.measure)}"
+    return [
+        change.measure,
+        _shown(change.before, change.measure),
+        _shown(change.after, change.measure),
+        growth,
+        "any" if change.allowed is None else str(change.allowed),
+        _VERDICTS.get(change.verdict, change.verdict),
+    ]
+
+
+def _unclear(comparison: CostComparison, width: int) -> Iterator[str]:
+    """Return for each reason of which functions nothing can be said."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for change in comparison.unclear:
+        by_reason.setdefault(change.reason, {}).setdefault(change.function)
+    for reason, (first, *others) in by_reason.items():
+        more = f" and {len(others)} more" if others else ""
+        text = f"cannot tell whether {first}{more} is slower: {reason}"
+        yield from wrapped(clean(text), width, rest=INDENT)
+
+
+def _shown(value: float, measure: str) -> str:
+    if measure.endswith("_seconds"):
+        return duration(value)
+    if measure.endswith("_bytes"):
+        return size(value)
+    return f"{value:,.10g}" if value < _EXACT else amount(value)
+
+
+def _named(what: str, names: Sequence[str], width: int) -> Iterator[str]:
+    for name in names[:_MANY]:
+        yield shortened(f"{what}: {clean(name)}", width)
+    if len(names) > _MANY:
+        yield f"{what}: {len(names) - _MANY} more"

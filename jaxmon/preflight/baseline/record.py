@@ -10,9 +10,9 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jaxmon.errors import BaselineError, ConfigFileError
 from jaxmon.facts.functions import LEAST_SECONDS
@@ -24,7 +24,6 @@ from jaxmon.host.formats.json_text import require_list, require_object
 from jaxmon.limits import LIMITS, Limits
 
 
-Unit = Literal["", "seconds", "bytes"]
 SCHEMA = 1
 
 VERSIONS = ("jax", "jaxlib", "python", "platform", "device")
@@ -73,60 +72,31 @@ class Tolerance:
         return after <= before * (1 + self.share + 1e-12) + self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """
-    Args:
-        name: in files and on the command line.
-        tolerance: by default.
-        reason: for that tolerance.
-        unit: what it counts, if not things.
-    """
-
-    name: str
-    tolerance: Tolerance
-    reason: str
-    unit: Unit = ""
-
-
 RUN_SECONDS = "run_seconds"
 """The one measure that several runs are needed for; see `compare`."""
 
-_COUNTED = "counted exactly"
-_SHAPES = "follows from the shapes of arguments and results"
-_XLA = "the same for each run of one jaxlib; leaves room for padding and constants"
-
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        Measure("compiles", Tolerance(), _COUNTED),
-        Measure("recompiles", Tolerance(), _COUNTED),
-        Measure("programs", Tolerance(), _COUNTED),
-        Measure(
-            "compile_seconds",
-            Tolerance(0.5, 0.5),
-            "measured, possibly on a shared machine",
-            "seconds",
-        ),
-        Measure("flops", Tolerance(0.01), _XLA),
-        Measure("model_flops", Tolerance(), _SHAPES),
-        Measure("accessed_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("argument_bytes", Tolerance(), _SHAPES, "bytes"),
-        Measure("output_bytes", Tolerance(), _SHAPES, "bytes"),
-        Measure("temporary_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("peak_bytes", Tolerance(0.01), _XLA, "bytes"),
-        Measure("code_bytes", Tolerance(0.05), _XLA, "bytes"),
-        Measure("fusions", Tolerance(), _COUNTED),
-        Measure("instructions", Tolerance(0.05), _XLA),
-        Measure(
-            RUN_SECONDS,
-            Tolerance(LIMITS["slower"].default, LEAST_SECONDS),
-            "measured in several runs; what differs less may be the machine",
-            "seconds",
-        ),
-    )
+# XLA's numbers are the same for each run of one jaxlib; some room is left for padding
+# and constants. What follows from the shapes of arguments and results needs none.
+TOLERANCES = {
+    "compiles": Tolerance(),
+    "recompiles": Tolerance(),
+    "programs": Tolerance(),
+    # Measured, possibly on a shared machine.
+    COMPILE_SECONDS: Tolerance(0.5, 0.5),
+    "flops": Tolerance(0.01),
+    "model_flops": Tolerance(),
+    "accessed_bytes": Tolerance(0.01),
+    "argument_bytes": Tolerance(),
+    "output_bytes": Tolerance(),
+    "temporary_bytes": Tolerance(0.01),
+    "peak_bytes": Tolerance(0.01),
+    "code_bytes": Tolerance(0.05),
+    "fusions": Tolerance(),
+    "instructions": Tolerance(0.05),
+    # Measured in several runs; what differs less may be the machine.
+    RUN_SECONDS: Tolerance(LIMITS["slower"].default, LEAST_SECONDS),
 }
-"""Every measure by name, in display order."""
+"""Every measure by name, in display order, with its tolerance by default."""
 
 
 def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
@@ -137,18 +107,15 @@ def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | No
         limits: by which run times are slower.
         given: ``"flops=5%"``, ``"fusions=2"``, ``"compile_seconds=100%+1"`` or
             ``"code_bytes=off"``; the rest keeps its default.
-
-    Raises:
-        BaselineError: one of them is invalid.
     """
     found: dict[str, Tolerance | None] = {
-        name: measure.tolerance for name, measure in MEASURES.items()
+        **TOLERANCES,
+        RUN_SECONDS: Tolerance(limits.slower, LEAST_SECONDS),
     }
-    found[RUN_SECONDS] = Tolerance(limits.slower, LEAST_SECONDS)
     for text in given:
         name, _, value = text.partition("=")
-        if name not in MEASURES:
-            names = ", ".join(MEASURES)
+        if name not in TOLERANCES:
+            names = ", ".join(TOLERANCES)
             msg = f"{text!r}: unknown measure {name!r}; measures are {names}"
             raise BaselineError(msg)
         found[name] = None if value == "off" else _tolerance(text, value)
@@ -222,18 +189,10 @@ class TimedRun:
     def as_json(self) -> dict[str, Any]:
         """Return it in JSON types, in an order that does not depend on the run."""
         return {
-            "waited": self.waited,
-            "calibration": list(self.calibration),
+            **asdict(self),
             "functions": {
-                name: {
-                    shapes: {
-                        "calls": times.calls,
-                        "wall": list(times.wall),
-                        "processor": list(times.processor),
-                    }
-                    for shapes, times in sorted(programs.items())
-                }
-                for name, programs in sorted(self.functions.items())
+                name: {shapes: asdict(times) for shapes, times in sorted(of.items())}
+                for name, of in sorted(self.functions.items())
             },
         }
 
@@ -247,10 +206,10 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
     functions: dict[str, dict[str, RunTimes]] = {}
     for run in runs:
         for name, programs in run.functions.items():
-            known = functions.setdefault(name, {})
+            longest = functions.setdefault(name, {})
             for shapes, times in programs.items():
-                if shapes not in known or known[shapes].calls < times.calls:
-                    known[shapes] = times
+                if shapes not in longest or longest[shapes].calls < times.calls:
+                    longest[shapes] = times
     waited = [run.waited for run in runs if run.waited is not None]
     calibrated = [run.calibration for run in runs if run.calibration]
     return TimedRun(
@@ -261,12 +220,7 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
 
 
 def timed_run(document: Any) -> TimedRun:
-    """
-    Return the run in *document*.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the run in *document*."""
     try:
         waited = document["waited"]
         return TimedRun(
@@ -291,7 +245,7 @@ def timed_run(document: Any) -> TimedRun:
 
 def _numbers(values: Any, *, empty: bool = False) -> tuple[float, ...]:
     allowed = (_QUANTILES, 0) if empty else (_QUANTILES,)
-    if not isinstance(values, list) or len(values) not in allowed:
+    if not isinstance(values, list | tuple) or len(values) not in allowed:
         msg = f"{values!r:.40} are not {_QUANTILES} quantiles"
         raise ValueError(msg)
     return tuple(map(_positive, values))
@@ -324,7 +278,7 @@ class Baseline:
             "schema": SCHEMA,
             "versions": dict(self.versions),
             "functions": {
-                name: {key: measures[key] for key in MEASURES if key in measures}
+                name: {key: measures[key] for key in TOLERANCES if key in measures}
                 for name, measures in sorted(self.functions.items())
             },
             "runs": [run.as_json() for run in self.runs],
@@ -349,12 +303,12 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
             runs.append(timed_run(document["times"]))
         versions = {**document["versions"], **versions}
         for name, measures in document["functions"].items():
-            known = functions.setdefault(name, {})
+            sums = functions.setdefault(name, {})
             for key, value in measures.items():
-                known[key] = (
-                    round(known.get(key, 0) + value, _DIGITS)
+                sums[key] = (
+                    round(sums.get(key, 0) + value, _DIGITS)
                     if key in _SUMMED
-                    else max(known.get(key, 0), value)
+                    else max(sums.get(key, 0), value)
                 )
     run = of_processes(runs)
     return Baseline(versions, functions, () if run is None else (run,))
@@ -379,12 +333,7 @@ def from_runs(records: Sequence[Baseline]) -> Baseline:
 
 
 def write(record: Baseline, path: Path) -> None:
-    """
-    Write *record* to *path*, whole or not at all.
-
-    Raises:
-        BaselineError: it cannot be written there.
-    """
+    """Write *record* to *path*, whole or not at all."""
     try:
         # Of a lone surrogate that is the escape that JSON has for it.
         whole_file.write(path, str(record).encode("utf-8", "backslashreplace"))
@@ -394,12 +343,7 @@ def write(record: Baseline, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """
-    Check that *path* is writable.
-
-    Raises:
-        BaselineError: it is not.
-    """
+    """Check that *path* is writable."""
     reason = None
     if path.exists() and not path.is_file():
         reason = f"it is {kind(path.stat().st_mode)}"
@@ -425,7 +369,9 @@ def read(path: Path) -> Baseline:
         msg = f"{path}: {error}"
         raise BaselineError(msg) from error
     try:
-        return _record(json_text.parse(data))
+        document = require_object("the file", json_text.parse(data))
+        schema.require(document, SCHEMA)
+        return checked(document)
     except (ValueError, OverflowError) as error:
         msg = (
             f"{path} is not a baseline: {error}; create one with `jaxmon baseline "
@@ -434,25 +380,8 @@ def read(path: Path) -> Baseline:
         raise BaselineError(msg) from error
 
 
-def _record(document: Any) -> Baseline:
-    """
-    Return *document* as a record.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = require_object("the file", document)
-    schema.require(found, SCHEMA)
-    return checked(found)
-
-
 def checked(document: Any) -> Baseline:
-    """
-    Return the record in *document*, whatever its schema.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the record in *document*, whatever its schema."""
     found = require_object("the file", document)
     versions = require_object("versions", found.get("versions"))
     for name, value in versions.items():
@@ -476,4 +405,4 @@ def _measures(function: str, found: Mapping[str, Any]) -> dict[str, float]:
         if not number or not math.isfinite(value) or value < 0:
             msg = f"{function}: {name} is {value!r:.40}, not a number from 0"
             raise ValueError(msg)
-    return {name: found[name] for name in MEASURES if name in found}
+    return {name: found[name] for name in TOLERANCES if name in found}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from jaxmon.errors import BaselineError
@@ -42,7 +41,8 @@ from jaxmon.preflight.baseline.changes import (
 from jaxmon.preflight.baseline.compare import Verdict, differences
 from jaxmon.preflight.baseline.record import Tolerance
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Run
+from jaxmon.screens.runs import Run
+from jaxmon.screens.section import moment
 
 
 SCHEMA = 1
@@ -97,30 +97,26 @@ class RunComparison:
 
     def of(self, verdict: Judged) -> list[RunChange]:
         """Return the changes with that *verdict*."""
-        return [one for one in self.changes if one.verdict == verdict]
+        return [change for change in self.changes if change.verdict == verdict]
 
 
 def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
-    """
-    Compare two runs.
-
-    Args:
-        before: one of them.
-        after: the other.
-        limits: by which times and failures are judged.
-
-    Raises:
-        BaselineError: they ran on different hardware.
-    """
+    """Compare two runs."""
     for name in _SAME:
         old, new = before.versions.get(name), after.versions.get(name)
         if old and new and old != new:
             msg = f"runs on {name} {old!r} and {new!r} cannot be compared"
             raise BaselineError(msg)
-    known = bool(before.packages and after.packages)
+    have_packages = bool(before.packages and after.packages)
     earlier, later = functions(before).keys(), functions(after).keys()
-    changes = tuple(sorted(_changes(before, after, limits), key=_order))
-    timed = {one.name for one in changes if one.measure in TIMES}
+    # What costs most first.
+    changes = tuple(
+        sorted(
+            _changes(before, after, limits),
+            key=lambda change: (-change.lost, change.what, change.name, change.measure),
+        )
+    )
+    timed = {change.name for change in changes if change.measure in TIMES}
     return RunComparison(
         before,
         after,
@@ -128,7 +124,7 @@ def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
         new=tuple(sorted(later - earlier)),
         vanished=tuple(sorted(earlier - later)),
         differences=differences(before.versions, after.versions),
-        packages=differences(before.packages, after.packages) if known else (),
+        packages=differences(before.packages, after.packages) if have_packages else (),
         untimed=tuple(sorted((earlier & later) - timed)),
     )
 
@@ -141,12 +137,12 @@ def _changes(before: Run, after: Run, limits: Limits) -> Iterator[RunChange]:
             latest = [r for r in after.snapshot.recompiles if r.function == name]
             yield from of_function(earlier[name], function, machine, tuple(latest))
     old, new = before.snapshot.usual, after.snapshot.usual
-    steps = {one.name: one.steps for one in after.snapshot.steps}
+    steps = {loop.name: loop.steps for loop in after.snapshot.steps}
     yield from _marked("loop", "step_seconds", (old.steps, new.steps), steps, machine)
-    served = {one.name: finished(one) for one in after.snapshot.requests}
+    served = {route.name: finished(route) for route in after.snapshot.requests}
     latencies = old.requests, new.requests
     yield from _marked("route", "request_seconds", latencies, served, machine)
-    routes = {one.name: one for one in before.snapshot.requests}
+    routes = {route.name: route for route in before.snapshot.requests}
     for route in after.snapshot.requests:
         if route.name in routes:
             change = failures(routes[route.name], route, limits)
@@ -172,7 +168,7 @@ def _marked(
 
 def _memory(before: Run, after: Run) -> Iterator[RunChange]:
     old, new = before.snapshot, after.snapshot
-    peaks = {one.device: one.peak for one in old.memory.devices}
+    peaks = {device.device: device.peak for device in old.memory.devices}
     for device in new.memory.devices:
         was, now = peaks.get(device.device), device.peak
         if was and now:
@@ -187,20 +183,15 @@ def _memory(before: Run, after: Run) -> Iterator[RunChange]:
 
 def _holders(before: Run, after: Run) -> Iterator[str]:
     """Yield the source lines that hold more device memory than before."""
-    old = {one.place: one.bytes for one in before.snapshot.allocations.lines}
+    old = {line.place: line.bytes for line in before.snapshot.allocations.lines}
     grown = [
-        (one.bytes - old.get(one.place, 0.0), one)
-        for one in after.snapshot.allocations.lines
+        (line.bytes - old.get(line.place, 0.0), line)
+        for line in after.snapshot.allocations.lines
     ]
     grown.sort(key=lambda item: -item[0])
-    for by, one in grown[:_MOST_LINES]:
+    for by, line in grown[:_MOST_LINES]:
         if by >= _WORTH_BYTES:
-            yield f"{one.place} holds {size(one.bytes)}, {size(by)} more"
-
-
-def _order(change: RunChange) -> tuple[float, str, str, str]:
-    """Return what changes are sorted by: those that cost most first."""
-    return -change.lost, change.what, change.name, change.measure
+            yield f"{line.place} holds {size(line.bytes)}, {size(by)} more"
 
 
 def lines(found: RunComparison, *, width: int) -> Iterator[str]:
@@ -238,8 +229,8 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
     indent = INDENT * 2
     if left:
         yield from wrapped(f"{FEW}, one a second:", width, first=INDENT, rest=INDENT)
-    for one in left[:_MOST_UNJUDGED]:
-        yield from wrapped(clean(_ranged(one)), width, first=indent, rest=indent * 2)
+    for change in left[:_MOST_UNJUDGED]:
+        yield from wrapped(clean(_ranged(change)), width, first=indent, rest=indent * 2)
     if more := len(left) - _MOST_UNJUDGED:
         yield from [f"{indent}{more} more"] if more > 0 else []
     if found.untimed:
@@ -253,31 +244,38 @@ def _unjudged(found: RunComparison, width: int) -> Iterator[str]:
     yield from wrapped(text, width, first=INDENT, rest=INDENT)
 
 
-def _ranged(one: RunChange) -> str:
+def _ranged(change: RunChange) -> str:
     """Return times with how they vary: of so few, a ratio would say too much."""
+    middles = change.before, change.after
     sides = [
         f"{duration(middle)} ({duration(low)} to {duration(high)})"
-        for middle, (low, high) in zip((one.before, one.after), one.ranges, strict=True)
+        for middle, (low, high) in zip(middles, change.ranges, strict=True)
     ]
-    of = " and ".join(f"{count:,}" for count in one.samples or ())
-    return f"{_named(one)}: {_DOES[one.measure]} {' → '.join(sides)}, {of} samples"
+    of = " and ".join(f"{count:,}" for count in change.samples or ())
+    return (
+        f"{_named(change)}: {_DOES[change.measure]} {' → '.join(sides)}, {of} samples"
+    )
 
 
 def sentence(found: RunComparison) -> str:
     """Return the outcome as a sentence without a full stop."""
-    compared = len({(one.what, one.name) for one in found.changes})
+    compared = len({(change.what, change.name) for change in found.changes})
     worse = found.of("worse")
     if not compared:
         return "nothing to compare: the runs have no function, loop or route in common"
     if not worse:
-        judged = {(one.what, one.name) for one in found.changes if one.reason != FEW}
+        judged = {
+            (change.what, change.name)
+            for change in found.changes
+            if change.reason != FEW
+        }
         compared = len(judged)
         unclear = len(found.of("unclear"))
         more = f"; {counted(unclear, 'measure')} unclear" if unclear else ""
         if left := len(found.of("unjudged")):
             more += f"; {counted(left, 'time')} not judged"
         return f"nothing worse among {counted(compared, 'thing')} compared{more}"
-    names = dict.fromkeys(_named(one) for one in worse)
+    names = dict.fromkeys(_named(change) for change in worse)
     first = ", ".join(list(names)[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004
     return f"worse than before: {first}{more}"
@@ -297,7 +295,7 @@ def as_json(found: RunComparison) -> dict[str, Any]:
         "new": list(found.new),
         "vanished": list(found.vanished),
         "untimed": list(found.untimed),
-        "changes": [asdict(one) for one in found.changes],
+        "changes": [asdict(change) for change in found.changes],
     }
 
 
@@ -317,69 +315,61 @@ def _run(run: Run) -> str:
     process = run.snapshot.process
     facts = [
         label(process.program) or "a process",
-        _moment(run.written),
+        f"{written} UTC" if (written := moment(run.written)) else "",
         f"observed for {duration(process.observed_seconds)}",
         f"JAX {process.jax}" if process.jax else "",
     ]
     return " · ".join(filter(None, facts))
 
 
-def _change(number: int, one: RunChange, width: int) -> Iterator[str]:
+def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
     lead = f"{INDENT}{number}. "
     indent = " " * len(lead)
-    place = f" ({one.place})" if one.place else ""
-    text = f"{_named(one)}{place}: {_said(one)}"
+    place = f" ({change.place})" if change.place else ""
+    text = f"{_named(change)}{place}: {_outcome(change)}"
     yield from wrapped(text, width, first=lead, rest=indent)
     facts = []
-    if one.samples is not None:
-        old, new = (f"{count:,}" for count in one.samples)
-        facts.append(f"{old} and {new} {_counted(one)}")
-    if one.reason:
-        facts.append(f"cannot tell: {one.reason}")
-    for fact in (*facts, *one.evidence):
+    if change.samples is not None:
+        old, new = (f"{count:,}" for count in change.samples)
+        facts.append(f"{old} and {new} {_counted(change)}")
+    if change.reason:
+        facts.append(f"cannot tell: {change.reason}")
+    for fact in (*facts, *change.evidence):
         yield from wrapped(fact, width, first=f"{indent}{INDENT}", rest=indent * 2)
 
 
-def _counted(one: RunChange) -> str:
+def _counted(change: RunChange) -> str:
     """Return what the samples are."""
-    if one.measure == "failed_requests":
+    if change.measure == "failed_requests":
         return "requests"
-    return "programs" if one.measure == "compile_seconds" else "samples"
+    return "programs" if change.measure == "compile_seconds" else "samples"
 
 
-def _named(one: RunChange) -> str:
-    if one.what in ("function", "process"):
-        return one.name
-    return f"{'requests to' if one.what == 'route' else one.what} {one.name}"
+def _named(change: RunChange) -> str:
+    if change.what in ("function", "process"):
+        return change.name
+    return f"{'requests to' if change.what == 'route' else change.what} {change.name}"
 
 
-def _said(one: RunChange) -> str:
-    before, after = one.before, one.after
-    if one.measure == "recompiles":
+def _outcome(change: RunChange) -> str:
+    before, after = change.before, change.after
+    if change.measure == "recompiles":
         return f"recompiled {before:,.0f} → {after:,.0f} times"
-    if one.measure == "errors":
+    if change.measure == "errors":
         return f"failed {before:,.0f} → {after:,.0f} times"
-    if one.measure == "failed_requests":
+    if change.measure == "failed_requests":
         return f"{share(before, 1)} → {share(after, 1)} failed"
-    if one.measure == "peak_bytes":
-        whose = "its program" if one.what == "function" else "it"
+    if change.measure == "peak_bytes":
+        whose = "its program" if change.what == "function" else "it"
         return f"{whose} needs {size(before)} → {size(after)} of memory at its peak"
-    if one.measure == "flops":
+    if change.measure == "flops":
         return f"its program computes {amount(before)} → {amount(after)} FLOP a call"
     ratio = after / before if before else 0.0
     times = f"{ratio:.1f} times as long" if ratio else "longer"
-    return f"{_DOES[one.measure]} {times}: {duration(before)} → {duration(after)}"
+    return f"{_DOES[change.measure]} {times}: {duration(before)} → {duration(after)}"
 
 
 def _few(names: tuple[str, ...]) -> Iterator[str]:
     yield from names[:_MANY]
     if (left := len(names) - _MANY) > 0:
         yield f"{left} more"
-
-
-def _moment(time: float) -> str:
-    try:
-        moment = datetime.fromtimestamp(time, UTC)
-    except (OverflowError, ValueError, OSError):
-        return ""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if time else ""

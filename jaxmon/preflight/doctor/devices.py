@@ -10,10 +10,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import ModuleType
 
-from jaxmon.preflight.doctor.finding import Check
+from jaxmon.preflight.doctor.check import Area, Check
 
 
-AREA = "devices"
+AREA = Area("devices")
 
 _MAJORS = (12, 13)
 _NVML_SECONDS = 10.0
@@ -28,14 +28,7 @@ def check(
     package: Callable[[str], bool] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Iterator[Check]:
-    """
-    Yield findings about GPUs and TPUs. Initialises no device.
-
-    Args:
-        root: the directory that contains ``proc`` and ``sys``.
-        package: returns whether a module can be imported.
-        environ: of the program.
-    """
+    """Yield findings about GPUs and TPUs. Initialises no device."""
     package = package or (lambda name: find_spec(name) is not None)
     gpu = (root / "proc/driver/nvidia/version").exists()
     tpu = _has_tpu(root)
@@ -45,7 +38,7 @@ def check(
         yield from _tpu(package)
     if not gpu and not tpu:
         text = "no NVIDIA driver and no TPU found: programs will run on the CPU"
-        yield Check(AREA, "ok", text)
+        yield AREA.ok(text)
     yield from _platforms(environ.get("JAX_PLATFORMS", ""), gpu=gpu, tpu=tpu)
 
 
@@ -59,19 +52,13 @@ def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Check]:
         return
     for name, here, what in (("cuda", gpu, "NVIDIA driver"), ("tpu", tpu, "TPU")):
         if name in names and not here:
-            text = (
-                f"JAX_PLATFORMS={wanted}, but there is no {what}: JAX will fail to "
-                "start"
-            )
-            yield Check(
-                AREA, "warning", text, "run jaxmon doctor where the program will run"
-            )
-    for known, here, what in (({"cuda", "gpu"}, gpu, "GPUs"), ({"tpu"}, tpu, "TPU")):
-        if here and not names & known:
+            text = f"there is no {what}: JAX will fail to start"
+            advice = "run jaxmon doctor where the program will run"
+            yield AREA.warning(f"JAX_PLATFORMS={wanted}, but {text}", advice)
+    for aliases, here, what in (({"cuda", "gpu"}, gpu, "GPUs"), ({"tpu"}, tpu, "TPU")):
+        if here and not names & aliases:
             text = f"JAX_PLATFORMS={wanted}: programs will not use the {what}"
-            yield Check(
-                AREA, "warning", text, "unset it to let JAX use what is available"
-            )
+            yield AREA.warning(text, "unset it to let JAX use what is available")
 
 
 def _nvidia(
@@ -82,12 +69,12 @@ def _nvidia(
     if not plugins:
         text = "an NVIDIA driver is loaded, but JAX has no CUDA plugin"
         advice = "pip install 'jax[cuda13]' (or cuda12), or JAX runs on the CPU"
-        yield Check(AREA, "warning", text, advice)
+        yield AREA.warning(text, advice)
     elif package("nvidia"):
         yield from _libraries(environ.get("LD_LIBRARY_PATH", ""))
     if not package("pynvml"):
         text = "nvidia-ml-py is missing: the sidecar cannot export GPU metrics"
-        yield Check(AREA, "warning", text, "pip install 'jaxmon[nvidia]'")
+        yield AREA.warning(text, "pip install 'jaxmon[nvidia]'")
         return
     yield from _answers(plugins)
 
@@ -95,14 +82,16 @@ def _nvidia(
 def _libraries(search_path: str) -> Iterator[Check]:
     """Yield where the loader finds another CUDA before that of JAX's wheels."""
     for place in filter(None, search_path.split(":")):
-        found = (one for name in _LIBRARIES for one in Path(place).glob(f"{name}.so*"))
+        found = (
+            path for name in _LIBRARIES for path in Path(place).glob(f"{name}.so*")
+        )
         if (library := min(found, default=None)) is not None:
             text = f"LD_LIBRARY_PATH: {library} is loaded instead of JAX's own"
             advice = (
                 "unset it for programs with JAX, unless JAX was installed for the "
                 "host's CUDA"
             )
-            yield Check(AREA, "warning", text, advice)
+            yield AREA.warning(text, advice)
             return
 
 
@@ -116,7 +105,7 @@ def _answers(plugins: Sequence[int]) -> list[Check]:
         except Exception as error:  # noqa: BLE001 - silence would read as a hang
             text = f"querying NVML failed: {type(error).__name__}: {error}"
             advice = "pip install --upgrade nvidia-ml-py"
-            answer.put([Check(AREA, "warning", text, advice)])
+            answer.put([AREA.warning(text, advice)])
 
     threading.Thread(target=ask, daemon=True).start()
     try:
@@ -124,7 +113,7 @@ def _answers(plugins: Sequence[int]) -> list[Check]:
     except Empty:
         text = f"NVML did not respond within {_NVML_SECONDS:g} s"
         advice = "the driver is hung; check dmesg for Xid errors and reset the GPU"
-        return [Check(AREA, "failure", text, advice)]
+        return [AREA.failure(text, advice)]
 
 
 def _ask_nvml(plugins: Sequence[int]) -> list[Check]:
@@ -143,10 +132,10 @@ def _ask_nvml(plugins: Sequence[int]) -> list[Check]:
         advice = (
             "in a container, make the devices and libraries available (NVIDIA runtime)"
         )
-        return [Check(AREA, "failure", text, advice)]
+        return [AREA.failure(text, advice)]
     driver = driver.decode() if isinstance(driver, bytes) else driver
     text = f"NVIDIA driver {driver}, GPUs: {count}"
-    found = [Check(AREA, "ok" if count else "warning", text)]
+    found = [AREA.ok(text) if count else AREA.warning(text)]
     if cuda is not None and plugins and cuda[0] < min(plugins):
         found.append(_too_old(cuda, min(plugins)))
     return found
@@ -169,7 +158,7 @@ def _too_old(cuda: tuple[int, int], plugin: int) -> Check:
     advice = "install a newer driver"
     if cuda[0] in _MAJORS:
         advice += f", or pip install 'jax[cuda{cuda[0]}]'"
-    return Check(AREA, "failure", text, advice)
+    return AREA.failure(text, advice)
 
 
 def _has_tpu(root: Path) -> bool:
@@ -187,10 +176,10 @@ def _has_tpu(root: Path) -> bool:
 
 def _tpu(package: Callable[[str], bool]) -> Iterator[Check]:
     if package("libtpu"):
-        yield Check(AREA, "ok", "TPU and libtpu found")
+        yield AREA.ok("TPU and libtpu found")
     else:
         text = "TPU found, but libtpu is missing"
-        yield Check(AREA, "warning", text, "pip install 'jax[tpu]'")
+        yield AREA.warning(text, "pip install 'jax[tpu]'")
     if not package("grpc"):
         text = "grpcio is missing: the sidecar cannot export TPU metrics"
-        yield Check(AREA, "warning", text, "pip install 'jaxmon[tpu]'")
+        yield AREA.warning(text, "pip install 'jaxmon[tpu]'")

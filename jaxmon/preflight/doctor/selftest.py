@@ -7,20 +7,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from jaxmon.declarations import PREFIX
 from jaxmon.facts.functions import Cache
 from jaxmon.facts.reader import from_json
+from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host import subprocesses
 from jaxmon.host.formats import json_text
-from jaxmon.preflight.doctor.finding import Check, Status
+from jaxmon.preflight.doctor.check import Area, Check
 
 
-HOOKS, CACHE, INTERNALS = "hooks", "cache", "internals"
+HOOKS, CACHE, INTERNALS = Area("hooks"), Area("cache"), Area("internals")
 
 _SECONDS = 120.0
 _COMMAND = (sys.executable, "-m", "jaxmon.agent.selftest")
+_REPORT = "please report this with these versions"
+
+
+class _Missing(Fact):
+    """Alternative names that JAX lacks, the metrics that they cost, and a hook."""
+
+    names: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
+    hook: str = ""
+
+
+class _Result(Fact):
+    """What `jaxmon.agent.selftest` prints; *python* is why it could not run."""
+
+    python: str = ""
+    jax: str = ""
+    hooks: Mapping[str, bool] = NOTHING
+    miscounted: Mapping[str, tuple[int, ...]] = NOTHING
+    internal_errors: Mapping[str, int] = NOTHING
+    missing: tuple[_Missing, ...] | None = None
+    cache: Cache = Cache()
 
 
 class _SelfTestError(Exception):
@@ -39,23 +60,25 @@ def check(environ: Mapping[str, str]) -> Iterator[Check]:
         result = _run(environ)
     except _SelfTestError as error:
         advice = "try: python -c 'import jax; print(jax.numpy.ones(3))'"
-        yield Check(HOOKS, "failure", str(error), advice)
+        yield HOOKS.failure(str(error), advice)
         return
-    if problem := result.get("python"):
-        text, _, advice = str(problem).partition("; ")
-        yield Check(HOOKS, "failure", text, advice)
+    if result.python:
+        text, _, advice = result.python.partition("; ")
+        yield HOOKS.failure(text, advice)
         return
     yield from _hooks(result)
     yield from _internals(result)
-    yield from _cache(from_json(Cache, result.get("cache")))
+    yield from _cache(result.cache)
 
 
-def _run(environ: Mapping[str, str]) -> dict[str, Any]:
-    own = {name: text for name, text in environ.items() if not name.startswith(PREFIX)}
-    own["JAX_PLATFORMS"] = "cpu"
-    own.pop("JAX_DISABLE_JIT", None)  # reported elsewhere; nothing would be compiled
+def _run(environ: Mapping[str, str]) -> _Result:
+    variables = {
+        name: text for name, text in environ.items() if not name.startswith(PREFIX)
+    }
+    variables["JAX_PLATFORMS"] = "cpu"
+    variables.pop("JAX_DISABLE_JIT", None)  # reported elsewhere; nothing would compile
     try:
-        done = subprocesses.run(_COMMAND, env=own, seconds=_SECONDS)
+        done = subprocesses.run(_COMMAND, env=variables, seconds=_SECONDS)
     except TimeoutError:
         msg = f"importing JAX and calling a function took longer than {_SECONDS:g} s"
         raise _SelfTestError(msg) from None
@@ -64,54 +87,47 @@ def _run(environ: Mapping[str, str]) -> dict[str, Any]:
         msg = f"JAX is unusable: {last[:300]}"
         raise _SelfTestError(msg)
     try:
-        result = json_text.parse(done.out.strip().splitlines()[-1])
+        document = json_text.parse(done.out.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        result = None
-    if not isinstance(result, dict):
+        document = None
+    if not isinstance(document, dict):
         msg = f"the self-test produced no result: {last[:300]}"
         raise _SelfTestError(msg)
-    return result
+    return from_json(_Result, document)
 
 
-def _hooks(result: Mapping[str, Any]) -> Iterator[Check]:
-    hooks = result.get("hooks") or {}
-    missing = sorted(name for name, attached in hooks.items() if not attached)
-    version = result.get("jax")
+def _hooks(result: _Result) -> Iterator[Check]:
+    missing = sorted(name for name, attached in result.hooks.items() if not attached)
+    advice = (
+        "its metrics will be missing; install a JAX release that jaxmon was tested with"
+    )
     for name in missing:
-        text = f"hook {name!r} cannot attach to JAX {version}"
-        advice = (
-            "its metrics will be missing; install a JAX release that jaxmon was "
-            "tested with"
-        )
-        yield Check(HOOKS, "failure", text, advice)
-    for what, (counted, expected) in (result.get("miscounted") or {}).items():
+        yield HOOKS.failure(f"hook {name!r} cannot attach to JAX {result.jax}", advice)
+    for what, (counted, expected) in result.miscounted.items():
         text = f"a test program made {expected} {what}, but {counted} were counted"
-        yield Check(HOOKS, "failure", text, "please report this with these versions")
-    for site, count in (result.get("internal_errors") or {}).items():
-        text = f"jaxmon had {count} internal errors in {site}"
-        yield Check(HOOKS, "warning", text, "please report this with these versions")
-    if hooks and not missing and not result.get("miscounted"):
-        yield Check(HOOKS, "ok", f"all {len(hooks)} hooks attach to JAX {version}")
+        yield HOOKS.failure(text, _REPORT)
+    for site, count in result.internal_errors.items():
+        yield HOOKS.warning(f"jaxmon had {count} internal errors in {site}", _REPORT)
+    if result.hooks and not missing and not result.miscounted:
+        yield HOOKS.ok(f"all {len(result.hooks)} hooks attach to JAX {result.jax}")
 
 
-def _internals(result: Mapping[str, Any]) -> Iterator[Check]:
+def _internals(result: _Result) -> Iterator[Check]:
     """Yield which names of JAX are missing, and which metrics depend on them."""
-    version, missing = result.get("jax"), result.get("missing")
     advice = "install a JAX that jaxmon was tested on, or a newer jaxmon"
-    for one in missing or []:
-        names, costs = " or ".join(one["names"]), ", ".join(one["costs"])
-        text = f"JAX {version} has no {names}; missing without it: {costs}"
-        status = "failure" if one["hook"] else "warning"
-        yield Check(INTERNALS, status, text, advice)  # type: ignore[arg-type]
-    if missing == []:
-        text = f"JAX {version} has every name that jaxmon uses, or a substitute"
-        yield Check(INTERNALS, "ok", text)
+    for missing in result.missing or ():
+        names, costs = " or ".join(missing.names), ", ".join(missing.costs)
+        text = f"JAX {result.jax} has no {names}; missing without it: {costs}"
+        yield (INTERNALS.failure if missing.hook else INTERNALS.warning)(text, advice)
+    if result.missing == ():
+        text = f"JAX {result.jax} has every name that jaxmon uses, or a substitute"
+        yield INTERNALS.ok(text)
 
 
 def _cache(cache: Cache) -> Iterator[Check]:
-    for one in cache.obstacles:
+    for obstacle in cache.obstacles:
         # Without a directory the cache is off, which is JAX's default.
-        status: Status = "warning" if cache.directory else "note"
-        yield Check(CACHE, status, one.message, one.advice)
+        found = CACHE.warning if cache.directory else CACHE.note
+        yield found(obstacle.message, obstacle.advice)
     if cache.directory and not cache.obstacles:
-        yield Check(CACHE, "ok", f"persistent cache in {cache.directory}")
+        yield CACHE.ok(f"persistent cache in {cache.directory}")

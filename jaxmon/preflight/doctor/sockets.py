@@ -15,10 +15,10 @@ from jaxmon.host.files.bounded import kind
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.rundir import RunDirError
-from jaxmon.preflight.doctor.finding import Check
+from jaxmon.preflight.doctor.check import Area, Check
 
 
-AREA = "sockets"
+AREA = Area("sockets")
 
 _TIMEOUT = 3.0
 _MAX_BYTES = 64 << 10
@@ -44,17 +44,17 @@ def _directory(directory: Path) -> Check:
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
             probe.bind(str(trial))
     except RunDirError as error:
-        return Check(AREA, "failure", str(error), "agents will serve TCP only")
+        return AREA.failure(str(error), "agents will serve TCP only")
     except OSError as error:
         text = f"cannot create sockets in run directory {directory}: {error.strerror}"
-        return Check(AREA, "failure", text, "set JAXMON_RUN_DIR to a local directory")
+        return AREA.failure(text, "set JAXMON_RUN_DIR to a local directory")
     finally:
         with contextlib.suppress(OSError):
             trial.unlink()
         if not existed:
             with contextlib.suppress(OSError):
                 directory.rmdir()
-    return Check(AREA, "ok", f"run directory {directory}")
+    return AREA.ok(f"run directory {directory}")
 
 
 def _agents(directory: Path) -> Iterator[Check]:
@@ -76,16 +76,16 @@ def _agents(directory: Path) -> Iterator[Check]:
                 "find out what owns it, for example with lsof, or use another "
                 "JAXMON_RUN_DIR"
             )
-            yield Check(AREA, "warning", text, advice)
+            yield AREA.warning(text, advice)
         elif answer.reason != fetch.LEFT:
             text = f"agent {worker} does not respond: {answer}"
             advice = "its process may be stopped, or holding the GIL in native code"
-            yield Check(AREA, "warning", text, advice)
+            yield AREA.warning(text, advice)
     if up:
-        yield Check(AREA, "ok", f"agents running here: {', '.join(up)}")
+        yield AREA.ok(f"agents running here: {', '.join(up)}")
     if dead:
         text = f"sockets of killed processes: {', '.join(dead)}"
-        yield Check(AREA, "note", f"{text}; the next agents replace them")
+        yield AREA.note(f"{text}; the next agents replace them")
 
 
 def _no_socket(path: Path) -> Check | None:
@@ -104,7 +104,7 @@ def _no_socket(path: Path) -> Check | None:
         if stat.S_ISDIR(mode)
         else f"the next agent replaces it; if it is yours, move {path} away"
     )
-    return Check(AREA, "warning", f"{path} is {what}, not a socket", advice)
+    return AREA.warning(f"{path} is {what}, not a socket", advice)
 
 
 def _port(port: int) -> Check:
@@ -115,8 +115,8 @@ def _port(port: int) -> Check:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 text = f"port {port} is unusable: {os.strerror(error.errno or 0)}"
-                return Check(AREA, "warning", text, "set a different JAXMON_PORT")
+                return AREA.warning(text, "set a different JAXMON_PORT")
             text = f"port {port} is in use: the next agent will use the next free one"
             advice = "scrape the sidecar, which discovers agents through their sockets"
-            return Check(AREA, "note", text, advice)
-    return Check(AREA, "ok", f"port {port} is free")
+            return AREA.note(text, advice)
+    return AREA.ok(f"port {port} is free")

@@ -78,15 +78,9 @@ class Computation:
     """
 
     def __init__(self, message: memoryview) -> None:
-        self.id = self.root = 0
-        self._instructions: list[memoryview] = []
-        for number, value in wire.fields(message):
-            if number == 2 and isinstance(value, memoryview):  # noqa: PLR2004 - field numbers, here and below: see above
-                self._instructions.append(value)
-            elif number == 5 and isinstance(value, int):  # noqa: PLR2004
-                self.id = value
-            elif number == 6 and isinstance(value, int):  # noqa: PLR2004
-                self.root = value
+        found = wire.Message(message)
+        self.id, self.root = found.number(5), found.number(6)
+        self._instructions = found.messages(2)
 
     def names(self) -> Iterator[str]:
         """Yield the names of its instructions, at a fraction of the cost of reading."""
@@ -106,28 +100,16 @@ class HloProgram:
     """
     A program. Takes some milliseconds for each megabyte.
 
-    Args:
-        proto: an ``HloProto``.
-
     Raises:
         WireError: it is none. So do all methods.
     """
 
     def __init__(self, proto: memoryview) -> None:
-        self.name = ""
-        self._computations: dict[int, Computation] = {}
-        self._index = memoryview(b"")
-        for field, module in wire.fields(proto):
-            if field != 1 or isinstance(module, int):
-                continue
-            for number, value in wire.fields(module):
-                if number == 1:
-                    self.name = wire.text(value)
-                elif number == 3 and isinstance(value, memoryview):  # noqa: PLR2004
-                    computation = Computation(value)
-                    self._computations[computation.id] = computation
-                elif number == 17 and isinstance(value, memoryview):  # noqa: PLR2004
-                    self._index = value
+        module = wire.Message(wire.Message(proto).message(1))
+        self.name = module.text(1)
+        parts = map(Computation, module.messages(3))
+        self._computations = {part.id: part for part in parts}
+        self._index = module.message(17)
 
     def find(self, name: str) -> tuple[Computation, int] | None:
         """Return the computation that has the instruction *name*, and its id."""
@@ -174,115 +156,51 @@ class HloProgram:
     @cached_property
     def _frames(self) -> tuple[list[Frame], list[tuple[int, int]]]:
         """Return the locations, and location and parent of each frame."""
-        files: list[str] = []
-        functions: list[str] = []
-        places: list[tuple[int, int, int]] = []
-        parents: list[tuple[int, int]] = []
-        for number, value in wire.fields(self._index):
-            if isinstance(value, int):
-                continue
-            if number == 1:
-                files.append(wire.text(value))
-            elif number == 2:  # noqa: PLR2004
-                functions.append(wire.text(value))
-            elif number == 3:  # noqa: PLR2004
-                file, function, line = _numbers(value, 1, 2, 3)
-                places.append((file, function, line))
-            elif number == 4:  # noqa: PLR2004
-                location, parent = _numbers(value, 1, 2)
-                parents.append((location, parent))
+        index = wire.Message(self._index)
+        files, functions = (
+            [wire.text(name) for name in index.messages(field)] for field in (1, 2)
+        )
+        places = map(wire.Message, index.messages(3))
+        frames = map(wire.Message, index.messages(4))
         locations = [
-            Frame(_at(files, file), line, _at(functions, function))
-            for file, function, line in places
+            Frame(
+                _at(files, place.number(1)),
+                place.number(3),
+                _at(functions, place.number(2)),
+            )
+            for place in places
         ]
-        return locations, parents
+        return locations, [(frame.number(1), frame.number(2)) for frame in frames]
 
 
 def _instruction(message: memoryview) -> tuple[int, Instruction]:
     """Return id and instruction."""
-    key = stack = elements = parameter = 0
-    name = opcode = path = ""
-    at = None
-    operands: list[int] = []
-    called: list[int] = []
-    for number, value in wire.fields(message):
-        if number == 1:
-            name = wire.text(value)
-        elif number == 2:  # noqa: PLR2004
-            opcode = wire.text(value)
-        elif number == 3 and isinstance(value, memoryview):  # noqa: PLR2004
-            elements = _elements(value)
-        elif number == 7 and isinstance(value, memoryview):  # noqa: PLR2004
-            path, stack, at = _metadata(value)
-        elif number == 9 and isinstance(value, int):  # noqa: PLR2004
-            parameter = value
-        elif number == 35 and isinstance(value, int):  # noqa: PLR2004
-            key = value
-        elif number == 36:  # noqa: PLR2004
-            operands += wire.packed(value)
-        elif number == 38:  # noqa: PLR2004
-            called += wire.packed(value)
-    found = Instruction(
-        name,
-        opcode,
-        elements,
-        path,
-        stack,
-        at,
-        tuple(operands),
-        tuple(called),
-        parameter,
+    found = wire.Message(message)
+    metadata = wire.Message(found.message(7))
+    file = metadata.text(3)
+    return found.number(35), Instruction(
+        found.text(1),
+        found.text(2),
+        _elements(found.message(3)),
+        metadata.text(2),
+        metadata.number(15),
+        Frame(file, metadata.number(4), "") if file else None,
+        tuple(found.numbers(36)),
+        tuple(found.numbers(38)),
+        found.number(9),
     )
-    return key, found
 
 
 def _elements(shape: memoryview) -> int:
     """Return the number of elements of an array, or of all arrays of a tuple."""
-    dimensions: list[int] = []
-    parts = 0
-    for number, value in wire.fields(shape):
-        if number == 3:  # noqa: PLR2004
-            dimensions += wire.packed(value, _MOST_DIMENSIONS)
-        elif number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
-            parts += _array_elements(value)
-    return parts or _product(dimensions)
+    found = wire.Message(shape)
+    arrays = [_product(wire.Message(part)) for part in found.messages(4)]
+    return sum(arrays) or _product(found)
 
 
-def _array_elements(shape: memoryview) -> int:
-    dimensions: list[int] = []
-    for number, value in wire.fields(shape):
-        if number == 3:  # noqa: PLR2004
-            dimensions += wire.packed(value, _MOST_DIMENSIONS)
-    return _product(dimensions)
-
-
-def _product(dimensions: list[int]) -> int:
-    return min(math.prod(dimensions[:_MOST_DIMENSIONS]), _MOST_ELEMENTS)
-
-
-def _metadata(message: memoryview) -> tuple[str, int, Frame | None]:
-    path = file = ""
-    line = stack = 0
-    for number, value in wire.fields(message):
-        if number == 2:  # noqa: PLR2004
-            path = wire.text(value)
-        elif number == 3:  # noqa: PLR2004
-            file = wire.text(value)
-        elif number == 4 and isinstance(value, int):  # noqa: PLR2004
-            line = value
-        elif number == 15 and isinstance(value, int):  # noqa: PLR2004
-            stack = value
-    return path, stack, Frame(file, line, "") if file else None
-
-
-def _numbers(message: memoryview, *wanted: int) -> list[int]:
-    """Return the *wanted* fields of a message of numbers."""
-    found = {
-        number: value
-        for number, value in wire.fields(message)
-        if isinstance(value, int)
-    }
-    return [found.get(number, 0) for number in wanted]
+def _product(shape: wire.Message) -> int:
+    dimensions = shape.numbers(3, _MOST_DIMENSIONS)[:_MOST_DIMENSIONS]
+    return min(math.prod(dimensions), _MOST_ELEMENTS)
 
 
 def _at(names: list[str], key: int) -> str:

@@ -69,22 +69,23 @@ class Profile:
     @property
     def seconds(self) -> float:
         """Of all operations."""
-        return sum(one.seconds for one in self.operations)
+        return sum(operation.seconds for operation in self.operations)
 
     @property
     def located(self) -> float:
         """Seconds of those that come from lines of the program."""
         return sum(
-            one.seconds
-            for one in self.operations
-            if one.origin.place is not None and one.origin.place.tier == sources.USER
+            operation.seconds
+            for operation in self.operations
+            if operation.origin.place is not None
+            and operation.origin.place.tier == sources.USER
         )
 
     @property
     def without_lines(self) -> bool:
         """Whether no line is known, for want of programs."""
         return self.without_programs > 0 and all(
-            one.origin.place is None for one in self.operations
+            operation.origin.place is None for operation in self.operations
         )
 
 
@@ -105,9 +106,9 @@ def read(space: Space, *, seconds: float | None = None) -> Profile:
         spans: list[tuple[int, int]] = []
         for line in _with_operations(plane):
             zero = line.timestamp * 1000
-            for event, own in _own_time(line):
+            for event, left in _own_time(line):
                 key = event.program, event.module or "", event.op or event.name
-                spent[key] += own / _PS
+                spent[key] += left / _PS
                 counts[key] += 1
                 if event.stated is not None:
                     stated[key] = event.stated
@@ -126,7 +127,9 @@ def read(space: Space, *, seconds: float | None = None) -> Profile:
         for key, own_seconds in spent.items()
         for number, module, name in (key,)
     ]
-    found.sort(key=lambda one: (-one.seconds, one.program, one.name))
+    found.sort(
+        key=lambda operation: (-operation.seconds, operation.program, operation.name)
+    )
     return Profile(
         tuple(found),
         space.seconds if seconds is None else seconds,
@@ -201,15 +204,15 @@ def _own_time(line: TraceLine) -> list[tuple[TraceEvent, int]]:
     """Return each operation with its duration less that of operations inside it."""
     everything = line.name == _OPS_LINE
     events = [event for event in line.events if everything or event.op is not None]
-    own = [event.duration for event in events]
+    left = [event.duration for event in events]
     open_: list[int] = []
     for index, event in enumerate(events):
         while open_ and _end(events[open_[-1]]) <= event.start:
             open_.pop()
         if open_ and _end(events[open_[-1]]) >= _end(event):
-            own[open_[-1]] -= event.duration
+            left[open_[-1]] -= event.duration
         open_.append(index)
-    return list(zip(events, own, strict=True))
+    return list(zip(events, left, strict=True))
 
 
 def _end(event: TraceEvent) -> int:
@@ -319,25 +322,19 @@ class Group:
 def grouped(
     operations: Iterable[Operation], by: By, labels: Mapping[str, str]
 ) -> list[Group]:
-    """
-    Return *operations* in groups, the one with the most time first.
-
-    Args:
-        operations: in order of their time.
-        by: what the operations of a group have in common.
-        labels: names of jitted functions by XLA's names of programs.
-    """
+    """Return *operations* in groups, the one with the most time first."""
     key_of = _KEYS[by]
     found: dict[Hashable, Group] = {}
-    for one in operations:
-        function = labels.get(one.program, one.program)
-        key = key_of(one, function)
+    for operation in operations:
+        function = labels.get(operation.program, operation.program)
+        key = key_of(operation, function)
         group = found.get(key)
         if group is None:
             group = found[key] = Group(
-                scope=scope_of(one), operation=one.name if by == "op" else ""
+                scope=scope_of(operation),
+                operation=operation.name if by == "op" else "",
             )
-        group.add(one, function)
+        group.add(operation, function)
     return sorted(found.values(), key=lambda group: -group.seconds)
 
 

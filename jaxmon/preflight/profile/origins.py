@@ -23,36 +23,14 @@ from jaxmon.preflight.profile.hlo import Computation, Frame, HloProgram, Instruc
 
 # JAX names a computation that it calls; scopes with these names are rare enough.
 _CONTROL = frozenset(
-    [
-        "body",
-        "body_fun",
-        "branch",
-        "checkpoint",
-        "closed_call",
-        "cond",
-        "cond_fun",
-        "core_call",
-        "custom_jvp_call",
-        "custom_jvp_call_jaxpr",
-        "custom_lin",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "fun",
-        "main",
-        "pallas_call",
-        "pjit",
-        "rematted_computation",
-        "remat",
-        "remat2",
-        "run_state",
-        "scan",
-        "shard_map",
-        "shmap_body",
-        "transpose",
-        "while",
-        "xla_call",
-        "xla_pmap",
-    ]
+    (
+        *("body", "body_fun", "branch", "checkpoint", "closed_call", "cond"),
+        *("cond_fun", "core_call", "custom_jvp_call", "custom_jvp_call_jaxpr"),
+        *("custom_lin",),
+        *("custom_vjp_call", "custom_vjp_call_jaxpr", "fun", "main", "pallas_call"),
+        *("pjit", "rematted_computation", "remat", "remat2", "run_state", "scan"),
+        *("shard_map", "shmap_body", "transpose", "while", "xla_call", "xla_pmap"),
+    )
 )
 _BRANCH = r"branch_\d+_fun"
 _WRAPPED = r"(\w+)\((.*)\)"
@@ -126,40 +104,17 @@ _MOST_DEPTH, _MOST_LINES = 4, 20
 
 # Work for each element, roughly: what only names memory is free.
 _FREE = frozenset(
-    [
-        "after-all",
-        "bitcast",
-        "broadcast",
-        "constant",
-        "get-tuple-element",
-        "iota",
-        "parameter",
-        "partition-id",
-        "replica-id",
-        "reshape",
-        "tuple",
-    ]
+    (
+        *("after-all", "bitcast", "broadcast", "constant", "get-tuple-element", "iota"),
+        *("parameter", "partition-id", "replica-id", "reshape", "tuple"),
+    )
 )
 _TRANSCENDENTAL = frozenset(
-    [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "divide",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "remainder",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
+    (
+        *("atan2", "cbrt", "cosine", "divide", "erf", "exponential"),
+        *("exponential-minus-one", "log", "log-plus-one", "logistic", "power"),
+        *("remainder", "rsqrt", "sine", "sqrt", "tan", "tanh"),
+    )
 )
 _TRANSCENDENTAL_WORK = 8
 _OF_OPERAND = ("gather", "reduce", "reduce-window", "scatter", "sort")
@@ -210,9 +165,6 @@ NOWHERE = Origin(None, read(""))
 class Origins:
     """
     The origins of the operations of one program.
-
-    Args:
-        program: that has them.
 
     Raises:
         WireError: it is malformed. So do all methods.
@@ -312,14 +264,14 @@ class Origins:
             seen, edge = {key}, [(key, key)]
             for _ in range(_MOST_STEPS):
                 edge = [
-                    (at, one)
+                    (at, neighbour)
                     for _, at in edge
-                    for one in neighbours(at)
-                    if one not in seen and one in instructions
+                    for neighbour in neighbours(at)
+                    if neighbour not in seen and neighbour in instructions
                 ][:_MOST_NEIGHBOURS]
-                seen.update(one for _, one in edge)
-                for at, one in edge:
-                    origin = self._used_by(instructions, at, one)
+                seen.update(neighbour for _, neighbour in edge)
+                for at, neighbour in edge:
+                    origin = self._used_by(instructions, at, neighbour)
                     if origin.place is not None:
                         return origin._replace(others=(), inferred=True)
         return None
@@ -377,14 +329,14 @@ def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instructi
     """Yield the instructions of a fusion that use its operand number *at*."""
     parameters = [
         key
-        for key, one in computation.instructions.items()
-        if one.opcode == "parameter" and one.parameter == at
+        for key, instruction in computation.instructions.items()
+        if instruction.opcode == "parameter" and instruction.parameter == at
     ]
-    for one in computation.instructions.values():
-        if not one.operands:
+    for instruction in computation.instructions.values():
+        if not instruction.operands:
             continue
-        if any(key in one.operands for key in parameters):
-            yield one
+        if any(key in instruction.operands for key in parameters):
+            yield instruction
 
 
 def _work(computation: Computation, instruction: Instruction) -> float:

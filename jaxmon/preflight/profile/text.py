@@ -16,7 +16,6 @@ from jaxmon.host.formats.layout import (
     duration,
     ending,
     share,
-    shortened,
     table,
 )
 from jaxmon.preflight.profile.operations import (
@@ -29,6 +28,7 @@ from jaxmon.preflight.profile.operations import (
 )
 from jaxmon.preflight.profile.origins import CodePlace
 from jaxmon.preflight.profile.xspace import Plane, TraceEvent
+from jaxmon.screens.section import Fields, number, tabulated, whole, words
 
 
 # Rows without --top: with what is above and below them, a screen of 32 lines.
@@ -49,16 +49,7 @@ _WIDE = 100
 def lines(
     profile: Profile, groups: Sequence[Group], by: By, *, top: int | None, width: int
 ) -> list[str]:
-    """
-    Return a table.
-
-    Args:
-        profile: what the devices did.
-        groups: its operations, in groups: a row each.
-        by: what the operations of a group have in common.
-        top: number of rows; `None` for those with nine tenths of the time.
-        width: in columns.
-    """
+    """Return a table."""
     if not groups:
         return [*_use(profile), *_NOTHING]
     count = enough(groups, _MOST_ROWS) if top is None else top
@@ -95,17 +86,16 @@ def _located(profile: Profile) -> list[str]:
 
 def _table(groups: Sequence[Group], by: By, total: float, width: int) -> list[str]:
     wide = width >= _WIDE
-    names = _COLUMNS[by]
-    if not any(group.backward for group in groups):
-        names = tuple(name for name in names if name != "BACKWARD")
+    names = list(_COLUMNS[by])
+    if "BACKWARD" in names and not any(group.backward for group in groups):
+        names.remove("BACKWARD")
     if by == "op" and not wide:
-        names = tuple(name for name in names if name != "MOSTLY")
-    first, *others = [_column(name, wide=wide) for name in names]
-    layout = [first._replace(size=0), *others]
-    cells = [
-        [_cell(name, group, total, wide=wide) for name in names] for group in groups
-    ]
-    return table(layout, cells, width=width, indent="")
+        names.remove("MOSTLY")
+    fields = {column.heading: (column, cell) for column, cell in _fields(total, wide)}
+    first, *others = [fields[name] for name in names]
+    shown = [(first[0]._replace(size=0), first[1]), *others]
+    section = tabulated("", shown, groups)
+    return table(section.columns, section.rows, width=width, indent="")
 
 
 # The first takes the width that the others leave.
@@ -115,34 +105,33 @@ _COLUMNS: Mapping[By, tuple[str, ...]] = {
     "scope": ("SCOPE", "LINE", "MOSTLY", "BACKWARD", "TIME", "SHARE"),
     "op": ("OPERATION", "LINE", "MOSTLY", "RUNS", "TIME", "SHARE"),
 }
-_NUMBERS = {"BACKWARD": 10, "RUNS": 9, "TIME": 9, "SHARE": 8}
-# Up to a hundred columns, and beyond.
-_TEXTS = {"LINE": (20, 30), "IN": (17, 26), "MOSTLY": (15, 36)}
 
 
-def _column(name: str, *, wide: bool) -> Column:
-    if name in _NUMBERS:
-        return Column(name, _NUMBERS[name])
-    # The end of a path, and of a qualified name, is the most informative.
-    cut = shortened if name in ("OPERATION", "MOSTLY") else ending
-    sizes = _TEXTS.get(name, (0, 0))
-    return Column(name, sizes[wide], right=False, cut=cut)
+def _fields(total: float, wide: bool) -> Fields[Group]:  # noqa: FBT001 - as an index
+    """
+    Return all columns, for up to a hundred columns or for more; of paths and qualified
+    names the end is the most informative.
+    """
+    return (
+        words("LINE", (20, 30)[wide], lambda group: _where(group.place), ending),
+        words("IN", (17, 26)[wide], lambda group: _function(group.place), ending),
+        words("FUNCTION", 0, lambda group: clean(group.function), ending),
+        words("SCOPE", 0, lambda group: clean(group.scope) or "no scope", ending),
+        words("OPERATION", 0, lambda group: clean(group.operation)),
+        words("MOSTLY", (15, 36)[wide], lambda group: _mostly(group.kind[: 1 + wide])),
+        (Column("BACKWARD", 10), lambda group: share(group.backward, group.seconds)),
+        number("RUNS", 9, lambda group: group.count, whole),
+        number("TIME", 9, lambda group: group.seconds, duration),
+        (Column("SHARE", 8), lambda group: share(group.seconds, total)),
+    )
 
 
-def _cell(name: str, group: Group, total: float, *, wide: bool) -> str:
-    kind = group.kind if wide else group.kind[:1]
-    return {
-        "BACKWARD": lambda: share(group.backward, group.seconds),
-        "FUNCTION": lambda: clean(group.function),
-        "IN": lambda: clean("" if group.place is None else group.place.function),
-        "LINE": lambda: _where(group.place),
-        "MOSTLY": lambda: clean(" in ".join(filter(None, kind))) or UNKNOWN,
-        "OPERATION": lambda: clean(group.operation),
-        "RUNS": lambda: f"{group.count:,}",
-        "SCOPE": lambda: clean(group.scope) or "no scope",
-        "SHARE": lambda: share(group.seconds, total),
-        "TIME": lambda: duration(group.seconds),
-    }[name]()
+def _mostly(kind: tuple[str, ...]) -> str:
+    return clean(" in ".join(filter(None, kind))) or UNKNOWN
+
+
+def _function(place: CodePlace | None) -> str:
+    return "" if place is None else clean(place.function)
 
 
 def _where(place: CodePlace | None) -> str:
@@ -154,15 +143,7 @@ def _where(place: CodePlace | None) -> str:
 def document(
     profile: Profile, groups: Sequence[Group], by: By, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """
-    Return everything that is known.
-
-    Args:
-        profile: what the devices did.
-        groups: its operations, in groups.
-        by: what the operations of a group have in common.
-        labels: names of jitted functions by XLA's names of programs.
-    """
+    """Return everything that is known."""
     total, recorded = profile.seconds, profile.recorded
     return {
         "recorded": recorded,
@@ -171,8 +152,8 @@ def document(
         "by": by,
         "groups": [_group(group, total) for group in groups],
         "operations": [
-            _operation(one, labels.get(one.program), total)
-            for one in profile.operations
+            _operation(operation, labels.get(operation.program), total)
+            for operation in profile.operations
         ],
     }
 
@@ -193,17 +174,17 @@ def _group(group: Group, total: float) -> dict[str, Any]:
     }
 
 
-def _operation(one: Operation, label: str | None, total: float) -> dict[str, Any]:
-    origin = one.origin
+def _operation(operation: Operation, label: str | None, total: float) -> dict[str, Any]:
+    origin = operation.origin
     return {
         "function": label,
-        "program": one.program,
-        "operation": one.name,
-        "count": one.count,
-        "seconds": one.seconds,
-        "share": one.seconds / total if total else None,
+        "program": operation.program,
+        "operation": operation.name,
+        "count": operation.count,
+        "seconds": operation.seconds,
+        "share": operation.seconds / total if total else None,
         **_place(origin.place),
-        "scope": scope_of(one),
+        "scope": scope_of(operation),
         "primitive": origin.path.primitive or None,
         "backward": origin.path.backward,
         "recomputed": origin.path.recomputed,
@@ -248,7 +229,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _complete(event: TraceEvent, pid: int, tid: int, offset: float) -> dict[str, Any]:
-    known = {"hlo_op": event.op, "hlo_module": event.module}
+    names = {"hlo_op": event.op, "hlo_module": event.module}
     return {
         "ph": "X",
         "name": event.name,
@@ -256,5 +237,5 @@ def _complete(event: TraceEvent, pid: int, tid: int, offset: float) -> dict[str,
         "tid": tid,
         "ts": offset + event.start / 1e6,
         "dur": event.duration / 1e6,
-        "args": {key: value for key, value in known.items() if value is not None},
+        "args": {key: value for key, value in names.items() if value is not None},
     }

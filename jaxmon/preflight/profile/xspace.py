@@ -126,7 +126,7 @@ def parse(space: bytes) -> Space:
     planes: list[Plane] = []
     programs: dict[int, memoryview] = {}
     seconds = None
-    for message in _messages(space, 1):
+    for message in wire.Message(space).messages(1):
         plane = _Plane(message)
         if plane.name == _PROGRAMS:
             programs.update(plane.programs())
@@ -137,16 +137,8 @@ def parse(space: bytes) -> Space:
     return Space(tuple(planes), programs, seconds)
 
 
-class _EventMetadata(NamedTuple):
-    """What events of one kind have in common."""
-
-    name: str
-    display_name: str
-    stats: tuple[memoryview, ...]
-
-
 class _Kind(NamedTuple):
-    """What is read of these."""
+    """What events of one kind have in common."""
 
     name: str
     stats: _Stats
@@ -160,33 +152,24 @@ class _Plane:
     """Reads one plane."""
 
     def __init__(self, message: memoryview) -> None:
-        self.name = ""
-        self._lines: list[memoryview] = []
-        self._stats: list[memoryview] = []
-        self._events: dict[int, _EventMetadata] = {}
-        self._texts: dict[int, str] = {}
-        for number, value in wire.fields(message):
-            if isinstance(value, int):
-                continue
-            if number == 2:  # noqa: PLR2004 - field numbers, here and below: see above
-                self.name = wire.text(value)
-            elif number == 3:  # noqa: PLR2004
-                self._lines.append(value)
-            elif number == 4:  # noqa: PLR2004
-                key, entry = _entry(value)
-                self._events[key] = _event_metadata(entry)
-            elif number == 5:  # noqa: PLR2004
-                key, entry = _entry(value)
-                self._texts[key] = _name(entry)
-            elif number == 6:  # noqa: PLR2004
-                self._stats.append(value)
+        found = wire.Message(message)
+        self.name = found.text(2)
+        self._lines, self._stats = found.messages(3), found.messages(6)
+        entries = map(wire.Message, found.messages(4))
+        self._events = {
+            entry.number(1): wire.Message(entry.message(2)) for entry in entries
+        }
+        entries = map(wire.Message, found.messages(5))
+        self._texts = {
+            entry.number(1): wire.Message(entry.message(2)).text(2) for entry in entries
+        }
         self._of_events = self._ids(*_OF_EVENTS)
 
     def programs(self) -> Iterator[tuple[int, memoryview]]:
         """Yield number and ``HloProto`` of each program."""
         wanted = self._ids(_HLO, _PROGRAM)
         for key, metadata in self._events.items():
-            stats = self._read(metadata.stats, wanted)
+            stats = self._read(metadata.messages(5), wanted)
             number, proto = stats.get(_PROGRAM, key), stats.get(_HLO)
             if isinstance(number, int) and isinstance(proto, memoryview):
                 yield number, proto
@@ -201,33 +184,28 @@ class _Plane:
 
     def lines(self) -> Iterator[TraceLine]:
         """Yield its lines."""
-        kinds = {key: self._kind(one) for key, one in self._events.items()}
-        for message in self._lines:
-            name, timestamp, events = "", 0, []
-            for number, value in wire.fields(message):
-                if number in (2, 11) and not (number == 2 and name):  # noqa: PLR2004
-                    name = wire.text(value) or name
-                elif number == 3 and isinstance(value, int):  # noqa: PLR2004
-                    timestamp = value
-                elif number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
-                    events.append(self._event(value, kinds))
+        kinds = {key: self._kind(event) for key, event in self._events.items()}
+        for message in map(wire.Message, self._lines):
+            events = [self._event(event, kinds) for event in message.messages(4)]
             events.sort(key=lambda event: (event.start, -event.duration))
-            yield TraceLine(name, timestamp, tuple(events))
+            name = message.text(11) or message.text(2)
+            yield TraceLine(name, message.number(3), tuple(events))
 
-    def _kind(self, metadata: _EventMetadata) -> _Kind:
-        found = self._read(metadata.stats, self._ids(*_STATED))
+    def _kind(self, metadata: wire.Message) -> _Kind:
+        stats = metadata.messages(5)
+        found = self._read(stats, self._ids(*_STATED))
         return _Kind(
-            metadata.display_name or metadata.name,
-            self._read(metadata.stats, self._of_events),
+            metadata.text(4) or metadata.text(2),
+            self._read(stats, self._of_events),
             Stated(*(_text(found, name) or "" for name in _STATED)) if found else None,
         )
 
     def _event(self, message: memoryview, kinds: dict[int, _Kind]) -> TraceEvent:
         key = start = duration = 0
-        own: list[memoryview] = []
+        stats_of_event: list[memoryview] = []
         for number, value in wire.fields(message):
             if number == 4 and isinstance(value, memoryview):  # noqa: PLR2004
-                own.append(value)
+                stats_of_event.append(value)
             elif not isinstance(value, int):
                 continue
             elif number == 1:
@@ -237,7 +215,7 @@ class _Plane:
             elif number == 3:  # noqa: PLR2004
                 duration = value
         name, common, stated = kinds.get(key, _NO_KIND)
-        stats = {**common, **self._read(own, self._of_events)}
+        stats = {**common, **self._read(stats_of_event, self._of_events)}
         program = stats.get(_PROGRAM)
         op = _text(stats, _OP)
         return TraceEvent(
@@ -254,9 +232,7 @@ class _Plane:
         """Return those *names* that stats here have, by their ids."""
         return {key: name for key, name in self._texts.items() if name in names}
 
-    def _read(
-        self, stats: list[memoryview] | tuple[memoryview, ...], wanted: dict[int, str]
-    ) -> _Stats:
+    def _read(self, stats: list[memoryview], wanted: dict[int, str]) -> _Stats:
         """Return those *stats* that are *wanted*, by name."""
         found: _Stats = {}
         for stat in stats:
@@ -273,44 +249,6 @@ class _Plane:
                 elif number == 7 and isinstance(value, int):  # noqa: PLR2004
                     found[name] = self._texts.get(value, "")
         return found
-
-
-def _event_metadata(message: memoryview) -> _EventMetadata:
-    name = display_name = ""
-    stats = []
-    for number, value in wire.fields(message):
-        if number == 2:  # noqa: PLR2004
-            name = wire.text(value)
-        elif number == 4:  # noqa: PLR2004
-            display_name = wire.text(value)
-        elif number == 5 and isinstance(value, memoryview):  # noqa: PLR2004
-            stats.append(value)
-    return _EventMetadata(name, display_name, tuple(stats))
-
-
-def _name(message: memoryview) -> str:
-    name = ""
-    for number, value in wire.fields(message):
-        if number == 2:  # noqa: PLR2004
-            name = wire.text(value)
-    return name
-
-
-def _entry(message: memoryview) -> tuple[int, memoryview]:
-    """Return key and value of a metadata entry."""
-    key, found = 0, memoryview(b"")
-    for number, value in wire.fields(message):
-        if number == 1 and isinstance(value, int):
-            key = value
-        elif number == 2 and isinstance(value, memoryview):  # noqa: PLR2004
-            found = value
-    return key, found
-
-
-def _messages(message: bytes | memoryview, number: int) -> Iterator[memoryview]:
-    for found, value in wire.fields(message):
-        if found == number and isinstance(value, memoryview):
-            yield value
 
 
 def _text(stats: _Stats, name: str) -> str | None:

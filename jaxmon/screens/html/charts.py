@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import median
 from typing import NamedTuple
 
 from jaxmon.facts.marked import Series
 from jaxmon.host.formats.layout import amount, duration, share, size
 from jaxmon.screens.html.elements import NOTHING, Html, element, text
+from jaxmon.screens.section import moment
 
 
 _WIDTH, _HEIGHT = 360, 100
@@ -42,7 +42,7 @@ _WARNS = ("errors", "host_memory")
 
 def charts(series: Mapping[str, Series]) -> Html:
     """Return a chart of each of *series* that has something to show."""
-    drawn = [one for chart in _CHARTS if (one := _chart(chart, series))]
+    drawn = [figure for chart in _CHARTS if (figure := _chart(chart, series))]
     return element("div", *drawn, class_="charts") if drawn else NOTHING
 
 
@@ -65,29 +65,29 @@ def small_bar(part: float) -> Html:
 
 def _chart(chart: _Chart, series: Mapping[str, Series]) -> Html:
     found = [
-        (name, title, one)
+        (name, title, line)
         for name, title in chart.lines
-        if (one := series.get(name)) is not None
-        and len(one.times) == len(one.values) >= _FEWEST
-        and (any(one.values) or name == "errors")
+        if (line := series.get(name)) is not None
+        and len(line.times) == len(line.values) >= _FEWEST
+        and (any(line.values) or name == "errors")
     ]
-    if not any(any(one.values) for _, _, one in found):
+    if not any(any(line.values) for _, _, line in found):
         return NOTHING
-    start = min(one.times[0] for _, _, one in found)
-    end = max(one.times[-1] for _, _, one in found)
-    top = chart.top or max(max(one.values) for _, _, one in found)
+    start = min(line.times[0] for _, _, line in found)
+    end = max(line.times[-1] for _, _, line in found)
+    top = chart.top or max(max(line.values) for _, _, line in found)
     lines = [
         element("polyline", points=points, class_=_tone(name))
-        for name, _, one in found
-        for points in _points(one, (start, end), top)
+        for name, _, line in found
+        for points in _points(line, (start, end), top)
     ]
     grid = [
         element("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="grid")
         for y in (0.5, _HEIGHT / 2, _HEIGHT - 0.5)
     ]
-    said = ", ".join(
-        f"{title} {chart.shown(min(one.values))} to {chart.shown(max(one.values))}"
-        for _, title, one in found
+    ranges = ", ".join(
+        f"{title} {chart.shown(min(line.values))} to {chart.shown(max(line.values))}"
+        for _, title, line in found
     )
     drawing = element(
         "svg",
@@ -96,7 +96,7 @@ def _chart(chart: _Chart, series: Mapping[str, Series]) -> Html:
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"{chart.title}: {said}",
+        aria_label=f"{chart.title}: {ranges}",
     )
     return element(
         "figure",
@@ -111,8 +111,8 @@ def _chart(chart: _Chart, series: Mapping[str, Series]) -> Html:
         ),
         element(
             "div",
-            element("span", text(_clock(start))),
-            element("span", text(_clock(end))),
+            element("span", text(moment(start, "%H:%M:%S"))),
+            element("span", text(moment(end, "%H:%M:%S"))),
             class_="ends",
         ),
         class_="card chart",
@@ -127,23 +127,23 @@ def _legend(found: Sequence[tuple[str, str, Series]], chart: _Chart) -> Html:
             element(
                 "b",
                 text(f"{title} " if len(found) > 1 else ""),
-                text(chart.shown(median(one.values))),
+                text(chart.shown(median(line.values))),
                 class_=_tone(name),
             )
-            for name, title, one in found
+            for name, title, line in found
         ],
         class_="legend",
     )
 
 
-def _points(one: Series, ends: tuple[float, float], top: float) -> Iterator[str]:
+def _points(line: Series, ends: tuple[float, float], top: float) -> Iterator[str]:
     """Yield the points of each line without a gap."""
     start, span = ends[0], max(ends[1] - ends[0], 1e-9)
-    steps = sorted(b - a for a, b in zip(one.times, one.times[1:], strict=False))
+    steps = sorted(b - a for a, b in zip(line.times, line.times[1:], strict=False))
     gap = _GAP * steps[len(steps) // 2]
     points: list[str] = []
     last = start
-    for time, value in zip(one.times, one.values, strict=True):
+    for time, value in zip(line.times, line.values, strict=True):
         if points and time - last > gap:
             yield " ".join(points)
             points = []
@@ -156,10 +156,3 @@ def _points(one: Series, ends: tuple[float, float], top: float) -> Iterator[str]
 
 def _tone(name: str) -> str:
     return "warns" if name in _WARNS else "plain"
-
-
-def _clock(time: float) -> str:
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return "?"

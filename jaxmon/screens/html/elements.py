@@ -50,13 +50,14 @@ def element(kind: str, /, *children: Html, **attributes: object) -> Html:
     return Html(f"<{kind}{given}>{''.join(children)}</{kind}>")
 
 
-def prose(said: str) -> Html:
-    """Return *said*, with what stands between backticks as what to type."""
-    parts = said.split("`")
+def prose(words: str) -> Html:
+    """Return *words*, with what stands between backticks as what to type."""
+    parts = words.split("`")
     if len(parts) % 2 == 0:  # one of them has no other
-        return text(said)
+        return text(words)
     typed = [
-        element("kbd", text(one)) if n % 2 else text(one) for n, one in enumerate(parts)
+        element("kbd", text(part)) if n % 2 else text(part)
+        for n, part in enumerate(parts)
     ]
     return Html("".join(typed))
 
@@ -65,8 +66,8 @@ def folded(shown: Html, hidden: Html, count: int) -> Html:
     """Return *shown*, and *hidden* for those who want to see *count* more."""
     if count <= 0:
         return shown
-    said = element("summary", text(f"{count:,} more"))
-    return joined(shown, element("details", said, hidden))
+    title = element("summary", text(f"{count:,} more"))
+    return joined(shown, element("details", title, hidden))
 
 
 def joined(*parts: Html) -> Html:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxmon.facts.events import Recompile
+from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
     UNKNOWN,
     Column,
+    ago,
     amount,
     counted,
     duration,
     share,
     size,
 )
-from jaxmon.screens import marked, sections, tables
-from jaxmon.screens.goodput import goodput
+from jaxmon.screens import tables
+from jaxmon.screens import text as sections
 from jaxmon.screens.html.charts import bar, charts, small_bar
 from jaxmon.screens.html.elements import (
     BASE,
@@ -34,28 +37,173 @@ from jaxmon.screens.html.elements import (
     source_hash,
     text,
 )
-from jaxmon.screens.html.tables import recompiles, table
 from jaxmon.screens.programs import label
-from jaxmon.screens.runs.summary import Facts, Run, build, parse
-from jaxmon.screens.section import Section
-from jaxmon.screens.sections import won_back
+from jaxmon.screens.runs import Facts, Run, build, parse
+from jaxmon.screens.section import Section, moment
+from jaxmon.screens.tables import goodput
+from jaxmon.screens.text import won_back
 from jaxmon.screens.time_table import time_parts, time_table
-from jaxmon.screens.utilization import flops
 from jaxmon.settings import RUNBOOKS
 
 
+_FEW_ROWS = 12
+_AS_IT_IS = ("FLOP", "P50", "P99")
+_MOST_FUNCTIONS, _FEW_CAUSES = 30, 5
+_MOST_GROUPS = 5
+_FEW = 10
+_MOST = 64
+_TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
+_STYLES = (BASE, Path(__file__).parent / "report.css")
+_VERSIONS = (Column("NAME", right=False), Column("VERSION", right=False))
 _STATES = {
     "running": ("", "still running"),
     "finished": ("good", "finished"),
     "crashed": ("bad", "crashed"),
 }
-_FEW = 10
-_TAGS = {"failure": "Failure", "time": "Time", "hint": "Hint", "note": "Note"}
 
 
-def title(run: Run) -> str:
-    """Return the title of the page."""
-    return f"{label(run.snapshot.process.program) or 'a process'} · jaxmon"
+def table(
+    section: Section,
+    *,
+    about: str = "",
+    before: Html = NOTHING,
+    marks: Sequence[Html] = (),
+) -> Html:
+    """
+    Return *section*, nothing if it is empty.
+
+    Args:
+        section: its first column, or else the one that takes the remaining width, says
+            what a row is about.
+        about: what its numbers are about.
+        before: what is above the table.
+        marks: what is before the first cell of each row.
+    """
+    if not section:
+        return NOTHING
+    shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
+    title = element("h2", text(capitalized(section.title)))
+    note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
+    head = element(
+        "div", title, element("span", text(note)) if note else NOTHING, class_="head"
+    )
+    below = [element("p", text(line)) for line in section.below]
+    parts = joined(before, _rows(section, marks), *below)
+    card = element("div", parts, class_="card") if parts else NOTHING
+    return element("section", head, card)
+
+
+def capitalized(words: str, *, keep: bool = False) -> str:
+    """Return a title in capitals as on a page; *keep* all but its first letter."""
+    if keep or words in _AS_IT_IS:
+        return words[:1].upper() + words[1:]
+    return words[:1] + words[1:].lower()
+
+
+def _rows(section: Section, marks: Sequence[Html]) -> Html:
+    if not section.rows:
+        return NOTHING
+    order = _order(section.columns)
+    heads = [_heading(section.columns[index]) for index in order]
+    head = element("thead", element("tr", *heads))
+    rows = list(_body(section, order, marks))
+
+    def part(some: Sequence[Html]) -> Html:
+        return element("table", head, element("tbody", joined(*some)))
+
+    few = _FEW_ROWS if len(rows) > _FEW_ROWS + 1 else len(rows)
+    return folded(part(rows[:few]), part(rows[few:]), len(rows) - few)
+
+
+def _body(
+    section: Section, order: Sequence[int], marks: Sequence[Html]
+) -> Iterator[Html]:
+    (first, *rest), name = order, ""
+    for number, row in enumerate(section.rows):
+        note = section.notes[number] if number < len(section.notes) else ""
+        mark = marks[number] if number < len(marks) else NOTHING
+        small = element("small", text(note)) if note else NOTHING
+        # A route is named once.
+        name = row[first] or name
+        cells = [element("th", mark, text(name), small, scope="row")]
+        cells += [_cell(section.columns[index], row[index]) for index in rest]
+        yield element("tr", *cells)
+
+
+def _order(columns: Sequence[Column]) -> list[int]:
+    """Return which columns are shown, and in which order."""
+    shown = [index for index, column in enumerate(columns) if column.heading]
+    if columns[shown[0]].right:
+        name = next(index for index in shown if not columns[index].size)
+        shown = [name, *(index for index in shown if index != name)]
+    return shown
+
+
+def _heading(column: Column) -> Html:
+    title = text(capitalized(column.heading))
+    return element("th", title, scope="col", class_=_side(column))
+
+
+def _cell(column: Column, cell: str) -> Html:
+    label = capitalized(column.heading)
+    return element("td", text(cell), class_=_side(column), data_label=label)
+
+
+def _side(column: Column) -> str:
+    return "" if column.right else "text"
+
+
+def recompiles(snapshot: Snapshot) -> Html:
+    """Return the functions that were recompiled, those that took longest first."""
+    found = [function for function in snapshot.users if function.recompiles]
+    if not found:
+        return NOTHING
+    items = [_recompiled(function, snapshot) for function in found[:_MOST_FUNCTIONS]]
+    few = _FEW_CAUSES if len(items) > _FEW_CAUSES + 1 else len(items)
+    shown = element("ol", *items[:few], class_="findings")
+    rest = element("ol", *items[few:], class_="findings")
+    title = element("h2", text("Recompiles"))
+    note = element("span", text("What differed from the calls before, latest first"))
+    return element(
+        "section",
+        element("div", title, note, class_="head"),
+        element("div", folded(shown, rest, len(items) - few), class_="card"),
+    )
+
+
+def _recompiled(function: Function, snapshot: Snapshot) -> Html:
+    causes = sorted(function.recompiles.items(), key=lambda item: (-item[1], item[0]))
+    by_cause = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
+    events = [event for event in snapshot.recompiles if event.function == function.name]
+    newest = sorted(events, key=lambda event: -event.time)
+    groups = [list(g) for _, g in groupby(newest, key=lambda r: (r.cause, r.texts))]
+    now = snapshot.process.now
+    shown = [_group(group, now) for group in groups[:_MOST_GROUPS]]
+    left = len(groups) - _MOST_GROUPS
+    if left > 0:
+        shown.append(element("small", text(f"and {counted(left, 'earlier one')}")))
+    return element(
+        "li",
+        element("p", element("strong", text(function.name)), text(f": {by_cause}")),
+        element("small", text(function.place)) if function.place else NOTHING,
+        *shown,
+    )
+
+
+def _group(same: Sequence[Recompile], now: float) -> Html:
+    """Return recompiles that differ in nothing but their time."""
+    latest = same[0]
+    facts = [f"{len(same)} identical"] if len(same) > 1 else []
+    if latest.seconds is not None:
+        facts.append(duration(latest.seconds))
+    facts.append(ago(now - latest.time))
+    if latest.place:
+        facts.append(f"called at {latest.place}")
+    reasons = list(latest.texts) or [latest.cause.replace("_", " ")]
+    if latest.omitted:
+        reasons.append(f"and {latest.omitted} more")
+    lines = [element("code", text(reason)) for reason in reasons]
+    return element("div", *lines, element("small", text(" · ".join(facts))))
 
 
 def header(run: Run) -> Html:
@@ -64,7 +212,7 @@ def header(run: Run) -> Html:
     tone, state = _STATES.get(run.state, ("", run.state))
     name = element("span", text(label(process.program) or f"pid {process.pid}"))
     heading = element("h1", text("jaxmon"), name)
-    since, until = _moment(process.started), _moment(process.now)
+    since, until = moment(process.started), moment(process.now)
     when = f"{since} to {until} UTC" if since else f"{until} UTC"
     facts = [
         f"pid {process.pid}" if process.pid is not None else "",
@@ -89,11 +237,9 @@ def answer(run: Run) -> Html:
     """Return whether users were all right."""
     found = run.answer
     reasons = found.reasons[1:] if found.reasons else ()
-    more = [_reason(one) for one in reasons]
+    more = [_reason(reason) for reason in reasons]
     because = found.reasons[0].because if found.reasons else ""
-    asked = (
-        "Are users all right?" if run.state == "running" else ("Were users all right?")
-    )
+    asked = f"{'Are' if run.state == 'running' else 'Were'} users all right?"
     return element(
         "section",
         element(
@@ -111,10 +257,10 @@ def answer(run: Run) -> Html:
     )
 
 
-def _reason(one: Reason) -> Html:
-    said = element("span", text(one.text[:1].upper() + one.text[1:]))
-    because = element("span", text(f" {one.because}"), class_="because")
-    return element("li", said, because if one.because else NOTHING)
+def _reason(reason: Reason) -> Html:
+    what = element("span", text(reason.text[:1].upper() + reason.text[1:]))
+    because = element("span", text(f" {reason.because}"), class_="because")
+    return element("li", what, because if reason.because else NOTHING)
 
 
 def numbers(run: Run) -> Html:
@@ -129,7 +275,7 @@ def numbers(run: Run) -> Html:
 def findings(run: Run) -> Html:
     """Return what to change, the most urgent first."""
     observed = run.snapshot.process.observed_seconds
-    items = [_finding(one, observed) for one in run.findings]
+    items = [_finding(finding, observed) for finding in run.findings]
     few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
     listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
@@ -145,31 +291,36 @@ def _list(items: Sequence[Html]) -> Html:
     return element("ol", *items, class_="findings") if items else NOTHING
 
 
-def _finding(one: FindingSummary, observed: float) -> Html:
-    tag = element("span", text(_TAGS.get(one.urgency, "")), class_=f"tag {one.urgency}")
-    evidence = [element("code", text(line)) for line in one.evidence]
-    said = [
-        text(line) for line in won_back(one.urgency, one.seconds, observed, one.panel)
+def _finding(finding: FindingSummary, observed: float) -> Html:
+    tag = element(
+        "span", text(_TAGS.get(finding.urgency, "")), class_=f"tag {finding.urgency}"
+    )
+    evidence = [element("code", text(line)) for line in finding.evidence]
+    facts = [
+        text(line)
+        for line in won_back(finding.urgency, finding.seconds, observed, finding.panel)
     ]
-    if one.runbook:
-        address = f"{RUNBOOKS}{one.runbook}.md"
-        said.append(element("a", text(one.runbook), href=address, rel="noreferrer"))
-    small = Html(" · ".join(said))
+    if finding.runbook:
+        address = f"{RUNBOOKS}{finding.runbook}.md"
+        facts.append(
+            element("a", text(finding.runbook), href=address, rel="noreferrer")
+        )
+    small = Html(" · ".join(facts))
     return element(
         "li",
-        element("p", tag, element("strong", text(one.verdict))),
+        element("p", tag, element("strong", text(finding.verdict))),
         *evidence,
-        element("p", prose(f"Advice: {one.action}")) if one.action else NOTHING,
-        element("small", small) if said else NOTHING,
+        element("p", prose(f"Advice: {finding.action}")) if finding.action else NOTHING,
+        element("small", small) if facts else NOTHING,
     )
 
 
 def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     snapshot = run.snapshot
     observed = snapshot.process.observed_seconds
-    finished = [one for route in snapshot.requests for one in route.finished]
-    count = sum(one.count for one in finished)
-    failed = sum(one.count for one in finished if one.outcome == "error")
+    finished = [some for route in snapshot.requests for some in route.finished]
+    count = sum(some.count for some in finished)
+    failed = sum(some.count for some in finished if some.outcome == "error")
     if count:
         yield "requests", _count(count)
         yield "of them failed", share(failed, count)
@@ -178,11 +329,11 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
     took = snapshot.compile_time  # of all threads
     part = share(took, observed) if took <= observed else UNKNOWN
     yield "of the time compiling", part
-    users = [one for one in snapshot.functions if not one.internal]
-    yield "recompiles", _count(sum(sum(one.recompiles.values()) for one in users))
+    users = snapshot.users
+    yield "recompiles", _count(sum(sum(user.recompiles.values()) for user in users))
     if not count:
-        yield "errors", _count(sum(sum(one.errors.values()) for one in users))
-    peaks = [one.peak for one in snapshot.memory.devices if one.peak]
+        yield "errors", _count(sum(sum(user.errors.values()) for user in users))
+    peaks = [device.peak for device in snapshot.memory.devices if device.peak]
     if peaks:
         yield "peak of a device", size(max(peaks))
     else:
@@ -193,9 +344,8 @@ def _numbers(run: Run) -> Iterable[tuple[str, str]]:
 
 
 def _hit_rate(run: Run) -> str:
-    known = [one for one in run.snapshot.functions if one.hits is not None]
-    calls = sum(one.calls or 0 for one in known)
-    hits = sum(one.hits or 0 for one in known)
+    found = [of for of in run.snapshot.functions if of.hits is not None]
+    calls, hits = sum(of.calls or 0 for of in found), sum(of.hits or 0 for of in found)
     return share(hits, calls) if calls else UNKNOWN
 
 
@@ -204,27 +354,13 @@ def _count(number: int) -> str:
     return amount(number) if number >= many else f"{number:,}"
 
 
-def _moment(time: float) -> str:
-    if not time:
-        return ""
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-_MOST = 64
-_STYLES = (BASE, Path(__file__).parent / "report.css")
-_VERSION = Column("VERSION", right=False)
-
-
 def page(run: Run) -> str:
     """
     Return the page of *run*: less than a megabyte, whatever the run did.
 
     It may load nothing, and contains no script. All text of the run is escaped.
     """
-    style = _style()
+    style, name = _style(), label(run.snapshot.process.program)
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -235,7 +371,7 @@ def page(run: Run) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", text(title(run))),
+        element("title", text(f"{name or 'a process'} · jaxmon")),
         # Not escaped: it is ours, and its hash is that of its text.
         Html(f"<style>{style}</style>"),
     )
@@ -258,22 +394,24 @@ def _main(run: Run) -> Iterator[Html]:
     yield _charts(snapshot)
     yield _time(snapshot)
     yield table(goodput(snapshot.run))
-    yield table(marked.requests(snapshot, most=_MOST))
-    yield table(marked.steps(snapshot, most=_MOST))
-    yield table(marked.queues(snapshot, most=_MOST))
+    yield table(tables.requests(snapshot, most=_MOST))
+    yield table(tables.steps(snapshot, most=_MOST))
+    yield table(tables.queues(snapshot, most=_MOST))
     yield table(
         sections.functions(snapshot, most=_MOST),
         about="A name is followed by the line that defines it",
     )
     yield recompiles(snapshot)
     yield table(tables.programs(snapshot, most=_MOST))
-    yield table(flops(snapshot, most=_MOST))
+    yield table(tables.flops(snapshot, most=_MOST))
     yield table(tables.cache(snapshot))
     yield table(tables.devices(snapshot, most=_MOST))
     yield _memory(snapshot)
     yield table(tables.transfers(snapshot, most=_MOST))
     yield table(tables.errors(snapshot))
-    yield _versions("VERSIONS AND FLAGS", run.versions)
+    yield table(
+        Section("VERSIONS AND FLAGS", columns=_VERSIONS, rows=[*run.versions.items()])
+    )
     yield _packages(run.packages)
     yield table(Section("NOTES", below=run.notes))
 
@@ -302,24 +440,21 @@ def _time(snapshot: Snapshot) -> Html:
 
 def _memory(snapshot: Snapshot) -> Html:
     section = tables.memory_lines(snapshot, most=_MOST)
-    most = max((one.bytes for one in snapshot.allocations.lines), default=0.0)
+    most = max((line.bytes for line in snapshot.allocations.lines), default=0.0)
     marks = [
-        small_bar(one.bytes / most) for one in snapshot.allocations.lines if one.bytes
+        small_bar(line.bytes / most)
+        for line in snapshot.allocations.lines
+        if line.bytes
     ]
     return table(section, marks=marks)
 
 
-def _versions(name: str, known: Mapping[str, str]) -> Html:
-    columns = (Column("NAME", right=False), _VERSION)
-    return table(Section(name, columns=columns, rows=list(known.items())))
-
-
-def _packages(known: Mapping[str, str]) -> Html:
-    if not known:
+def _packages(packages: Mapping[str, str]) -> Html:
+    if not packages:
         return NOTHING
-    said = element("summary", text(counted(len(known), "installed package")))
-    names = text(", ".join(f"{name} {version}" for name, version in known.items()))
-    return element("details", said, element("p", names), class_="card")
+    title = element("summary", text(counted(len(packages), "installed package")))
+    names = text(", ".join(f"{name} {version}" for name, version in packages.items()))
+    return element("details", title, element("p", names), class_="card")
 
 
 def _footer(run: Run) -> Html:

@@ -1,9 +1,14 @@
-"""The summary of a run: built from what is known of a process, written, and read."""
+"""
+The summary of a run: what is kept of a process, and what two of them are compared by.
+
+Written by the agent at the end of a process, and by commands while it is running.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -25,10 +30,43 @@ from jaxmon.host.formats import json_text, schema
 from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
-from jaxmon.screens.runs import MOST_BYTES, SCHEMA
-from jaxmon.screens.status.summary import summarise
+from jaxmon.screens.status import summarise
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact, find, verdict
+
+
+SCHEMA = 1
+"""
+Version of ``summary.json``: raised when a reader of the one before would be misled.
+Fields may be added at any time.
+"""
+
+MOST_BYTES = 2 << 20
+"""Maximum size of a summary, and of its page."""
+
+_DIGITS = 6
+# Beyond it, a number is a time, or of bytes.
+_LARGE = 1e6
+_LIST = r"\[[^][{}\"]*\]"
+# What is kept of a snapshot, in this order.
+_KEPT = (
+    *("process", "functions", "functions_left_out", "recompiles"),
+    *("requests", "steps", "queues", "time", "run"),
+    *("memory", "allocations", "transfers"),
+    *("cache", "signatures", "values", "warnings", "slower", "errors"),
+    *("usual", "charts"),
+)
+_MOST_DIFFERENCES = 8
+_LONGEST = 300
+_MOST_PLACES = 50
+# Of functions and of recompiles, tried one after the other until all fits.
+_ROOMS = (500, 200, 80, 30, 10)
+
+
+def stem(moment: float, pid: int) -> str:
+    """Return the name of the files, without suffix, of a report of a process."""
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(moment))
+    return f"run-{when}-{pid}"
 
 
 class Run(Fact):
@@ -62,13 +100,7 @@ class Run(Fact):
     snapshot: Snapshot = Snapshot()
 
 
-_DIGITS = 6
-# Beyond it, a number is a time, or of bytes.
-_LARGE = 1e6
-_LIST = r"\[[^][{}\"]*\]"
-
-
-def plain(value: Any, text: Callable[[str], str]) -> Any:
+def _plain(value: Any, text: Callable[[str], str]) -> Any:
     """
     Return *value* in JSON types, numbers rounded and each text passed to *text*: all
     fields of records as they are declared, other keys sorted.
@@ -78,15 +110,15 @@ def plain(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, float):
         return _rounded(value)
     if isinstance(value, Fact):
-        return {name: plain(getattr(value, name), text) for name in value.fields}
+        return {name: _plain(getattr(value, name), text) for name in value.fields}
     if isinstance(value, Mapping):
-        return {text(str(key)): plain(value[key], text) for key in sorted(value)}
+        return {text(str(key)): _plain(value[key], text) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
-        return [plain(one, text) for one in value]
+        return [_plain(item, text) for item in value]
     return value
 
 
-def as_text(document: Mapping[str, Any]) -> str:
+def _as_text(document: Mapping[str, Any]) -> str:
     """Return *document* as text, each list of numbers on a line; "" if too large."""
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     text = re.sub(_LIST, lambda found: " ".join(found[0].split()), text) + "\n"
@@ -104,12 +136,7 @@ class RunError(JaxmonError):
 
 
 def parse(text: str | bytes) -> Run:
-    """
-    Return the run in *text*.
-
-    Raises:
-        RunError: it is no summary, or one of a later jaxmon.
-    """
+    """Return the run in *text*."""
     try:
         document = mapping(json_text.parse(text, odd_numbers=True))
     except ValueError as error:
@@ -149,24 +176,9 @@ def _only(directory: Path) -> Path:
     if not found:
         msg = f"{directory} has no summary; give a directory with one, or a file"
     else:
-        names = ", ".join(one.name for one in found[-3:])
+        names = ", ".join(file.name for file in found[-3:])
         msg = f"{directory} has {len(found)} summaries; give one of them: {names}"
     raise RunError(msg)
-
-
-# What is kept of a snapshot, in this order.
-_KEPT = (
-    *("process", "functions", "functions_left_out", "recompiles"),
-    *("requests", "steps", "queues", "time", "run"),
-    *("memory", "allocations", "transfers"),
-    *("cache", "signatures", "values", "warnings", "slower", "errors"),
-    *("usual", "charts"),
-)
-_MOST_DIFFERENCES = 8
-_LONGEST = 300
-_MOST_PLACES = 50
-# Of functions and of recompiles, tried one after the other until all fits.
-_ROOMS = (500, 200, 80, 30, 10)
 
 
 class Facts(NamedTuple):
@@ -180,7 +192,7 @@ class Facts(NamedTuple):
         families: its metrics.
         host: name of the host.
         worker: its slot.
-        state: as in `jaxmon.screens.runs.summary.Run`.
+        state: as in `jaxmon.screens.runs.Run`.
         others: the functions of its neighbours.
         redacted: removes secrets from a text, besides those of well-known forms.
         limits: by which it is judged; the defaults if `None`.
@@ -204,12 +216,8 @@ def build(facts: Facts) -> str:
     order that depends on nothing but the facts. Takes milliseconds.
     """
     document = _document(facts)
-    text = ""
-    for room in _ROOMS:
-        text = as_text(_with_room(document, room))
-        if text:
-            break
-    return text
+    texts = (_as_text(_with_room(document, room)) for room in _ROOMS)
+    return next(filter(None, texts), "")
 
 
 def _document(facts: Facts) -> dict[str, Any]:
@@ -224,7 +232,7 @@ def _document(facts: Facts) -> dict[str, Any]:
         "worker": facts.worker,
         "state": facts.state,
         "answer": _answer(facts, snapshot, findings),
-        "findings": [as_fact(one) for one in findings],
+        "findings": [as_fact(finding) for finding in findings],
         "quiet": verdict(findings),
         "notes": [*doubts(snapshot)],
         "versions": environment.versions,
@@ -233,12 +241,14 @@ def _document(facts: Facts) -> dict[str, Any]:
     }
     # An older agent gives all of the command line.
     program = str(mapping(mapping(facts.overview).get("process")).get("program") or "")
-    known = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[::-1]
+    hidden = sorted(disclosure.hidden(program.split(" "), announced=True), key=len)[
+        ::-1
+    ]
 
     def redacted(text: str) -> str:
-        return facts.redacted(disclosure.forms(disclosure.without(text, known)))
+        return facts.redacted(disclosure.forms(disclosure.without(text, hidden)))
 
-    return {name: plain(value, redacted) for name, value in document.items()}
+    return {name: _plain(value, redacted) for name, value in document.items()}
 
 
 def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> Answer:
@@ -273,7 +283,9 @@ def _bounded(snapshot: Snapshot) -> Snapshot:
 def _shortened(recompile: Recompile) -> Recompile:
     kept = recompile.differences[:_MOST_DIFFERENCES]
     return recompile.replace(
-        differences=tuple(Difference(shortened(one.text, _LONGEST)) for one in kept),
+        differences=tuple(
+            Difference(shortened(difference.text, _LONGEST)) for difference in kept
+        ),
         omitted=recompile.omitted + len(recompile.differences) - len(kept),
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxmon import catalog
-from jaxmon.facts.reading import Reading, in_order
+from jaxmon.facts.distributions import Observations, total
+from jaxmon.facts.reading import Key, Reading, in_order
 from jaxmon.facts.recent import YOUNG, Recent
 from jaxmon.facts.status import (
     UNREAD,
@@ -19,18 +21,88 @@ from jaxmon.facts.status import (
     FunctionSummary,
     HostFacts,
     HostVerdict,
+    LoopSummary,
     ProcessVerdict,
     Summary,
     Totals,
 )
 from jaxmon.facts.traffic import batches, queues, requests
 from jaxmon.limits import Limits
-from jaxmon.screens.status.training import loops
 from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.answer import Onsets, answer
 
 
+_STEP = "step"
+
+
+def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
+    """Return the loops, those that run first, then those with most steps."""
+    lately = recent.distributions(catalog.STEP_SECONDS)
+    usual = recent.usual(catalog.STEP_SECONDS)
+    waits = recent.values(catalog.DATA_WAIT_SECONDS)
+    goodput = _goodput(recent)
+    ages = now.of(catalog.STEP_AGE_SECONDS)
+    every = now.distributions(catalog.STEP_SECONDS)
+    keys: dict[str, set[Key]] = defaultdict(set)
+    for key in (*every, *ages):
+        keys[key[1]].add(key)
+    found = []
+    for loop, of in keys.items():
+        new = total(lately[key] for key in of if key in lately)
+        before = total(usual[key] for key in of if key in usual)
+        rates = [
+            lately[key].observed / seconds
+            for key in of
+            if key in lately and (seconds := recent.seconds(key[0]))
+        ]
+        running = {key[0]: ages[key] for key in of if key in ages}
+        oldest = max(running, key=lambda worker: running[worker], default="")
+        parts = [goodput[key[0]] for key in of if key[0] in goodput]
+        waited = sum(waits.get(key, 0.0) for key in of)
+        found.append(
+            LoopSummary(
+                loop=loop,
+                workers=in_order({key[0] for key in of}),
+                steps=sum(every[key].observed for key in of if key in every),
+                rate=min(rates, default=None),
+                p50=new.quantile(0.5) if new is not None else None,
+                p95=new.quantile(0.95) if new is not None else None,
+                mean=new.mean if new is not None else None,
+                usual=before.mean if before is not None else None,
+                data_wait_ratio=_ratio(waited, new),
+                goodput=sum(parts) / len(parts) if parts and running else None,
+                age=running.get(oldest),
+                age_worker=oldest,
+            )
+        )
+    return sorted(
+        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
+    )
+
+
+def _ratio(waited: float, steps: Observations | None) -> float | None:
+    """Return what part of the *steps* was spent waiting."""
+    if steps is None or steps.observed <= 0 or steps.sum <= 0:
+        return None
+    return min(waited / steps.sum, 1.0)
+
+
+def _goodput(recent: Recent) -> Mapping[str, float]:
+    """Return what part of each process's wall time was spent in steps."""
+    whole: dict[str, float] = defaultdict(float)
+    steps: dict[str, float] = defaultdict(float)
+    for (worker, activity), seconds in recent.values(catalog.TIME_SECONDS).items():
+        whole[worker] += seconds
+        if activity == _STEP:
+            steps[worker] += seconds
+    return {worker: steps[worker] / of for worker, of in whole.items() if of > 0}
+
+
 _UNKNOWN = ProcessVerdict()
+_SUMMED = (
+    *("calls", "misses", "compiles", "loads", "failed_compiles", "recompiles"),
+    *("compile_seconds", "errors"),
+)
 MOST = 500
 """Functions in a summary: two and a half processes of 200 that share none."""
 # What agents call JAX's own functions, one by one or all together.
@@ -151,24 +223,23 @@ def _processes(
 def _accelerators(now: Reading) -> list[AcceleratorSummary]:
     """Return the accelerators of the host, in the order of the driver."""
     up = now.by(catalog.ACCELERATOR_UP, "uuid")
-    used = now.by(catalog.ACCELERATOR_MEMORY_USED_BYTES, "uuid")
-    size = now.by(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "uuid")
-    busy = now.by(catalog.ACCELERATOR_UTILIZATION_RATIO, "uuid")
-    power = now.by(catalog.ACCELERATOR_POWER_WATTS, "uuid")
-    limit = now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid")
-    heat = now.by(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "uuid", sensor="gpu")
+    found: dict[str, Mapping[Key, float]] = {
+        "utilization": now.by(catalog.ACCELERATOR_UTILIZATION_RATIO, "uuid"),
+        "memory_used": now.by(catalog.ACCELERATOR_MEMORY_USED_BYTES, "uuid"),
+        "memory_size": now.by(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "uuid"),
+        "temperature": now.by(
+            catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "uuid", sensor="gpu"
+        ),
+        "power": now.by(catalog.ACCELERATOR_POWER_WATTS, "uuid"),
+        "power_limit": now.by(catalog.ACCELERATOR_POWER_LIMIT_WATTS, "uuid"),
+    }
     return [
         AcceleratorSummary(
             uuid=row["uuid"],
             index=row["index"],
             model=row["model"],
-            up=_flag(up.get(key)),
-            utilization=busy.get(key),
-            memory_used=used.get(key),
-            memory_size=size.get(key),
-            temperature=heat.get(key),
-            power=power.get(key),
-            power_limit=limit.get(key),
+            up=None if (value := up.get(key)) is None else bool(value),
+            **_of(key, found),
         )
         for row, _ in now.rows(catalog.ACCELERATOR_INFO)
         for key in [(row["uuid"],)]
@@ -178,34 +249,32 @@ def _accelerators(now: Reading) -> list[AcceleratorSummary]:
 def _devices(now: Reading) -> list[DeviceSummary]:
     """Return the devices of each process."""
     pair = ("worker", "device")
-    in_use = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use")
-    limit = now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="limit")
-    arrays = now.by(catalog.LIVE_ARRAYS, *pair)
-    array_bytes = now.by(catalog.LIVE_ARRAY_BYTES, *pair)
+    found: dict[str, Mapping[Key, float]] = {
+        "memory_in_use": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="in_use"),
+        "memory_limit": now.by(catalog.DEVICE_MEMORY_BYTES, *pair, kind="limit"),
+        "live_arrays": now.by(catalog.LIVE_ARRAYS, *pair),
+        "live_array_bytes": now.by(catalog.LIVE_ARRAY_BYTES, *pair),
+    }
     return [
         DeviceSummary(
             worker=row["worker"],
             device=row["device"],
             platform=row["platform"],
-            kind=row["device_kind"],
             uuid=row["uuid"],
-            memory_in_use=in_use.get(key),
-            memory_limit=limit.get(key),
-            live_arrays=arrays.get(key),
-            live_array_bytes=array_bytes.get(key),
+            kind=row["device_kind"],
+            **_of((row["worker"], row["device"]), found),
         )
         for row, _ in now.rows(catalog.DEVICE_INFO)
-        for key in [(row["worker"], row["device"])]
     ]
 
 
-def _flag(value: float | None) -> bool | None:
-    return None if value is None else bool(value)
+def _of(key: Key, found: Mapping[str, Mapping[Key, float]]) -> dict[str, Any]:
+    return {name: values.get(key) for name, values in found.items()}
 
 
 def shown(found: Sequence[FunctionSummary]) -> list[FunctionSummary]:
     """Return `MOST` of *found*: the program's before JAX's own, then in their order."""
-    return sorted(found, key=lambda one: one.internal)[:MOST]
+    return sorted(found, key=lambda function: function.internal)[:MOST]
 
 
 def functions(now: Reading) -> list[FunctionSummary]:
@@ -264,26 +333,17 @@ def errors(now: Reading) -> list[ErrorSummary]:
         )
         for (function, kind), of in counts.items()
     ]
-    return sorted(found, key=lambda one: (-one.count, one.function))
+    return sorted(found, key=lambda error: (-error.count, error.function))
 
 
 def totals(found: Sequence[FunctionSummary]) -> Totals:
     """Return the sums of *found*, JAX's own functions included."""
-    known = [function.hits for function in found if function.hits is not None]
-    hits = sum(known) if known else None
-    calls = sum(function.calls for function in found)
-    return Totals(
-        calls=calls,
-        hits=hits,
-        misses=sum(function.misses for function in found),
-        hit_rate=_rate(hits, calls),
-        compiles=sum(function.compiles for function in found),
-        loads=sum(function.loads for function in found),
-        failed_compiles=sum(function.failed_compiles for function in found),
-        recompiles=sum(function.recompiles for function in found),
-        compile_seconds=sum(function.compile_seconds for function in found),
-        errors=sum(function.errors for function in found),
-    )
+    sums: dict[str, Any] = {
+        name: sum(getattr(function, name) for function in found) for name in _SUMMED
+    }
+    hits = [function.hits for function in found if function.hits is not None]
+    whole = sum(hits) if hits else None
+    return Totals(**sums, hits=whole, hit_rate=_rate(whole, sums["calls"]))
 
 
 def is_internal(name: str) -> bool:

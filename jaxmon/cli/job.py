@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.job.sidecars import Sidecars, sidecars
-from jaxmon.cli.limits import LIMITS, limits_of
-from jaxmon.cli.options import Number
+from jaxmon.cli.options import LIMITS, Number, limits_of
+from jaxmon.cli.sidecars import Sidecars, sidecars
 from jaxmon.errors import CommandError
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
@@ -170,17 +169,22 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
     """
-    from jaxmon.screens.goodput import document, lines
+    from jaxmon.screens.tables import (
+        goodput_document as document,
+    )
+    from jaxmon.screens.tables import (
+        goodput_lines as lines,
+    )
 
     broken: list[str] = []
     found = list(_read(paths, broken)) if paths else _asked(sidecars)
     if as_json:
-        output.document({"runs": [document(one) for one in found]})
+        output.document({"runs": [document(record) for record in found]})
     else:
-        for index, one in enumerate(found):
+        for index, record in enumerate(found):
             if index:
                 output.line()
-            output.lines(lines(one, output.report_width(), now=time.time()))
+            output.lines(lines(record, output.report_width(), now=time.time()))
     if broken:
         raise CommandError(broken[0], details=broken[1:], exit_code=_BROKEN)
     if not found:
@@ -194,11 +198,11 @@ def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:
     from jaxmon.facts import run as record
 
     for path in paths:
-        for one in record.paths(path):
+        for file in record.paths(path):
             try:
-                yield record.read(one)
+                yield record.read(file)
             except (ConfigFileError, record.RunRecordError) as error:
-                broken.append(f"{one} {error}")
+                broken.append(f"{file} {error}")
 
 
 def _asked(sidecars: Sidecars) -> list[RunRecord]:
@@ -209,9 +213,9 @@ def _asked(sidecars: Sidecars) -> list[RunRecord]:
     for host in sidecars.ask():
         if host.trouble:
             output.line(f"{host.target}: {host.trouble}", err=True)
-        for one in host.runs:
+        for document in host.runs:
             try:
-                found.append(record.from_document(one))
+                found.append(record.from_document(document))
             except record.RunRecordError as error:
                 output.line(f"{host.target}: a record {error}", err=True)
     return record.latest(found)
@@ -238,7 +242,7 @@ def _why(
     if as_json:
         whole = document(verdict)
         if stacks:
-            whole["stacks"] = [one._asdict() for one in groups]
+            whole["stacks"] = [group._asdict() for group in groups]
         output.document(whole)
         return worst(verdict)
     if clear and output.is_terminal(sys.stdout):

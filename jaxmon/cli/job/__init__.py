@@ -1,1 +1,0 @@
-"""``jaxmon job``: what goes on in a job of several processes."""

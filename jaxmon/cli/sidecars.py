@@ -1,0 +1,361 @@
+"""
+The sidecars of a job: where they are, and what they report, all asked at the same time
+and within one deadline.
+
+Targets are in the formats of Prometheus's discovery: lists of ``host:port``, files
+(``file_sd``), addresses that return the same (``http_sd``), and names in DNS with one
+address for each host.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import click
+
+from jaxmon.cli import output
+from jaxmon.cli.options import FILE, Url, collected
+from jaxmon.cli.servers import Access, token_in
+from jaxmon.cli.servers import access as server_access
+from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.host import JobHost
+    from jaxmon.host.http.session import Session
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_TARGETS = 10_000
+_MOST_BYTES = 16 << 20
+_AT_ONCE = 64
+# `[::1]:9467` as well.
+_TARGET = r"(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?/?"
+_SCHEMES = ("http", "https")
+
+
+def _refused(reason: str) -> CommandError:
+    """Return the error of targets that cannot be read."""
+    return CommandError(reason, exit_code=2)
+
+
+class ScrapeTarget(NamedTuple):
+    """
+    A server.
+
+    Attributes:
+        scheme: ``http`` or ``https``.
+        host: name or address.
+        port: of TCP.
+        address: where to connect, if *host* has several addresses; else empty.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    address: str = ""
+
+    @property
+    def name(self) -> str:
+        """Host and port, as people write them, and the address if there are several."""
+        of = f" ({self.address})" if self.address else ""
+        return f"{self.host}:{self.port}{of}"
+
+
+def parsed(text: str, *, scheme: str) -> ScrapeTarget:
+    """Return the target in *text*: ``host:port``, or ``host``."""
+    from jaxmon.settings import SIDECAR_PORT
+
+    match = re.fullmatch(_TARGET, text.strip())
+    port = SIDECAR_PORT if match is None or match[3] is None else int(match[3])
+    if match is None or not 0 < port < 1 << 16:
+        reason = f"{text[:80]!r} is not a target; give HOST:PORT"
+        raise _refused(reason)
+    return ScrapeTarget(match[1] or scheme, match[2], port)
+
+
+def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
+    """Yield the targets in a file of ``file_sd``, in JSON or YAML."""
+    from jaxmon.host.files.bounded import read_text
+    from jaxmon.host.formats import json_text
+
+    is_yaml = path.suffix in {".yml", ".yaml"}
+    parse = _from_yaml if is_yaml else json_text.parse
+    try:
+        document = parse(read_text(path, most=_MOST_BYTES, pipe=True))
+    except (ConfigFileError, ValueError) as error:
+        reason = f"{path}: {error}"
+        raise _refused(reason) from None
+    return from_groups(document, str(path), scheme=scheme)
+
+
+def _fetched(url: str, ca_file: Path | None, seconds: float) -> Any:
+    """Return the JSON at *url*, as ``http_sd`` has it."""
+    from http import HTTPStatus
+    from http.client import HTTPException
+
+    from jaxmon.host.http.route import trusted
+    from jaxmon.host.http.redaction import Secrets
+    from jaxmon.host.http.route import Route
+    from jaxmon.host.http.stream import Bounds
+    from jaxmon.host.http.urls import parts_of, secrets_of, shown, target_of
+
+    parts = parts_of(url)
+    try:
+        route = Route.by_environment(parts, trusted(parts, ca_file))
+        response = route.exchange(
+            "GET",
+            target_of(parts),
+            Bounds(seconds, _MOST_BYTES),
+            headers={"Accept": "application/json"},
+        )
+        if response.status != HTTPStatus.OK:
+            msg = f"HTTP status {response.status}"
+            raise ValueError(msg)  # noqa: TRY301 - one place says where
+        return response.json()
+    except (JaxmonError, OSError, HTTPException, ValueError) as error:
+        secrets = Secrets(*secrets_of(parts))
+        reason = f"no targets from {shown(parts)}: {secrets.redacted(str(error))}"
+        raise _refused(reason) from None
+
+
+def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTarget]:
+    """Yield the targets in *document*, a list of groups with ``targets``."""
+    from jaxmon.facts.reader import mapping
+
+    if not isinstance(document, list):
+        reason = f"{where}: not a list of groups of targets, as in Prometheus's file_sd"
+        raise _refused(reason)
+    for group in map(mapping, document):
+        targets = group.get("targets")
+        if not isinstance(targets, list):
+            reason = f"{where}: a group without a list of targets"
+            raise _refused(reason)
+        labelled = mapping(group.get("labels")).get("__scheme__")
+        wanted = labelled if labelled in _SCHEMES else scheme
+        for target in targets:
+            yield parsed(str(target), scheme=wanted)
+
+
+def expanded(
+    targets: Iterable[ScrapeTarget],
+    resolve: Callable[..., Iterable[Any]] | None = None,
+) -> Iterator[ScrapeTarget]:
+    """
+    Yield each of *targets* once, and one for each address of a name with several, of
+    IPv4 if it has both kinds. A name that is unknown is left as it is.
+    """
+    import socket
+
+    for target in dict.fromkeys(targets):
+        found: list[Any] = []
+        with suppress(OSError, UnicodeError):
+            host = target.host.strip("[]")
+            lookup = resolve or socket.getaddrinfo
+            found = [*lookup(host, target.port, type=socket.SOCK_STREAM)]
+        families = {family for family, *_ in found}
+        wanted = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
+        addresses = {str(at[0]): None for family, *_, at in found if family == wanted}
+        if len(addresses) > 1:
+            yield from (target._replace(address=address) for address in addresses)
+        else:
+            yield target
+
+
+def _from_yaml(text: str) -> Any:
+    """Return a YAML document in JSON types; all scalars are texts."""
+    import yaml
+
+    from jaxmon.host.formats import yaml_file
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, yaml.SequenceNode):
+            return [plain(item) for item in node.value]
+        if isinstance(node, yaml.MappingNode):
+            return {str(key.value): plain(value) for key, value in node.value}
+        return None if node is None else str(node.value)
+
+    return plain(yaml_file.compose(text))
+
+
+_OPTIONS = (
+    click.option(
+        "--targets",
+        multiple=True,
+        metavar="HOST:PORT,...",
+        help="Sidecars to ask, separated by commas; repeatable. All addresses of a "
+        "name are asked. The default port is 9467.",
+    ),
+    click.option(
+        "--file-sd",
+        "files",
+        multiple=True,
+        type=FILE,
+        help="Ask those in this file, in the format of Prometheus's file_sd; "
+        "repeatable.",
+    ),
+    click.option(
+        "--http-sd",
+        "urls",
+        multiple=True,
+        type=Url(),
+        metavar="URL",
+        help="Ask those that this address returns, as for Prometheus's http_sd; "
+        "repeatable. No secret is sent there.",
+    ),
+    click.option(
+        "--scheme",
+        type=click.Choice(["http", "https"]),
+        default="http",
+        show_default=True,
+        help="How to connect to targets that do not say it themselves.",
+    ),
+    click.option("--user", default="", help="Name for basic authentication."),
+    click.option(
+        "--password-file",
+        type=FILE,
+        help="File containing the password of --user.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecars:
+    """The options of `sidecars`, as they were given."""
+
+    targets: tuple[str, ...]
+    files: tuple[Path, ...]
+    urls: tuple[str, ...]
+    scheme: str
+    user: str
+    password_file: Path | None
+    access: Access
+
+    def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
+        """
+        Return what the sidecars report, all within one timeout, in their order; of one
+        that does not answer, why.
+
+        Args:
+            stacks: whether to ask for the stacks of all threads.
+            timed: ask each twice. The first response may wait for processes that do not
+                respond; the second follows at once, and so its time is known well.
+
+        Raises:
+            CommandError: something is no target, or there are none.
+        """
+        from concurrent.futures import ThreadPoolExecutor
+
+        from jaxmon.facts.host import JobHost
+        from jaxmon.host.http.session import MonitoringError
+
+        connect = self._connect()
+        targets = self._found()
+        end = time.monotonic() + self.access.timeout
+
+        def ask(target: ScrapeTarget) -> JobHost:
+            left = end - time.monotonic()
+            if left <= 0:
+                return JobHost(target.name, "there was no time left to ask it")
+            try:
+                answer = _asked(target, connect(target, left), stacks=stacks)
+            except (MonitoringError, ValueError) as error:
+                return JobHost(target.name, str(error))
+            left = end - time.monotonic()
+            if timed and left > 0:
+                with suppress(MonitoringError, ValueError):
+                    answer = _asked(target, connect(target, left))
+            return answer
+
+        with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
+            return list(pool.map(ask, targets))
+
+    def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
+        """Return a function that makes a session for so many seconds."""
+        from jaxmon.host.http.session import Session
+
+        if bool(self.user) != (self.password_file is not None):
+            msg = "--user and --password-file belong together"
+            raise click.UsageError(msg)
+        token = login = ""
+        access = self.access
+        if access.token_file is not None:
+            token = token_in(access.token_file)
+        if self.password_file is not None:
+            password = token_in(self.password_file, "--password-file")
+            login = f"{quote(self.user, safe='')}:{quote(password, safe='')}@"
+            output.hide(token, password)
+        else:
+            output.hide(token)
+
+        def connect(target: ScrapeTarget, seconds: float) -> Session:
+            return Session(
+                "sidecar",
+                f"{target.scheme}://{login}{target.host}:{target.port}",
+                token=token,
+                ca_file=access.ca_file,
+                timeout=seconds,
+                insecure_http=access.insecure_http,
+                address=target.address,
+                max_bytes=_MOST_BYTES,
+            )
+
+        return connect
+
+    def _found(self) -> list[ScrapeTarget]:
+        """Return the sidecars to ask."""
+        if not (self.targets or self.files or self.urls):
+            msg = "give --targets, --file-sd or --http-sd"
+            raise click.UsageError(msg)
+        found = list(expanded(self._given()))
+        if not found:
+            reason = "there are no targets"
+            raise _refused(reason)
+        if len(found) > _MOST_TARGETS:
+            reason = f"there are {len(found):,} targets; the limit is {_MOST_TARGETS:,}"
+            raise _refused(reason)
+        return found
+
+    def _given(self) -> Iterator[ScrapeTarget]:
+        scheme, access = self.scheme, self.access
+        for text in self.targets:
+            for target in filter(str.strip, text.split(",")):
+                yield parsed(target, scheme=scheme)
+        for path in self.files:
+            yield from _from_file(path, scheme=scheme)
+        for url in self.urls:
+            document = _fetched(url, access.ca_file, access.timeout)
+            yield from from_groups(document, "--http-sd", scheme=scheme)
+
+
+def sidecars(function: F) -> F:
+    """Add the options to a command, which gets them as *sidecars*."""
+    names = [field.name for field in fields(Sidecars)]
+    options = *_OPTIONS, server_access
+    return collected("sidecars", Sidecars, names, *options)(function)
+
+
+def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:
+    from jaxmon.facts.host import host
+    from jaxmon.host.formats import json_text
+
+    began, wall = time.monotonic(), time.time()
+    response = session.get("/job", {"stacks": "1"} if stacks else None)
+    taken = time.monotonic() - began
+    if response.status == 404:  # noqa: PLR2004 - no such page
+        msg = "it serves no ranks; start it with --peer-access"
+        raise ValueError(msg)
+    if response.status != 200:  # noqa: PLR2004 - OK
+        msg = f"it returned HTTP status {response.status}"
+        raise ValueError(msg)
+    answer = host(target.name, json_text.parse(response.body, odd_numbers=True))
+    # It was made at some time in between.
+    return answer.replace(asked=wall + taken / 2, within=taken / 2)
