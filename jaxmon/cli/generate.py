@@ -21,7 +21,6 @@ OWNED: tuple[str, ...] = (
 
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
-    from jaxmon.agent.jaxlink import names
     require("generate", "grafana_foundation_sdk")
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
