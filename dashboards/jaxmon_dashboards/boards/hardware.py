@@ -121,21 +121,16 @@ def _extremes(
     return of_services.or_(every.and_(_hosts(), *_BY_HOST))
 
 
-def down() -> Expr:
+def down(*, ever: bool = False) -> Expr:
     """
     Return 0 for targets of the selected services, and for what reads their GPUs, that
-    Prometheus cannot scrape.
+    Prometheus cannot scrape; *ever*, at some time in Grafana's range.
     """
-    return _down(up(JOB), up())
-
-
-def were_down() -> Expr:
-    """Return 0 for those that it could not scrape at some time in Grafana's range."""
-    return _down(up(JOB).over_range("min"), up().over_range("min"))
-
-
-def _down(of_services: Expr, every: Expr) -> Expr:
-    return of_services.equals(0).or_(every.equals(0).and_(_hosts(), *_BY_HOST))
+    of_services, every = (
+        found.over_range("min") if ever else found for found in (up(JOB), up())
+    )
+    beside = every.equals(0).and_(_hosts(), *_BY_HOST)
+    return of_services.equals(0).or_(beside)
 
 
 def firing(*matchers: Matcher) -> Expr:

@@ -40,7 +40,7 @@ def oncall() -> Iterator[Panel]:
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
         for overview in (processes.DIED, processes.CRASHES)
     )
-    down = up().equals(0).and_(hardware.were_down().bottomk(q.FEW))
+    down = up().equals(0).and_(hardware.down(ever=True).bottomk(q.FEW))
     yield states(801, "Targets that were down")(
         Target(down, "{{job}} {{instance}}"),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
