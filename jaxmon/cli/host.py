@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from jaxmon import catalog
 from jaxmon.cli.sources import HostSource
 from jaxmon.facts.reading import Reading, by_process, read
-from jaxmon.facts.recent import MINUTE, Recent, Window
+from jaxmon.facts.recent import MINUTE, TEN_MINUTES, Recent, Window
 from jaxmon.facts.status import UNREAD, AgentSummary, HostVerdict, State, Summary
 from jaxmon.host.formats.layout import UNKNOWN, amount
 from jaxmon.host.resources.hung import STOPPED
@@ -178,20 +178,28 @@ class HostReader:
 
     def summary(self) -> Summary:
         """Return the status of the host."""
-        return self._summary(self._now, self._before(), self._verdict)
+        past = self._before(), self._window.before(self._now.time, TEN_MINUTES)
+        return self._summary(self._now, past, self._verdict)
 
     def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
-        before = self._before()
-        earlier = by_process(before) if before is not None else {}
+        then, long_before = (
+            {} if past is None else by_process(past)
+            for past in (
+                self._before(),
+                self._window.before(self._now.time, TEN_MINUTES),
+            )
+        )
         found = []
         for worker, now in by_process(self._now).items():
             verdict = self._verdict.of(worker)
-            then = earlier.get(worker)
-            summary = self._summary(now, then, verdict, whole=False)
+            before = then.get(worker)
+            past = before, long_before.get(worker)
+            summary = self._summary(now, past, verdict, whole=False)
+            compiles = _compiles(worker, now, before)
             # What ended in order is none.
             found += [
-                ProcessView(one, summary, condition(one), _compiles(worker, now, then))
+                ProcessView(one, summary, condition(one), compiles)
                 for one in summary.agents
             ]
         return sorted(found, key=lambda one: one.order)
@@ -206,14 +214,14 @@ class HostReader:
     def _summary(
         self,
         now: Reading,
-        before: Reading | None,
+        past: tuple[Reading | None, Reading | None],
         verdict: HostVerdict,
         *,
         whole: bool = True,
     ) -> Summary:
         return summarise(
             now,
-            before,
+            *past,
             whole=whole,
             run_dir=self._source.name,
             verdict=verdict,

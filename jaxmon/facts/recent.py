@@ -12,10 +12,10 @@ from jaxmon.facts.reading import Key, Reading
 YOUNG = 90.0
 _SAME_START = 1.0
 
-MINUTE = 60.0
+MINUTE, TEN_MINUTES = 60.0, 600.0
 _MOST = 6
-# Shorter differences are chance; longer ones are not of the last minute.
-_LEAST, _OLDEST = 10.0, 180.0
+# Shorter differences are chance; longer ones, as multiples, are not of that time.
+_LEAST, _OLDEST = 10.0, 3
 
 
 class Recent:
@@ -110,35 +110,35 @@ class Recent:
 
 
 class Window:
-    """
-    Keeps a few readings, so that there is one from about a minute ago.
+    """Keeps a few readings: there is one from about a minute ago, and from ten."""
 
-    Args:
-        seconds: how long ago.
-    """
-
-    def __init__(self, seconds: float = MINUTE) -> None:
-        self._seconds = seconds
-        self._kept: deque[Reading] = deque()
+    def __init__(self) -> None:
+        self._kept: dict[float, deque[Reading]] = {
+            seconds: deque() for seconds in (MINUTE, TEN_MINUTES)
+        }
 
     def add(self, reading: Reading) -> None:
         """Keep *reading*, unless there is one from just before it."""
-        kept = self._kept
-        if kept and kept[-1].time > reading.time:  # the clock was set back
-            kept.clear()
-        if kept and reading.time - kept[-1].time < self._seconds / _MOST:
-            return
-        kept.append(reading.compared())
-        # The first one is the youngest that is old enough.
-        while len(kept) > 1 and reading.time - kept[1].time >= self._seconds:
-            kept.popleft()
+        compared = reading.compared()
+        for seconds, kept in self._kept.items():
+            if kept and kept[-1].time > reading.time:  # the clock was set back
+                kept.clear()
+            if kept and reading.time - kept[-1].time < seconds / _MOST:
+                continue
+            kept.append(compared)
+            # The first one is the youngest that is old enough.
+            while len(kept) > 1 and reading.time - kept[1].time >= seconds:
+                kept.popleft()
 
-    def before(self, time: float) -> Reading | None:
-        """Return the reading to compare with one of *time*, `None` without one."""
-        first = self._kept[0] if self._kept else None
-        if first is None or not _LEAST <= time - first.time < _OLDEST:
+    def before(self, time: float, seconds: float = MINUTE) -> Reading | None:
+        """
+        Return the reading of so many *seconds* before *time* to compare with, of less
+        if there is none as old; `None` without one.
+        """
+        kept = self._kept[seconds]
+        if not kept or not _LEAST <= time - kept[0].time < _OLDEST * seconds:
             return None
-        return first
+        return kept[0]
 
 
 def _processes(reading: Reading) -> frozenset[str]:

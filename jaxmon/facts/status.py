@@ -377,11 +377,19 @@ UNREAD = HostVerdict()
 
 
 class HostFacts(NamedTuple):
-    """What is known of the processes of a host, and the limits to judge by."""
+    """
+    What is known of the processes of a host, and the limits to judge by.
+
+    Attributes:
+        lately: the last ten minutes, or what is known of them; *recent* is the last one.
+        requests_lately: the requests in that time, by route.
+    """
 
     now: Reading
     recent: Recent
+    lately: Recent
     requests: Sequence[RequestSummary]
+    requests_lately: Mapping[str, RequestSummary]
     loops: Sequence[LoopSummary]
     agents: Sequence[AgentSummary]
     devices: Sequence[DeviceSummary]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, RouteFacts
@@ -44,6 +43,8 @@ _MOST_EVIDENCE = 3
 _ROUTE = ("job", "route")
 # Fewer are chance.
 _CALLERS = 5
+# Of as many that should fail, one does, but once in twenty times.
+_SOME = 3
 # For how long requests must hang, as a part of the age of the oldest.
 _HANGS_FOR = 0.2
 
@@ -94,22 +95,37 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
     for one in facts.requests:
         # What ended processes counted is not about those that respond now.
         inherited = any(map(facts.now.inherited, one.workers))
-        every = (_failing, *([] if inherited else [_failed]), _stuck, _waiting, _slow)
-        found = (judge(one, facts.limits) for judge in every)
-        yield from islice(filter(None, found), 1)
-
-
-def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
-    failed, finished = one.recent_failed, one.recent
-    if failed and finished:
-        text = (
-            f"{failed:,.0f} of {counted(finished, 'request')} to {clean(one.route)} "
-            f"failed in the last {period(one.recent_seconds)}."
+        lately, limits = facts.requests_lately[one.route], facts.limits
+        found = (
+            _failing(one, lately, limits)
+            or (None if inherited else _failed(one, limits))
+            or _stuck(one, limits)
+            or _waiting(lately, limits)
+            or _slow(one, limits)
         )
-        if severity := many_fail(failed, finished, limits):
+        if found is not None:
+            yield found
+
+
+def _failing(
+    minute: RequestSummary, lately: RequestSummary, limits: Limits
+) -> Reason | None:
+    """Judge by the last minute or, as few fail in one, by the last ten."""
+    if not minute.recent:
+        return None
+    for one in (minute, lately):
+        failed, finished = one.recent_failed or 0.0, one.recent or 0.0
+        severity = many_fail(failed, finished, limits)
+        if severity is None and one is minute and failed == finished:
+            severity = TICKET
+        # Enough succeed again, of which some would fail otherwise.
+        over = not minute.recent_failed and minute.recent * failed >= _SOME * finished
+        if severity and not over:
+            text = (
+                f"{failed:,.0f} of {counted(finished, 'request')} to "
+                f"{clean(one.route)} failed in the last {period(one.recent_seconds)}."
+            )
             return _of_route("requests", severity, text, one)
-        if failed == finished:
-            return _of_route("requests", TICKET, text, one)
     return None
 
 
@@ -319,7 +335,7 @@ def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
     part, cold = one.cold_ratio, one.cold
     if part is None or cold is None or one.cold_total <= limits.cold_requests:
         return None
-    # As many as come in the window of the alert, at the pace of the last minute.
+    # As many as come in the window of the alert, at this pace.
     pace = part * (one.recent or 0.0) / max(one.recent_seconds or 0.0, MINUTE)
     if pace * seconds_in(limits.cold_window) <= limits.cold_requests:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxmon import catalog
 from jaxmon.facts.reading import Reading, in_order
-from jaxmon.facts.recent import YOUNG, Recent
+from jaxmon.facts.recent import TEN_MINUTES, YOUNG, Recent
 from jaxmon.facts.status import (
     UNREAD,
     AcceleratorSummary,
@@ -40,6 +40,7 @@ _OF_JAX = ("jax", "jaxlib")
 def summarise(  # noqa: PLR0913 - what a status consists of
     now: Reading,
     before: Reading | None = None,
+    earlier: Reading | None = None,
     *,
     young: float = YOUNG,
     version: str = "",
@@ -57,6 +58,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         now: the latest reading.
         before: the one to compare it with, of about a minute ago; without it, nothing
             is known of the last minute of processes older than that.
+        earlier: likewise, of about ten minutes ago.
         young: age in seconds up to which all that a process did is recent.
         version: of jaxmon.
         whole: whether it is of all processes of a host.
@@ -69,11 +71,14 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     uptimes = now.of(catalog.UPTIME_SECONDS)
     verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
     recent = Recent(now, before, young=young)
+    lately = Recent(now, earlier or before, young=max(young, TEN_MINUTES))
     every = functions(now)
     facts = HostFacts(
         now=now,
         recent=recent,
+        lately=lately,
         requests=requests(now, recent),
+        requests_lately={one.route: one for one in requests(now, lately)},
         loops=loops(now, recent),
         agents=_processes(now, verdict.processes),
         devices=_devices(now),
