@@ -32,6 +32,7 @@ _COUNTERS = (
     catalog.DATA_WAIT_SECONDS,
     catalog.TIME_SECONDS,
     catalog.CHECKPOINT_FAILURES,
+    catalog.DROPPED,
     catalog.PROCESS_START_TIME_SECONDS,
 )
 _GAUGES = (

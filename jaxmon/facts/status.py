@@ -381,7 +381,7 @@ class HostFacts(NamedTuple):
     What is known of the processes of a host, and the limits to judge by.
 
     Attributes:
-        lately: the last ten minutes, or what is known of them; *recent* is the last one.
+        lately: the last ten minutes, or what of them is known; *recent* is the last.
         requests_lately: the requests in that time, by route.
     """
 

@@ -2,8 +2,9 @@
 Whether users are all right, in one sentence with its reasons.
 
 The numbers of the last minute decide, of what seldom happens those of ten, by the
-limits of findings and alerts; so a fault that is over is none any more. Findings add what only they can see. A fault is failing
-where its alert pages, and degraded where it is a ticket, or not due yet.
+limits of findings and alerts; so a fault that is over is none any more. Findings add
+what only they can see. A fault is failing where its alert pages, and degraded where it
+is a ticket, or not due yet.
 """
 
 from __future__ import annotations

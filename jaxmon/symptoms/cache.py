@@ -13,7 +13,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import HINT, TIME, Symptom
+from jaxmon.symptoms.symptom import BUDGET, HINT, TIME, Symptom
 
 
 NO_CACHE = (
@@ -24,6 +24,7 @@ NO_CACHE = (
 TOPICS_OF_HOST = ("compiled_together",)
 """Topics of findings that each of several processes has."""
 _MOST_EVIDENCE = 3
+_BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
@@ -89,7 +90,18 @@ def compiled_together(
         tuple(_compiled_by(*one) for one in found[1 : 1 + _MOST_EVIDENCE]),
         action,
         seconds=seconds,
+        severity=TICKET if _are_many(first, count, len(others), snapshot) else None,
     )
+
+
+def _are_many(function: Function, others: int, of: int, snapshot: Snapshot) -> bool:
+    """Return whether *others*, of so many, and this one are enough for the alert."""
+    limits, number = snapshot.limits, others + 1
+    least = max(limits.thundering, limits.thundering_share * (of + 1))
+    age = snapshot.process.now - function.program.finished
+    lately = age < 2 * seconds_in(limits.thundering_window)
+    spent = number * _seconds(function)
+    return lately and number >= least and spent > limits.thundering_seconds
 
 
 def compared(snapshot: Snapshot) -> Snapshot:
@@ -97,6 +109,7 @@ def compared(snapshot: Snapshot) -> Snapshot:
     functions = tuple(one for one in snapshot.functions if _is_compiled(one))
     return Snapshot(
         functions=functions,
+        process=snapshot.process,
         memory=snapshot.memory,
         cache=snapshot.cache,
         limits=snapshot.limits,
@@ -210,6 +223,12 @@ SYMPTOMS = (
     Symptom(
         *("cache", "F6", "Something prevents hits of the persistent cache.", HINT),
         *(cache, catalog.PERSISTENT_CACHE_REQUESTS, "Debug: Persistent cache hit rate"),
-        rule=("JaxmonCacheHitRateBudgetBurn", None),
+        missing="an objective can say how often it must hit",
+        other_runbook=_BUDGET_BURN,
+    ),
+    Symptom(
+        *("cache_budget", "F6", "The persistent cache misses too often."),
+        rule=(_BUDGET_BURN, None),
+        missing=BUDGET,
     ),
 )

@@ -85,6 +85,7 @@ SYMPTOMS = (
         *(failing, catalog.CHECKPOINT_FAILURES, "Training: Checkpoints that failed"),
         reason=saves_failing,
         rule=("JaxmonCheckpointFailed", checkpoint_failed),
+        severity=TICKET,
     ),
     Symptom(
         *("checkpoint_age", "F8", "A run makes no checkpoints."),

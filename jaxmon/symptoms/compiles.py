@@ -254,8 +254,13 @@ SYMPTOMS = (
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),
         *(dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        rule=("JaxmonCompileSlow", compile_slow),
+        missing="what it costs is in JaxmonCompileSlow",
         other_runbook="JaxmonColdStarts",
+    ),
+    Symptom(
+        *("compile_slow", "F1", "Compiles of a service are many and slow."),
+        rule=("JaxmonCompileSlow", compile_slow),
+        missing="screens have the sum of compiles, not each of them",
     ),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),

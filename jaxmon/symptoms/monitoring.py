@@ -14,7 +14,7 @@ from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.reason import listed, processes, reason
+from jaxmon.symptoms.reason import listed, period, processes, reason
 from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Symptom
 
 
@@ -179,6 +179,8 @@ def metrics(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if exports.failing_seconds < seconds_in(limits.exports_failed_for):
         return
+    # The alert may wait for longer: what has arrived before must leave its window.
+    due = exports.failing_seconds > seconds_in(limits.export_failing_for)
     yield Finding(
         "export",
         "metrics",
@@ -187,6 +189,7 @@ def metrics(snapshot: Snapshot) -> Iterator[Finding]:
         f"{exports.failed_in_a_row:,} failed.",
         (),
         f"{_REASON}. If nothing is meant to be pushed, set JAXMON_OTLP=false.",
+        severity=TICKET if due else None,
     )
 
 
@@ -227,6 +230,16 @@ def spans(snapshot: Snapshot) -> Iterator[Finding]:
         f"{_REASON}. Prometheus takes no spans: set OTEL_TRACES_EXPORTER=none. If "
         "there are too many, lower OTEL_TRACES_SAMPLER_ARG.",
     )
+
+
+def spans_missing(facts: HostFacts) -> Iterator[Reason]:
+    """Yield processes that have dropped spans again and again lately."""
+    dropped = facts.lately.values(catalog.DROPPED)
+    for (worker, what), number in dropped.items():
+        if what == "span" and number >= facts.limits.spans_dropped:
+            last = period(facts.lately.seconds(worker))
+            text = f"{counted(number, 'span')} were dropped in the last {last}."
+            yield reason("spans", TICKET, text, [worker], worker)
 
 
 def spans_dropped(limits: Limits) -> Alert:
@@ -288,5 +301,7 @@ SYMPTOMS = (
         *("spans", "", "Spans are dropped.", HINT),
         *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
         rule=("JaxmonSpansDropped", spans_dropped),
+        reason=spans_missing,
+        wait="export_failing_for",
     ),
 )

@@ -16,7 +16,14 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import (
+    COUNT,
+    DEPLOY_NOISE,
+    PROCESS,
+    TICKET,
+    Alert,
+    Severity,
+)
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.symptom import TIME, Symptom
 
@@ -90,7 +97,14 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 _advice(snapshot, function.name, cause),
                 where=_most_often_at(snapshot, function.name, cause),
                 seconds=function.recompile_time(cause),
+                severity=_severity(function, snapshot),
             )
+
+
+def _severity(function: Function, snapshot: Snapshot) -> Severity | None:
+    """Return that of the alert, which counts all causes."""
+    number = sum(len(_lately(function, of, snapshot)) for of in function.recompiles)
+    return TICKET if number > snapshot.limits.recompiles else None
 
 
 def scattered(snapshot: Snapshot) -> Iterator[Finding]:

@@ -319,6 +319,7 @@ SYMPTOMS = (
             "Training: Attempts without progress",
         ),
         rule=("JaxmonRunNoProgress", run_no_progress),
+        severity=TICKET,
     ),
     Symptom(
         *("old_checkpoint", "", "A run begins before its latest checkpoints.", TIME),
@@ -330,7 +331,8 @@ SYMPTOMS = (
         Symptom(
             *(name, "", sentence, urgency),
             *(restarts, metric, f"Training: {panel}"),
-            rule=(_GOODPUT, goodput_low),
+            missing="JaxmonGoodputLow says it if all of them take too much",
+            other_runbook=_GOODPUT,
         )
         for name, sentence, urgency, metric, panel in (
             (
@@ -350,5 +352,10 @@ SYMPTOMS = (
                 *(catalog.RUN_SECONDS, _WENT_INTO),
             ),
         )
+    ),
+    Symptom(
+        *("goodput", "", "A run spends little of its time on steps that last."),
+        rule=(_GOODPUT, goodput_low),
+        missing="`jaxmon job goodput` has the whole run, not the last hours",
     ),
 )

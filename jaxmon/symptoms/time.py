@@ -18,7 +18,7 @@ from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
 from jaxmon.symptoms import compiles, transfers
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -58,6 +58,7 @@ class TimePart(NamedTuple):
         verdict: what took so long, before and after its part of the time.
         action: what to do about it.
         urgency: of the symptom: if it is a note, nothing can be won.
+        limit: of the part of the time that makes an alert, by name.
     """
 
     topic: str
@@ -66,6 +67,7 @@ class TimePart(NamedTuple):
     verdict: tuple[str, str]
     action: str
     urgency: Urgency = TIME
+    limit: str = ""
 
     def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
@@ -79,7 +81,9 @@ class TimePart(NamedTuple):
         lead, rest = self.verdict
         won = 0.0 if self.urgency is NOTE else of_all(took, period, snapshot)
         text = f"{lead} {part(took, period)}{rest}{mostly(lines, took)}"
-        yield _costs(self.topic, text, lines, self.action, won)
+        yield _costs(self.topic, text, lines, self.action, won)._replace(
+            severity=_severity(took, self.limit, period, snapshot)
+        )
 
     def _took(self, snapshot: Snapshot, period: Period) -> float:
         took, now = period.of(self.state), snapshot.time.now
@@ -115,7 +119,7 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
         of_all(took, period, snapshot),
-    )
+    )._replace(severity=_severity(period.of("eager"), "time_lost", period, snapshot))
 
 
 def host(snapshot: Snapshot) -> Iterator[Finding]:
@@ -274,6 +278,19 @@ def _costs(
     return Finding(topic, where, text, further(lines), action, where, won)
 
 
+def _severity(
+    took: float, limit: str, period: Period, snapshot: Snapshot
+) -> Severity | None:
+    """Return that of the alert on loops, which adds up its window."""
+    looping = any(one.running for one in snapshot.steps)
+    if not limit or not looping:
+        return None
+    window = seconds_in(snapshot.limits.time_lost_window)
+    spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
+    much = spent > getattr(snapshot.limits, limit) * window
+    return TICKET if much else None
+
+
 def _jitted(snapshot: Snapshot) -> bool:
     """Return whether the program calls jitted functions."""
     users = [one for one in snapshot.functions if not one.internal]
@@ -409,6 +426,7 @@ PARTS = (
         "Prepare the next batches while the device computes: a prefetching loader in "
         "other processes, or in threads if it mostly waits or runs in C; fewer and "
         "larger files; decoding ahead of time.",
+        limit="data_wait",
     ),
     TimePart(
         "copies",
@@ -425,6 +443,7 @@ PARTS = (
         ("The program was blocked outside of JAX for", ""),
         "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
         "another thread wait for it, or do it less often.",
+        limit="time_lost",
     ),
     TimePart(
         "garbage",
@@ -434,6 +453,7 @@ PARTS = (
         "Keep fewer Python objects; call gc.freeze() once the program has started, so "
         "that what stays is not looked at again, or raise gc.set_threshold(). If the "
         "loop calls gc.collect, remove that.",
+        limit="time_lost",
     ),
     TimePart(
         "interpreter",
@@ -446,6 +466,7 @@ PARTS = (
         "Only one thread runs Python at a time. Do this work in another process, such "
         "as a worker of the loader, or with functions that work on whole arrays in C, "
         "as those of NumPy do.",
+        limit="time_lost",
     ),
     TimePart(
         "startup",
@@ -460,13 +481,12 @@ PARTS = (
 
 
 def _symptom(
-    name: str, sentence: str, urgency: Urgency, finding: ProcessJudge
+    name: str, sentence: str, urgency: Urgency, finding: ProcessJudge, limit: str = ""
 ) -> Symptom:
     alert, build = {
         "data_wait": (TIME_ALERTS[0], data_starvation),
-        "blocked": (TIME_ALERTS[1], time_lost),
-        "eager": (TIME_ALERTS[1], time_lost),
-    }.get(name, ("", None))
+        "time_lost": (TIME_ALERTS[1], time_lost),
+    }.get(limit, ("", None))
     metric, panel = {
         "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
         "device": (catalog.EXECUTION_SECONDS, "Execution time by function"),
@@ -482,13 +502,18 @@ def _symptom(
 
 
 SYMPTOMS = (
-    _symptom("eager", "Operations outside of jit take time.", TIME, eager),
+    _symptom(
+        *("eager", "Operations outside of jit take time.", TIME, eager, "time_lost")
+    ),
     _symptom("host", "Python keeps the device waiting.", TIME, host),
     _symptom(
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
     _symptom("device", "The device computes.", NOTE, device),
     _symptom("compiling", "First compiles take the time.", NOTE, compiling),
-    *(_symptom(one.topic, one.sentence, one.urgency, one.judge) for one in PARTS),
+    *(
+        _symptom(one.topic, one.sentence, one.urgency, one.judge, one.limit)
+        for one in PARTS
+    ),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )
