@@ -21,6 +21,7 @@ from jaxmon.job.failures import FailureKind, RankFailure, failure_of
 from jaxmon.job.model import Job, JobState, Suspects
 from jaxmon.job.verdict import busy, judge
 from jaxmon.job.waiting import apart_from, waiting_of
+from jaxmon.limits import Limits
 
 
 _SLACK = 2.0
@@ -93,14 +94,14 @@ class PostMortems:
     unknown: tuple[RankFailure, ...] = ()
 
 
-def examine(hosts: Sequence[JobHost]) -> PostMortems:
-    """Return how the jobs of *hosts* failed."""
+def examine(hosts: Sequence[JobHost], limits: Limits | None = None) -> PostMortems:
+    """Return how the jobs of *hosts* failed, and by *limits*, which of them hang."""
     by_job: defaultdict[tuple[str, int], list[RankFailure]] = defaultdict(list)
     for host in hosts:
         for rank in host.ranks:
             if (failure := failure_of(host, rank)) is not None:
                 by_job[rank.coordinator, rank.count or 0].append(failure)
-    verdict = judge(hosts)
+    verdict = judge(hosts, limits)
     made = [
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
     ]

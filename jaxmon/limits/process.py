@@ -245,8 +245,8 @@ class ProcessLimits:
     )
     rank_starved_share = ratio(
         0.5,
-        "Minimum fraction of its time that a process of a job waits for a processor to "
-        "be called starved.",
+        "Minimum fraction of its time that a process waits for a processor to be "
+        "called starved; more threads than processors wait for each other, too.",
     )
     rank_repeated_seconds = count(
         1,

@@ -7,7 +7,7 @@ from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
+from jaxmon.symptoms.symptom import Symptom
 
 
 RANK_ALERT = "JaxmonRankStuck"
@@ -170,32 +170,47 @@ def _of_run(series: Expr, ranks: Expr) -> Expr:
     return series.joined(ranks, on=PROCESS, take=("ranks",))
 
 
-def _alert(
-    name: str, mode: Mode, sentence: str, alert: str, build: AlertBuilder
-) -> Symptom:
-    missing = "`jaxmon job why` says it, with all hosts at hand"
-    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
-
-
+_STUCK = ("rank_stuck_after", "rank_stuck_times", "rank_stuck_first", "stuck_after")
+_CACHE = ("rank_repeated_seconds", "rank_repeated_share", "rank_uncached_seconds")
 SYMPTOMS = (
-    _alert(
+    Symptom(
         *("rank_stuck", "F8", "A rank lets the others wait."),
-        *("JaxmonRankStuck", rank_stuck),
+        rule=("JaxmonRankStuck", rank_stuck),
+        ranks=_STUCK,
     ),
-    _alert(
+    Symptom(
+        *("rank_missing", "F8", "A rank is gone, and the others wait."),
+        ranks=("rank_gone_after",),
+        missing="JaxmonTrainingDied and JaxmonAgentSilent say it",
+    ),
+    Symptom(
         *("rank_slow", "F7", "A rank is slow at every step."),
-        *("JaxmonRankSlow", rank_slow),
+        rule=("JaxmonRankSlow", rank_slow),
+        ranks=("rank_slow_share",),
     ),
-    _alert(
+    Symptom(
+        *("rank_starved", "F7", "A rank waits for a processor most of the time."),
+        ranks=("rank_starved_share",),
+        missing="JaxmonRankSlow says it if the others wait",
+    ),
+    Symptom(
+        *("rank_compiles", "F6", "A rank compiles what the persistent cache has."),
+        ranks=_CACHE,
+        missing="one process cannot know what others loaded",
+    ),
+    Symptom(
         *("nccl", "F8", "NCCL finds ranks behind or missing."),
-        *("JaxmonNcclStuck", nccl_stuck),
+        rule=("JaxmonNcclStuck", nccl_stuck),
+        ranks=_STUCK,
     ),
-    _alert(
+    Symptom(
         *("straggler", "F7", "The device of a process is slower."),
-        *("JaxmonStraggler", straggler),
+        rule=("JaxmonStraggler", straggler),
+        ranks=("rank_slow_share",),
     ),
-    _alert(
+    Symptom(
         *("programs_diverge", "F8", "Ranks run different programs."),
-        *("JaxmonProgramsDiverge", programs_diverge),
+        rule=("JaxmonProgramsDiverge", programs_diverge),
+        ranks=_STUCK,
     ),
 )

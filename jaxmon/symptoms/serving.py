@@ -58,7 +58,8 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
 def padding(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose batches are mostly padding, if that takes time."""
     observed = snapshot.process.observed_seconds
-    executed = min(_executed(snapshot) or _waited(snapshot), observed)
+    executed = sum(one.device_seconds for one in snapshot.functions)
+    executed = min(executed or _waited(snapshot), observed)
     routes = [one for one in snapshot.requests if one.batches.fill_ratio is not None]
     every = sum(one.batches.count for one in routes)
     for route in routes:
@@ -86,14 +87,6 @@ def _waited(snapshot: Snapshot) -> float:
     period = snapshot.time.period
     waited = period.share("device", "fetch") if period.settled else 0.0
     return waited * snapshot.process.observed_seconds
-
-
-def _executed(snapshot: Snapshot) -> float:
-    """Return the seconds of execution of all functions, from their sampled calls."""
-    return sum(
-        (one.calls or 0) * (one.samples.execution_seconds or 0.0)
-        for one in snapshot.functions
-    )
 
 
 def event_loops(snapshot: Snapshot) -> Iterator[Finding]:

@@ -177,6 +177,6 @@ SYMPTOMS = (
         reason=loops_slow,
         because=said_or_doing("slower"),
         wait="slowdown_for",
-        observed="slower",
+        observed=("slower",),
     ),
 )

@@ -78,7 +78,8 @@ class Symptom(NamedTuple):
         because: says why it is so, for the answer; by default, findings of it do.
         missing: why there is no alert, or why no screen says it.
         other_runbook: the runbook, if it is another one than that of the alert.
-        observed: the limit by which agents and commands observe it.
+        observed: the limits by which agents observe it.
+        ranks: those by which `jaxmon.job` judges it, for ``jaxmon job why``.
     """
 
     name: str
@@ -96,7 +97,8 @@ class Symptom(NamedTuple):
     because: Explanation | None = None
     missing: str = ""
     other_runbook: str = ""
-    observed: str = ""
+    observed: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
     @property
     def alert(self) -> str:

@@ -129,7 +129,7 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
 
-    found = examine(sidecars.ask(timed=True))
+    found = examine(sidecars.ask(timed=True), limits_of(None))
     if as_json:
         output.document(document(found))
     else:
