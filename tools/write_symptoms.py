@@ -25,11 +25,11 @@ from jaxmon import catalog
 from jaxmon.catalog.every import BY_NAME
 from jaxmon.cli.reference import page, table
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts
+from jaxmon.facts.recent import HostFacts
 from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import Alert, SiteLimits
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import MODES, Symptom
-from jaxmon.symptoms.table import SYMPTOMS
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 

@@ -274,7 +274,7 @@ def _evaluated(
     """Return what *worker* reports, the findings, and the events."""
     from jaxmon.cli.workers import neighbours
     from jaxmon.facts.process import read
-    from jaxmon.symptoms.cache import is_worth_comparing
+    from jaxmon.symptoms.compiles import is_worth_comparing
     from jaxmon.symptoms.findings import find
 
     events = worker.fetch("/debug/events")

@@ -10,9 +10,8 @@ from jaxmon.facts import responses
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import HostFindings, about
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 
 
 _MAX_BYTES = 5 << 20

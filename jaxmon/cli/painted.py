@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 
 
 COLOURS = {Urgency.FAILURE: "red", Urgency.TIME: "yellow", Urgency.HINT: "cyan"}

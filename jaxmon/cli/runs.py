@@ -18,7 +18,7 @@ from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.screens.runs.summary import Facts, Run, RunError, build, read_file
 from jaxmon.screens.runs.summary import parse as parse_run
-from jaxmon.symptoms.cache import is_worth_comparing
+from jaxmon.symptoms.compiles import is_worth_comparing
 
 
 _MAX_BYTES = 32 << 20

@@ -14,10 +14,8 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Observations
-from jaxmon.facts.reading import Key, Reading
-from jaxmon.facts.recent import Recent
-from jaxmon.facts.traffic import slowest_p95
+from jaxmon.facts.reading import Key, Observations, Reading
+from jaxmon.facts.recent import Recent, slowest_p95
 
 
 EVERY = 5.0

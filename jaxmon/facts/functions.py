@@ -3,7 +3,7 @@ What jitted functions, their programs and the persistent cache report.
 
 How times of one kind vary, and whether they are longer than others, beyond noise, has
 one definition, too: of a running process against its own past, and of one run against
-another. Both have the samples; `jaxmon.symptoms.slowdowns` and Prometheus have only
+another. Both have the samples; `jaxmon.symptoms.steps` and Prometheus have only
 sums and buckets, and compare means and quantiles of windows.
 """
 

@@ -1,12 +1,29 @@
-"""What happened between two readings, process by process."""
+"""
+What happened between two readings, process by process, and so lately: requests, queues
+and batches by route and queue, steps by loop; with it, all that is known of a host.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Observations
-from jaxmon.facts.reading import Key, Reading
+from jaxmon.facts.reading import Key, Observations, Reading, in_order, total
+from jaxmon.facts.status import (
+    AcceleratorSummary,
+    AgentSummary,
+    BatchSummary,
+    DeviceSummary,
+    HostVerdict,
+    Latency,
+    LoopSummary,
+    QueueSummary,
+    RequestSummary,
+)
+from jaxmon.limits import Limits
 
 
 YOUNG = 90.0
@@ -145,3 +162,257 @@ def _processes(reading: Reading) -> frozenset[str]:
     """Return the processes that *reading* has something of."""
     every = (*reading.values.values(), *reading.histograms.values())
     return frozenset(key[0] for of in every for key in of)
+
+
+_WARM = "warm"
+
+
+def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
+    """Return the routes, those that fail most first, then the most frequent."""
+    every = _by_route(now.distributions(catalog.REQUEST_SECONDS))
+    lately = _by_route(recent.distributions(catalog.REQUEST_SECONDS))
+    usual = _by_route(recent.usual(catalog.REQUEST_SECONDS))
+    waiting = _by_label(now.of(catalog.REQUESTS_IN_PROGRESS))
+    oldest = _by_label(now.of(catalog.REQUEST_OLDEST_SECONDS))
+    found = []
+    for route in every.keys() | waiting.keys():
+        all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
+        one = _request(route, all_of, new, before, recent)
+        in_progress = waiting.get(route)
+        if in_progress is not None:
+            workers = in_order({*one.workers, *in_progress})
+            one = one.replace(workers=workers, in_progress=sum(in_progress.values()))
+        ages = oldest.get(route)
+        if ages and one.in_progress:
+            worker = max(ages, key=lambda worker: ages[worker])
+            one = one.replace(oldest=ages[worker], oldest_worker=worker)
+        found.append(one)
+    return sorted(
+        found,
+        key=lambda one: (-(one.recent_failed or 0), -one.total, one.route),
+    )
+
+
+def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
+    """
+    Return the p95 of the route whose is highest, of all its successful requests, warm
+    or not; `None` without any.
+    """
+    routes = _by_route(found).values()
+    times = [_latency(_of(of, "success")) for of in routes]
+    return max((one.p95 for one in times if one and one.p95), default=None)
+
+
+def queues(now: Reading) -> list[QueueSummary]:
+    """Return the queues, the deepest first."""
+    return sorted(
+        (
+            QueueSummary(
+                queue=name,
+                workers=in_order(depths),
+                depth=sum(depths.values()),
+            )
+            for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
+        ),
+        key=lambda one: (-one.depth, one.queue),
+    )
+
+
+def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
+    """Return the batches of each route, the most frequent first."""
+    every = _by_route(now.distributions(catalog.BATCH_FILL_RATIO))
+    lately = _by_route(recent.distributions(catalog.BATCH_FILL_RATIO))
+    found = []
+    for route, of in every.items():
+        new = total(lately.get(route, {}).values())
+        found.append(
+            BatchSummary(
+                route=route,
+                workers=_workers(of),
+                total=_count(of.values()),
+                rate=_rate(lately.get(route, {}), recent),
+                fill=new.mean if new is not None else None,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.total, one.route))
+
+
+def _request(
+    route: str,
+    every: Mapping[Key, Observations],
+    lately: Mapping[Key, Observations],
+    usual: Mapping[Key, Observations],
+    recent: Recent,
+) -> RequestSummary:
+    known = bool(lately) or not every
+    finished, failed = _count(lately.values()), _count(_of(lately, "error"))
+    waited = finished - _count(_of(lately, None, warm=True))
+    before = total(_of(usual, "success", warm=True))
+    times = [one for key in lately if (one := recent.seconds(key[0])) is not None]
+    return RequestSummary(
+        route=route,
+        workers=_workers(every),
+        total=_count(every.values()),
+        failed=_count(_of(every, "error")),
+        client_errors=_count(_of(every, "client_error")),
+        cold_total=_count(_of(every, None, warm=False)),
+        recent_seconds=max(times, default=None),
+        recent=finished if known else None,
+        recent_failed=failed if known else None,
+        rate=_rate(lately, recent),
+        error_ratio=failed / finished if finished else None,
+        cold_ratio=waited / finished if finished else None,
+        latency=_latency(_of(lately, "success")),
+        warm=_latency(_of(lately, "success", warm=True)),
+        cold=_latency(_of(lately, "success", warm=False)),
+        usual_p50=before.quantile(0.5) if before is not None else None,
+        usual_p95=before.quantile(0.95) if before is not None else None,
+        in_progress=None,
+        oldest=None,
+        oldest_worker="",
+    )
+
+
+def _of(
+    found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
+) -> list[Observations]:
+    """Return the histograms of *outcome*, and of the requests that were *warm*."""
+    return [
+        one
+        for (_, _, its, start), one in found.items()
+        if outcome in (None, its) and warm in (None, start == _WARM)
+    ]
+
+
+def _latency(found: Iterable[Observations]) -> Latency | None:
+    every = total(found)
+    if every is None or every.observed <= 0:
+        return None
+    return Latency(
+        count=every.observed,
+        p50=every.quantile(0.5),
+        p95=every.quantile(0.95),
+        p99=every.quantile(0.99),
+    )
+
+
+def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
+    """Return how many a second there were, in all processes; `None` if unknown."""
+    if not lately:
+        return None
+    counts: dict[str, float] = defaultdict(float)
+    for key, one in lately.items():
+        counts[key[0]] += one.observed
+    times = {worker: recent.seconds(worker) for worker in counts}
+    return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
+
+
+def _count(found: Iterable[Observations]) -> float:
+    return sum(one.observed for one in found)
+
+
+def _by_route(
+    found: Mapping[Key, Observations],
+) -> dict[str, dict[Key, Observations]]:
+    routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
+    for key, one in found.items():
+        routes[key[1]][key] = one
+    return routes
+
+
+def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
+    """Return the values by the metric's only label, then by process."""
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for (worker, label), value in found.items():
+        values[label][worker] = value
+    return values
+
+
+def _workers(keys: Iterable[Key]) -> tuple[str, ...]:
+    return in_order({key[0] for key in keys})
+
+
+_STEP = "step"
+
+
+def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
+    """Return the loops, those that run first, then those with most steps."""
+    lately = recent.distributions(catalog.STEP_SECONDS)
+    usual = recent.usual(catalog.STEP_SECONDS)
+    waits = recent.values(catalog.DATA_WAIT_SECONDS)
+    goodput = _goodput(recent)
+    ages = now.of(catalog.STEP_AGE_SECONDS)
+    every = now.distributions(catalog.STEP_SECONDS)
+    keys: dict[str, set[Key]] = defaultdict(set)
+    for key in (*every, *ages):
+        keys[key[1]].add(key)
+    found = []
+    for loop, of in keys.items():
+        new = total(lately[key] for key in of if key in lately)
+        before = total(usual[key] for key in of if key in usual)
+        rates = [
+            lately[key].observed / seconds
+            for key in of
+            if key in lately and (seconds := recent.seconds(key[0]))
+        ]
+        running = {key[0]: ages[key] for key in of if key in ages}
+        oldest = max(running, key=lambda worker: running[worker], default="")
+        parts = [goodput[key[0]] for key in of if key[0] in goodput]
+        waited = sum(waits.get(key, 0.0) for key in of)
+        found.append(
+            LoopSummary(
+                loop=loop,
+                workers=in_order({key[0] for key in of}),
+                steps=sum(every[key].observed for key in of if key in every),
+                rate=min(rates, default=None),
+                p50=new.quantile(0.5) if new is not None else None,
+                p95=new.quantile(0.95) if new is not None else None,
+                mean=new.mean if new is not None else None,
+                usual=before.mean if before is not None else None,
+                data_wait_ratio=_ratio(waited, new),
+                goodput=sum(parts) / len(parts) if parts and running else None,
+                age=running.get(oldest),
+                age_worker=oldest,
+            )
+        )
+    return sorted(found, key=lambda one: (one.age is None, -one.steps, one.loop))
+
+
+def _ratio(waited: float, steps: Observations | None) -> float | None:
+    """Return what part of the *steps* was spent waiting."""
+    if steps is None or steps.observed <= 0 or steps.sum <= 0:
+        return None
+    return min(waited / steps.sum, 1.0)
+
+
+def _goodput(recent: Recent) -> Mapping[str, float]:
+    """Return what part of each process's wall time was spent in steps."""
+    whole: dict[str, float] = defaultdict(float)
+    steps: dict[str, float] = defaultdict(float)
+    for (worker, activity), seconds in recent.values(catalog.TIME_SECONDS).items():
+        whole[worker] += seconds
+        if activity == _STEP:
+            steps[worker] += seconds
+    return {worker: steps[worker] / of for worker, of in whole.items() if of > 0}
+
+
+class HostFacts(NamedTuple):
+    """
+    What is known of the processes of a host, and the limits to judge by.
+
+    Attributes:
+        lately: the last ten minutes, or what of them is known; *recent* is the last.
+        requests_lately: the requests in that time, by route.
+    """
+
+    now: Reading
+    recent: Recent
+    lately: Recent
+    requests: Sequence[RequestSummary]
+    requests_lately: Mapping[str, RequestSummary]
+    loops: Sequence[LoopSummary]
+    agents: Sequence[AgentSummary]
+    devices: Sequence[DeviceSummary]
+    accelerators: Sequence[AcceleratorSummary]
+    verdict: HostVerdict
+    limits: Limits

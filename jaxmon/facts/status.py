@@ -8,13 +8,10 @@ processes started. Text in it comes from programs and is not trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from jaxmon.facts.reading import Reading
-from jaxmon.facts.recent import Recent
 from jaxmon.facts.record import NOTHING, Fact
-from jaxmon.limits import Limits
 
 
 State = Literal["failing", "degraded", "fine", "unknown"]
@@ -25,7 +22,7 @@ class Reason(Fact):
     """
     Why users are not all right, in one sentence; ``workers`` are the processes.
 
-    ``kind`` is the name of a symptom; `jaxmon.symptoms.table` has them all.
+    ``kind`` is the name of a symptom; `jaxmon.symptoms.findings` has them all.
     ``because`` is the likely cause in one sentence, with its line if that is known, and
     empty without one. ``subject`` is the route, the loop or what else it is about.
     """
@@ -182,7 +179,7 @@ class FunctionSummary(Totals):
 
 class FindingSummary(Fact):
     """
-    A finding, and what those of its topic have in common: `jaxmon.symptoms.finding`
+    A finding, and what those of its topic have in common: `jaxmon.symptoms.symptom`
     and `jaxmon.symptoms.symptom` say what is what.
     """
 
@@ -374,25 +371,3 @@ class HostVerdict(Fact):
 
 UNREAD = HostVerdict()
 """Before anything was read."""
-
-
-class HostFacts(NamedTuple):
-    """
-    What is known of the processes of a host, and the limits to judge by.
-
-    Attributes:
-        lately: the last ten minutes, or what of them is known; *recent* is the last.
-        requests_lately: the requests in that time, by route.
-    """
-
-    now: Reading
-    recent: Recent
-    lately: Recent
-    requests: Sequence[RequestSummary]
-    requests_lately: Mapping[str, RequestSummary]
-    loops: Sequence[LoopSummary]
-    agents: Sequence[AgentSummary]
-    devices: Sequence[DeviceSummary]
-    accelerators: Sequence[AcceleratorSummary]
-    verdict: HostVerdict
-    limits: Limits

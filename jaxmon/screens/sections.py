@@ -26,10 +26,9 @@ from jaxmon.host.formats.layout import (
     wrapped,
 )
 from jaxmon.screens.section import Section
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about, verdict
 from jaxmon.symptoms.recompiles import recompile_advice
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 
 
 _FUNCTIONS = "COMPILE TIME"

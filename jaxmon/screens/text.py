@@ -19,7 +19,7 @@ from jaxmon.screens.goodput import goodput
 from jaxmon.screens.notes import notes
 from jaxmon.screens.time_table import time_table
 from jaxmon.screens.utilization import flops
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import Finding
 
 
 WIDTH = 80

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from jaxmon.facts.status import Answer, HostFacts, Reason, State
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.reason import reason, said
 from jaxmon.symptoms.steps import named
-from jaxmon.symptoms.table import SYMPTOMS
 
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary
-from jaxmon.symptoms.cache import compared
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import Symptom, Urgency
-from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon.symptoms import (
+    compiles,
+    errors,
+    hardware,
+    job,
+    memory,
+    monitoring,
+    recompiles,
+    requests,
+    results,
+    runs,
+    serving,
+    starts,
+    steps,
+    time,
+)
+from jaxmon.symptoms.compiles import compared
+from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
+
+
+_FAMILIES = (
+    *(memory, compiles, runs, steps, requests, errors, results, serving),
+    *(recompiles, time, starts, job, hardware, monitoring),
+)
+
+SYMPTOMS: Mapping[str, Symptom] = {
+    one.name: one for family in _FAMILIES for one in family.SYMPTOMS
+}
 
 
 NOTHING = "Nothing to fix stands out."

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.reason import listed, period, processes, reason
-from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Symptom
+from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Finding, Symptom
 
 
 _REASON = (

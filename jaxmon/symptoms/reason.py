@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jaxmon.facts.status import (
-    FindingSummary,
-    HostFacts,
-    ProcessVerdict,
-    Reason,
-    State,
-)
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import FindingSummary, ProcessVerdict, Reason, State
 from jaxmon.host.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 

@@ -11,7 +11,7 @@ from jaxmon import catalog, promql
 from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts
+from jaxmon.facts.recent import HostFacts
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
@@ -24,8 +24,7 @@ from jaxmon.symptoms.alert import (
     Alert,
     Severity,
 )
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import TIME, Symptom
+from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 
 
 WHY = {

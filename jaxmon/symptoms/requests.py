@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.recent import MINUTE
-from jaxmon.facts.status import HostFacts, Reason, RequestSummary
+from jaxmon.facts.recent import MINUTE, HostFacts
+from jaxmon.facts.status import Reason, RequestSummary
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity
-from jaxmon.symptoms.finding import Finding, quoted
 from jaxmon.symptoms.reason import (
     doing,
     due,
@@ -28,7 +27,15 @@ from jaxmon.symptoms.reason import (
     sentence,
 )
 from jaxmon.symptoms.recompiles import most_recompiled, recompiles
-from jaxmon.symptoms.symptom import BUDGET, FAILURE, NO_SCREEN, TIME, Symptom
+from jaxmon.symptoms.symptom import (
+    BUDGET,
+    FAILURE,
+    NO_SCREEN,
+    TIME,
+    Finding,
+    Symptom,
+    quoted,
+)
 
 
 REQUESTS = (

@@ -1,17 +1,277 @@
-"""Results: checks that fail, devices that fail them, keys used twice, float64."""
+"""
+Results: outputs that became NaN, and a loss that does, jumps or diverges; checks that
+fail, devices that fail them, keys used twice, float64.
+
+What a quantity is follows from the name that the program logs it by. Only a training
+loss has to fall; one of two networks that compete, or of a policy, need not.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from jaxmon import catalog
+from jaxmon import catalog, promql
+from jaxmon.facts.functions import Function, Output
+from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
-from jaxmon.host.formats.layout import counted, times
+from jaxmon.facts.reading import in_order
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
+from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events
+from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, NOTE, TOO_LITTLE, Symptom
+from jaxmon.symptoms.errors import ERRORS
+from jaxmon.symptoms.reason import reason
+from jaxmon.symptoms.symptom import (
+    FAILURE,
+    HINT,
+    NO_SCREEN,
+    NOTE,
+    TOO_LITTLE,
+    Finding,
+    Symptom,
+)
+
+
+_LOSS = frozenset(("loss", "losses", "nll", "mse", "perplexity", "ppl", "xent"))
+_OF_SOMETHING_ELSE = frozenset(
+    (
+        *("val", "valid", "validation", "eval", "evaluation", "test", "dev"),
+        *("g", "d", "gen", "generator", "disc", "discriminator", "adv", "adversarial"),
+        *("actor", "critic", "policy", "value", "pi", "vf", "q", "entropy", "reward"),
+        *("kl", "aux", "reg", "l1", "l2", "commit", "commitment", "balance"),
+    )
+)
+_MOST_NAMED = 3
+_LOSS_NAMES = "(?i).*loss.*"
+NONFINITE = (
+    "Go back to a checkpoint from before that: later ones hold NaN as well. "
+    f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "
+    "square root meets 0."
+)
+INFINITE = (
+    "A value may have overflowed, as in float16, or a logarithm or division met 0."
+)
+ALWAYS_NAN = (
+    f"Unless it is a placeholder: {ERRORS['nan'][0].lower()}{ERRORS['nan'][1:]}"
+)
+SPIKE = (
+    "Look at the batch of that step, and at the norm of the gradients: clip them, "
+    "lower the learning rate, or warm it up for longer."
+)
+DIVERGING = (
+    "Go back to a checkpoint near the best value, with a lower learning rate; check "
+    "what changed at that step: schedule, data, precision."
+)
+
+
+def outputs(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect outputs that were finite and are NaN now, and doubtful ones."""
+    for function in snapshot.functions:
+        for topic, make in (
+            ("nonfinite", _became_nan),
+            ("infinite", _became_infinite),
+            ("always_nan", _never_finite),
+        ):
+            found = [one for one in function.numerics.outputs if one.state == topic]
+            if found:
+                yield make(topic, function, found, snapshot.process.now)
+                break
+
+
+def _became_nan(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    one = found[0]
+    last = "" if one.finite_value is None else f" ({one.finite_value:.4g})"
+    verdict = (
+        f"{function.name} returns NaN: {_named(one)} was finite in call "
+        f"{one.finite_call:,}{last}, and NaN in call {one.call:,}, "
+        f"{ago(now - one.time)}, and since."
+    )
+    evidence = [f"no finite value in {counted(one.samples, 'sampled call')} since"]
+    if others := found[1:]:
+        named = ", ".join(map(_named, others[:_MOST_NAMED]))
+        more = f" and {len(others) - _MOST_NAMED} more" * (len(others) > _MOST_NAMED)
+        evidence.append(f"also NaN: {named}{more}")
+    if one.recovered:
+        evidence.append(f"it had recovered {times(one.recovered)} before")
+    return Finding(topic, function.name, verdict, tuple(evidence), NONFINITE)
+
+
+def _became_infinite(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    one = found[0]
+    verdict = (
+        f"{function.name} returns infinity: {_named(one)} was finite in call "
+        f"{one.finite_call:,}, and infinite in call {one.call:,}, "
+        f"{ago(now - one.time)}, and since."
+    )
+    return Finding(topic, function.name, verdict, (), INFINITE)
+
+
+def _never_finite(
+    topic: str, function: Function, found: list[Output], now: float
+) -> Finding:
+    del now
+    verdict = (
+        f"{function.name} has returned NaN in all of {found[0].samples:,} sampled "
+        f"calls: {', '.join(map(_named, found[:_MOST_NAMED]))}."
+    )
+    return Finding(topic, function.name, verdict, (), ALWAYS_NAN)
+
+
+def _named(output: Output) -> str:
+    return f"output {output.name}" if output.name else "its output"
+
+
+def quantities(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect logged quantities that became NaN, and a loss that jumps or diverges."""
+    for quantity in snapshot.values:
+        limits, is_loss = snapshot.limits, is_training_loss(quantity.name)
+        if _is_lost(quantity, limits):
+            yield _lost(quantity, snapshot.process.now)
+        elif is_loss and _diverges(quantity, limits):
+            yield _diverging(quantity)
+        elif is_loss and quantity.spike is not None and _is_unusual(quantity, limits):
+            yield _spike(quantity)
+
+
+def is_training_loss(name: str) -> bool:
+    """Return whether a quantity of this *name* is what a training loop minimises."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
+
+
+def _is_lost(quantity: Quantity, limits: Limits) -> bool:
+    since = quantity.since
+    if since is None or not _is_long(quantity.name, quantity.run, limits):
+        return False
+    # One that was never finite may be a placeholder until the first evaluation.
+    known = quantity.latest is not None and since.kind == "nan"
+    return known or is_training_loss(quantity.name)
+
+
+def _lost(quantity: Quantity, now: float) -> Finding:
+    since, latest = quantity.since, quantity.latest
+    what = "infinite" if since is not None and since.kind == "inf" else "NaN"
+    verdict = f"The logged {quantity.name} is {what}"
+    if since is not None:
+        verdict += f" since step {since.step:,}, {ago(now - since.time)}"
+    if latest is not None:
+        verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
+    evidence = f"no finite value among {quantity.run:,} since"
+    is_loss = is_training_loss(quantity.name)
+    return Finding(
+        *("nonfinite_value", quantity.name, f"{verdict}.", (evidence,), NONFINITE),
+        severity=PAGE if is_loss else TICKET,
+    )
+
+
+def values_lost(facts: HostFacts) -> Iterator[Reason]:
+    """Yield logged values and outputs that are not finite any more."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for (worker, name), run in facts.now.of(catalog.VALUE_NONFINITE_RUN).items():
+        if _is_long(name, run, facts.limits):
+            key = "nonfinite_value", name, f"the logged {clean(name)} is"
+            found.setdefault(key, []).append(worker)
+    for (worker, name), outputs in facts.now.of(catalog.NONFINITE_OUTPUTS).items():
+        if outputs:
+            key = "nonfinite", name, f"outputs of {clean(name)} are"
+            found.setdefault(key, []).append(worker)
+    for (topic, name, what), workers in found.items():
+        is_loss = topic == "nonfinite_value" and is_training_loss(name)
+        severity = PAGE if is_loss else TICKET
+        text = f"{what} NaN or infinite."
+        yield reason(topic, severity, text, in_order(workers), name)
+
+
+def _is_long(name: str, run: float, limits: Limits) -> bool:
+    """Return whether a quantity has been non-finite for too many values in a row."""
+    if is_training_loss(name):
+        return run >= limits.nonfinite_losses
+    return run > limits.nonfinite_values
+
+
+def non_finite(limits: Limits) -> Iterator[Alert]:
+    """
+    Yield a page for the loss of a running loop, whose work is lost from there on, and a
+    ticket for other values.
+    """
+    outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    run = gauge(catalog.VALUE_NONFINITE_RUN)
+    named = promql.re("name", _LOSS_NAMES)
+    loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
+    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
+    for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
+        yield Alert(
+            expr=expr,
+            for_=limits.nonfinite_for,
+            severity=severity,
+            description="Values became NaN or infinite and stay so.",
+            summary=(
+                "{{ $labels.name }} of job {{ $labels.job }} was finite, and is NaN or "
+                "infinite since."
+            ),
+        )
+
+
+def _diverges(quantity: Quantity, limits: Limits) -> bool:
+    """Return whether the latest values stay far above the best."""
+    floor, best, first = quantity.floor, quantity.best, quantity.first
+    if floor is None or best is None or first is None:
+        return False
+    gain = first - best
+    # A loss may be negative; then only what it had gained tells what is much.
+    much = limits.diverging_rise * (best if best > 0 else gain)
+    return floor - best > max(much, limits.diverging_gain * gain, 0.0)
+
+
+def _diverging(quantity: Quantity) -> Finding:
+    latest = quantity.latest
+    at = f" at step {latest.step:,}" if latest is not None else ""
+    verdict = (
+        f"The logged {quantity.name} diverges: it was {quantity.best:.4g} at best and "
+        f"stays above {quantity.floor:.4g}{at}."
+    )
+    evidence = (
+        f"it began at {quantity.first:.4g}; nine in ten of the latest 50 values are "
+        f"above {quantity.floor:.4g}"
+    )
+    return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
+
+
+def _is_unusual(quantity: Quantity, limits: Limits) -> bool:
+    """
+    Return whether spikes are rare, and the latest is large by what the loss has gained.
+
+    Small batches make outliers all the time, and so does the noise of a loss that is
+    almost 0.
+    """
+    spike = quantity.spike
+    rare = max(limits.rare_spikes, limits.rare_spikes_share * quantity.count)
+    if spike is None or quantity.spikes > rare:
+        return False
+    first = spike.usual if quantity.first is None else quantity.first
+    return spike.value - spike.usual >= limits.diverging_gain * (first - spike.usual)
+
+
+def _spike(quantity: Quantity) -> Finding:
+    spike, latest = quantity.spike, quantity.latest
+    assert spike is not None  # noqa: S101 - as its caller has seen
+    verdict = (
+        f"The logged {quantity.name} jumped from {spike.usual:.4g} to "
+        f"{spike.value:.4g} at step {spike.step:,}."
+    )
+    if quantity.spikes > 1:
+        verdict = f"{verdict[:-1]}, as it did {times(quantity.spikes)} in all."
+    evidence = () if latest is None else (f"now: {latest.value:.4g}",)
+    return Finding("spike", quantity.name, verdict, evidence, SPIKE)
 
 
 FLOAT64 = (
@@ -169,6 +429,43 @@ def double(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 SYMPTOMS = (
+    Symptom(
+        *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
+        *(outputs, catalog.NONFINITE_OUTPUTS, "On-call: Non-finite values"),
+        rule=("JaxmonNonFinite", non_finite),
+        reason=values_lost,
+        severity=TICKET,
+        wait="nonfinite_for",
+    ),
+    Symptom(
+        *("nonfinite_value", "F4", "A logged value became NaN or infinite.", FAILURE),
+        *(quantities, catalog.VALUE_NONFINITE_RUN, "On-call: Non-finite values"),
+        rule=("JaxmonNonFinite", non_finite),
+        reason=values_lost,
+        severity=TICKET,
+        wait="nonfinite_for",
+    ),
+    Symptom(
+        *("diverging", "F4", "A logged loss rises far above its best.", FAILURE),
+        *(quantities, catalog.VALUE, "On-call: Logged values"),
+        severity=PAGE,
+        missing="what a loss may do is the model's; an objective can say it",
+    ),
+    Symptom(
+        *("infinite", "F4", "Outputs of a function became infinite.", HINT),
+        *(outputs, catalog.NONFINITE, "Debug: Non-finite outputs"),
+        missing="infinity is a value that programs use",
+    ),
+    Symptom(
+        *("always_nan", "F4", "Outputs were never finite.", HINT),
+        *(outputs, catalog.NONFINITE, "Debug: Non-finite outputs"),
+        missing="they may be placeholders",
+    ),
+    Symptom(
+        *("spike", "F4", "A logged loss jumps.", HINT),
+        *(quantities, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
+        missing=TOO_LITTLE,
+    ),
     Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),

@@ -1,5 +1,5 @@
 """
-What restarts and saves cost a run, over all its attempts.
+What restarts and saves cost a run, over all its attempts; and saves that fail.
 
 Of a first attempt, nothing is said but what its saves cost; nor of a run so young that
 starting it explains all.
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.reading import in_order
+from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.run import (
     CHECKPOINT,
     LOST,
@@ -25,14 +27,15 @@ from jaxmon.facts.run import (
     saving,
     seconds_of_a_step,
 )
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration, share, times
+from jaxmon.host.formats.layout import clean, counted, duration, share, times
 from jaxmon.limits import Limits
-from jaxmon.promql import counter, eq, gauge_over
+from jaxmon.promql import counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms.alert import TICKET, Alert
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, HINT, TIME, Symptom
+from jaxmon.symptoms.reason import period, reason
+from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, TIME, Finding, Symptom
 
 
 # The sum of saves and lost steps hardly changes within this factor of the best.
@@ -310,6 +313,69 @@ def goodput_low(limits: Limits) -> Alert:
 
 
 _GOODPUT = "JaxmonGoodputLow"
+
+
+def failing(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect checkpoints of which the latest failed."""
+    for one in snapshot.checkpoints:
+        if not (failed := one.failed_in_a_row):
+            continue
+        many = counted(failed, f"checkpoint {one.name}").removeprefix("1 ")
+        yield Finding(
+            "checkpoint",
+            one.name,
+            f"The latest {many} failed.",
+            (),
+            "The program's log has the exception, unless it was swallowed: a full "
+            "disk, permissions, a storage that does not respond.",
+        )
+
+
+def saves_failing(facts: HostFacts) -> Iterator[Reason]:
+    """Yield saves and restores of checkpoints that fail."""
+    found: dict[str, dict[str, float]] = {}
+    failures = facts.recent.values(catalog.CHECKPOINT_FAILURES)
+    for (worker, operation), failed in failures.items():
+        if failed > 0:
+            found.setdefault(operation, {})[worker] = failed
+    for operation, of in found.items():
+        many = counted(sum(of.values()), f"checkpoint {clean(operation)}")
+        times = [facts.recent.seconds(worker) or 0.0 for worker in of]
+        text = f"{many} failed in the last {period(max(times))}."
+        yield reason("checkpoint", TICKET, text, in_order(of), operation)
+
+
+def checkpoint_failed(limits: Limits) -> Alert:
+    """Alert on saves that fail, the first one included, which has no age."""
+    window = limits.checkpoint_window
+    failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
+    return Alert(
+        expr=failed.sum("job") > 0,
+        severity=TICKET,
+        description="Saves fail; the work since the last checkpoint is not saved.",
+        summary=(
+            "{{ $value | humanize }} saves of job {{ $labels.job }} failed in "
+            f"{window}."
+        ),
+    )
+
+
+def checkpoint_age(limits: Limits) -> Alert:
+    """Alert on a loop whose work is not saved any more."""
+    saved = gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"))
+    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
+    return Alert(
+        # One process may save for all.
+        expr=(saved.min("job") > durations.seconds(limits.checkpoint_age)).and_(loops),
+        severity=TICKET,
+        description="A run makes no more checkpoints; a failure costs its work.",
+        summary=(
+            "The last checkpoint of job {{ $labels.job }} ended "
+            "{{ $value | humanizeDuration }} ago."
+        ),
+    )
+
+
 SYMPTOMS = (
     Symptom(
         *("no_progress", "F8", "A run restarts without a new step.", FAILURE),
@@ -357,5 +423,17 @@ SYMPTOMS = (
         *("goodput", "", "A run spends little of its time on steps that last."),
         rule=(_GOODPUT, goodput_low),
         missing="`jaxmon job goodput` has the whole run, not the last hours",
+    ),
+    Symptom(
+        *("checkpoint", "F8", "The latest saves of a checkpoint failed.", FAILURE),
+        *(failing, catalog.CHECKPOINT_FAILURES, "Training: Checkpoints that failed"),
+        reason=saves_failing,
+        rule=("JaxmonCheckpointFailed", checkpoint_failed),
+        severity=TICKET,
+    ),
+    Symptom(
+        *("checkpoint_age", "F8", "A run makes no checkpoints."),
+        rule=("JaxmonCheckpointAge", checkpoint_age),
+        missing=NO_SCREEN,
     ),
 )

@@ -11,8 +11,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Symptom
+from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
 
 
 _STEADY = 1 / 4

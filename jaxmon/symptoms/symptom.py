@@ -8,10 +8,48 @@ from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
+from jaxmon.facts.events import Event
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
+from jaxmon.host.formats.layout import ago
 from jaxmon.symptoms.alert import Alert, Severity, SiteLimits
-from jaxmon.symptoms.finding import Finding
+
+
+MOST_OF_A_MESSAGE = 200
+
+
+class Finding(NamedTuple):
+    """
+    One thing to change.
+
+    Attributes:
+        topic: the name of a symptom.
+        subject: the function, device, line, loop or route; may be empty.
+        verdict: what is wrong, with numbers.
+        evidence: lines that show it.
+        action: what to do about it.
+        where: ``file:line`` of the user's code, if it is one line.
+        seconds: how much of the observed time it would win back; 0 if unknown.
+        severity: in the answer, if it is another one than that of the symptom.
+    """
+
+    topic: str
+    subject: str
+    verdict: str
+    evidence: tuple[str, ...]
+    action: str
+    where: str = ""
+    seconds: float = 0.0
+    severity: Severity | None = None
+
+
+def quoted(error: Event, now: float) -> str:
+    """Return when and where *error* occurred, and the first sentence of its message."""
+    said = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {said}"
 
 
 class Urgency(IntEnum):

@@ -17,15 +17,16 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
-from jaxmon.symptoms import compiles, transfers
+from jaxmon.symptoms import compiles
+from jaxmon.symptoms import memory as transfers
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
     NOTHING,
     TIME,
+    Finding,
     ProcessJudge,
     Symptom,
     Urgency,

@@ -8,7 +8,7 @@ evaluation later; what stays after an hour, when no alert waits any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,8 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.process import read
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
-from jaxmon.symptoms.findings import as_fact, find
+from jaxmon.symptoms.findings import SYMPTOMS, as_fact, find
 from jaxmon.symptoms.symptom import Symptom
-from jaxmon.symptoms.table import SYMPTOMS
 from tests.alerts.promtool import evaluate, interval, needed, shipped
 from tests.helpers.findings import NO_MORE, function, ledger
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
@@ -363,7 +362,7 @@ def compiled_together(number: float) -> Scene:
     )
     idle = {"process": PROCESS, "functions": {}}
     every = [{**idle, "functions": compiled}] * int(number) + [idle] * (6 - int(number))
-    found = {}
+    found: dict[str, str] = {}
     for worker in range(6):
         labels = f'instance="a",worker="{worker}",job="%s"'
         of = f'{labels},function="train.step"'
@@ -476,7 +475,7 @@ def test_page_and_alerts_agree(every: str, tmp_path: Path) -> None:
     evaluate(tmp_path, needed(alerts, shipped()), series, promql_expr_test=tests)
 
 
-def expected(alert: str, job: str, due: list[str], at: float) -> dict[str, Any]:
+def expected(alert: str, job: str, due: Sequence[str], at: float) -> dict[str, Any]:
     """Return the test that *alert* fires as the states say that are *due*."""
     severities = {"failing": "page", "degraded": "ticket"}
     own = f'ALERTS{{alertname="{alert}",alertstate="firing",job="{job}"'

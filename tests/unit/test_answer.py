@@ -12,8 +12,8 @@ from jaxmon.facts.reading import Reading
 from jaxmon.facts.status import UNREAD, FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.screens.status.summary import summarise
 from jaxmon.symptoms.answer import Onsets
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
 from jaxmon_exporter.live import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 

@@ -26,7 +26,7 @@ NO_LIMITS = {
         *("_STEPS", "_STUDENT"),
     },
     "marked.py": {"_LONG_SECONDS"},
-    "memory.py": {"_DAY"},
+    "memory.py": {"_DAY", "_OF_A_NUMBER", "_SLOWEST"},
     "post_mortem.py": {"_SLACK"},
     "post_mortem_text.py": {"_SAME"},
     "reason.py": {"_MINUTE_LEAST", "_MINUTE_MOST"},
@@ -42,7 +42,6 @@ NO_LIMITS = {
     "words.py": {"SCHEMA"},
     "waiting.py": {"len(text) < 8"},
     "time.py": {"OF_A_LINE", "_MORE", "_RARELY", "_EXPLAINED"},
-    "transfers.py": {"_OF_A_NUMBER", "_SLOWEST"},
     "stragglers.py": {"_LITTLE_WAIT", "_NO_WAIT", "_OTHERS"},
     "verdict.py": {"_MOST_USUAL", "_RHYTHM"},
 }

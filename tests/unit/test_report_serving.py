@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import findings, function
 
 

@@ -15,7 +15,7 @@ from jaxmon import symptoms
 from jaxmon.cli.runbook import names
 from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import SiteLimits
-from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_alerts.rules.causes import cause_alerts

@@ -13,8 +13,8 @@ from jaxmon.promql import Expr, events
 from jaxmon.promql.counting import Evaluation
 from jaxmon.promql.identity import Identity
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, SiteLimits
-from jaxmon.symptoms.slowdowns import recorded_times
 from jaxmon.symptoms.starts import YOUNG, young_ratio
+from jaxmon.symptoms.steps import recorded_times
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.rules.alertmanager import configuration

@@ -8,8 +8,6 @@ from typing import Any
 
 from jaxmon.promql.identity import Identity
 from jaxmon.symptoms import (
-    cache,
-    checkpoints,
     compiles,
     hardware,
     job,
@@ -19,11 +17,21 @@ from jaxmon.symptoms import (
     requests,
     results,
     runs,
-    slowdowns,
     starts,
     steps,
     time,
-    values,
+)
+from jaxmon.symptoms import (
+    compiles as cache,
+)
+from jaxmon.symptoms import (
+    results as values,
+)
+from jaxmon.symptoms import (
+    runs as checkpoints,
+)
+from jaxmon.symptoms import (
+    steps as slowdowns,
 )
 from jaxmon.symptoms.alert import Alert
 from jaxmon_alerts.slo.site import Site

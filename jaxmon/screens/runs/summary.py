@@ -27,8 +27,8 @@ from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.runs import MOST_BYTES, SCHEMA
 from jaxmon.screens.status.summary import summarise
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact, find, verdict
+from jaxmon.symptoms.symptom import Finding
 
 
 class Run(Fact):

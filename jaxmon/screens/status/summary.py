@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from jaxmon import catalog
 from jaxmon.facts.reading import Reading, in_order
-from jaxmon.facts.recent import TEN_MINUTES, YOUNG, Recent
+from jaxmon.facts.recent import (
+    TEN_MINUTES,
+    YOUNG,
+    HostFacts,
+    Recent,
+    batches,
+    loops,
+    queues,
+    requests,
+)
 from jaxmon.facts.status import (
     UNREAD,
     AcceleratorSummary,
@@ -17,15 +26,12 @@ from jaxmon.facts.status import (
     ErrorSummary,
     FindingsSummary,
     FunctionSummary,
-    HostFacts,
     HostVerdict,
     ProcessVerdict,
     Summary,
     Totals,
 )
-from jaxmon.facts.traffic import batches, queues, requests
 from jaxmon.limits import Limits
-from jaxmon.screens.status.training import loops
 from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.answer import Onsets, answer
 
