@@ -51,10 +51,7 @@ from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts import ending
 from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
-from jaxmon.host.files.descriptor import (
-    FLAGS,
-    require_own,
-)
+from jaxmon.host.files.descriptor import FLAGS, require_own
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.schema import NewerSchemaError
 

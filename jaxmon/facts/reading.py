@@ -150,11 +150,7 @@ Key: TypeAlias = tuple[str, ...]
 
 Row: TypeAlias = tuple[Mapping[str, str], float]
 
-COMPARED = (
-    catalog.REQUEST_SECONDS,
-    catalog.BATCH_FILL_RATIO,
-    catalog.STEP_SECONDS,
-)
+COMPARED = (catalog.REQUEST_SECONDS, catalog.BATCH_FILL_RATIO, catalog.STEP_SECONDS)
 """The histograms of which the last minute is shown."""
 
 _COUNTERS = (
@@ -271,11 +267,7 @@ class Reading(NamedTuple):
 
 
 def read(
-    families: Iterable[Family],
-    *,
-    time: float,
-    worker: str = "",
-    details: bool = True,
+    families: Iterable[Family], *, time: float, worker: str = "", details: bool = True
 ) -> Reading:
     """
     Return what *families* say; metrics that no screen shows are skipped unread.
@@ -333,9 +325,7 @@ def in_order(workers: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(workers, key=lambda one: (len(one), one)))
 
 
-def _split(
-    found: Mapping[str, Mapping[Key, T]],
-) -> dict[str, dict[str, dict[Key, T]]]:
+def _split(found: Mapping[str, Mapping[Key, T]]) -> dict[str, dict[str, dict[Key, T]]]:
     split: dict[str, dict[str, dict[Key, T]]] = defaultdict(lambda: defaultdict(dict))
     for name, of in found.items():
         for key, value in of.items():

@@ -188,8 +188,7 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
             one = one.replace(oldest=ages[worker], oldest_worker=worker)
         found.append(one)
     return sorted(
-        found,
-        key=lambda one: (-(one.recent_failed or 0), -one.total, one.route),
+        found, key=lambda one: (-(one.recent_failed or 0), -one.total, one.route)
     )
 
 
@@ -208,9 +207,7 @@ def queues(now: Reading) -> list[QueueSummary]:
     return sorted(
         (
             QueueSummary(
-                queue=name,
-                workers=in_order(depths),
-                depth=sum(depths.values()),
+                queue=name, workers=in_order(depths), depth=sum(depths.values())
             )
             for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
         ),
@@ -311,9 +308,7 @@ def _count(found: Iterable[Observations]) -> float:
     return sum(one.observed for one in found)
 
 
-def _by_route(
-    found: Mapping[Key, Observations],
-) -> dict[str, dict[Key, Observations]]:
+def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observations]]:
     routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
     for key, one in found.items():
         routes[key[1]][key] = one

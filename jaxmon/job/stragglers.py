@@ -20,13 +20,7 @@ from statistics import median_low
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank, RecentLine
-from jaxmon.job.comparison import (
-    WINDOW,
-    WINDOWS,
-    ComparedRank,
-    RankComparison,
-    compare,
-)
+from jaxmon.job.comparison import WINDOW, WINDOWS, ComparedRank, RankComparison, compare
 from jaxmon.job.lags import (
     DeviceIdleness,
     Stoppages,

@@ -8,14 +8,7 @@ from typing import Any
 
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration
 from jaxmon.job.model import SlowKind, Slowness, Straggler
-from jaxmon.job.words import (
-    MOST_NUMBERS,
-    Phrases,
-    advice_lines,
-    numbers,
-    point,
-    short,
-)
+from jaxmon.job.words import MOST_NUMBERS, Phrases, advice_lines, numbers, point, short
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3

@@ -10,12 +10,10 @@ class ProcessLimits:
 
     # Time and compiles.
     time_worth = ratio(
-        0.1,
-        "Fraction of the time that a cause must take to be a finding.",
+        0.1, "Fraction of the time that a cause must take to be a finding."
     )
     time_worth_estimated = ratio(
-        0.15,
-        "The same for time that samples of execution times say could be won.",
+        0.15, "The same for time that samples of execution times say could be won."
     )
     time_worth_in_doubt = ratio(
         0.25,
@@ -29,49 +27,39 @@ class ProcessLimits:
         "eager operations.",
     )
     compile_settled = duration(
-        "1m",
-        "Age of a process from which the share of its compiles is judged.",
+        "1m", "Age of a process from which the share of its compiles is judged."
     )
     large_program = duration(
-        "10s",
-        "Time of one compile from which the program is called large.",
+        "10s", "Time of one compile from which the program is called large."
     )
     operations_slow = duration(
-        "5s",
-        "Minimum time of the compiles of eager operations.",
+        "5s", "Minimum time of the compiles of eager operations."
     )
     together_slow = duration(
-        "5s",
-        "Minimum time of compiles that several processes of a host do at once.",
+        "5s", "Minimum time of compiles that several processes of a host do at once."
     )
     cache_worth = duration(
-        "10s",
-        "Minimum time of compiles that a persistent cache would save.",
+        "10s", "Minimum time of compiles that a persistent cache would save."
     )
     effect_misses = count(
-        100,
-        "Calls of a function that leave the fast path because of an effect.",
+        100, "Calls of a function that leave the fast path because of an effect."
     )
     stuck_after = duration("15m", "Age of a compile that means it is stuck.")
     slow_start = duration(
-        "30s",
-        "Minimum time that requests wait for compiles after the start.",
+        "30s", "Minimum time that requests wait for compiles after the start."
     )
 
     # Recompiles of one process, by what they cost.
     recompile_window = duration("10m", "Window in which recompiles are counted.")
     recompile_storm = count(
-        5,
-        "Recompiles of a function for one cause that are no accident.",
+        5, "Recompiles of a function for one cause that are no accident."
     )
     recompile_storm_calls = ratio(
-        0.01,
-        "Minimum fraction of its calls that recompile, ...",
+        0.01, "Minimum fraction of its calls that recompile, ..."
     )
     recompile_storm_time = ratio(0.005, "... or of the time that its compiles take.")
     recreated_time = ratio(
-        0.05,
-        "The same fraction for functions that are created anew each time.",
+        0.05, "The same fraction for functions that are created anew each time."
     )
     recompile_few = count(
         3,
@@ -93,37 +81,30 @@ class ProcessLimits:
         "times what an objective of 99.9 % allows, from where its alert pages.",
     )
     budget_share = ratio(
-        0.001,
-        "The same for a ticket: all that this objective allows.",
+        0.001, "The same for a ticket: all that this objective allows."
     )
     cold_requests = count(
-        10,
-        "Minimum number of cold requests to a route within cold_window.",
+        10, "Minimum number of cold requests to a route within cold_window."
     )
     cold_share = ratio(0.05, "Minimum fraction of the route's requests that are cold.")
     hang_after = duration(
-        "5m",
-        "How long no request of a route may finish while some are in progress.",
+        "5m", "How long no request of a route may finish while some are in progress."
     )
     unanswered_after = duration(
         "1m",
         "Age of the oldest request from which a route that answers none is late, ...",
     )
     unanswered_times = count(
-        3,
-        "... if that is so many times as long as 95 % of its requests take.",
+        3, "... if that is so many times as long as 95 % of its requests take."
     )
     late_request = duration(
-        "15s",
-        "Age from which a request hangs although others are answered, ...",
+        "15s", "Age from which a request hangs although others are answered, ..."
     )
     late_request_times = count(
-        30,
-        "... if that is so many times as long as 95 % of them take.",
+        30, "... if that is so many times as long as 95 % of them take."
     )
     slow_requests = count(
-        2,
-        "How many times as long as before requests of a route must take, ...",
+        2, "How many times as long as before requests of a route must take, ..."
     )
     slow_requests_by = count(0.05, "... and by how many seconds longer.")
     requests_judged = count(20, "Minimum number of requests whose latency is judged.")
@@ -134,16 +115,13 @@ class ProcessLimits:
 
     # Memory.
     device_memory = ratio(
-        0.9,
-        "Fraction of device memory in use at which allocations may fail.",
+        0.9, "Fraction of device memory in use at which allocations may fail."
     )
     device_memory_peak = ratio(
-        0.95,
-        "Fraction of device memory that was in use once at which they nearly did.",
+        0.95, "Fraction of device memory that was in use once at which they nearly did."
     )
     host_memory_left = ratio(
-        0.05,
-        "Fraction of the memory of a host that must be left.",
+        0.05, "Fraction of the memory of a host that must be left."
     )
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
@@ -154,8 +132,7 @@ class ProcessLimits:
 
     # Loops, values and runs.
     stalled_after = duration(
-        "10m",
-        "Age of a running loop's last step that means it is stuck.",
+        "10m", "Age of a running loop's last step that means it is stuck."
     )
     late_step = duration("1m", "Age of the last step from which a loop is late, ...")
     late_step_times = count(10, "... if that is so many times as long as a step takes.")
@@ -175,23 +152,19 @@ class ProcessLimits:
     )
     nonfinite_losses = count(2, "The same for losses of a training.")
     diverging_rise = count(
-        2,
-        "Rise of a loss, in multiples of the best value, from which it diverges, ...",
+        2, "Rise of a loss, in multiples of the best value, from which it diverges, ..."
     )
     diverging_gain = ratio(0.2, "... and in parts of what it had gained.")
     same_key_calls = count(100, "Calls of a function with the same PRNG key.")
     rare_spikes = count(
-        2,
-        "Number of jumps of a loss that are rare, and said for that reason, ...",
+        2, "Number of jumps of a loss that are rare, and said for that reason, ..."
     )
     rare_spikes_share = ratio(0.001, "... or the fraction of all its values.")
     fruitless_attempts = count(
-        3,
-        "Attempts of a run in a row without a new step; one more fires.",
+        3, "Attempts of a run in a row without a new step; one more fires."
     )
     run_young = duration(
-        "10m",
-        "Age of a run from which what its restarts cost is judged.",
+        "10m", "Age of a run from which what its restarts cost is judged."
     )
     steps_again = duration(
         "1m",
@@ -200,22 +173,18 @@ class ProcessLimits:
 
     # What a thread does now, and what others wait for.
     stalled_times = count(
-        10,
-        "How many times as long as ever before something must take.",
+        10, "How many times as long as ever before something must take."
     )
     stalled_on_a_line = duration(
-        "15s",
-        "How long it must take on a line where it has been before.",
+        "15s", "How long it must take on a line where it has been before."
     )
     stalled_in_a_state = duration(
-        "1m",
-        "How long it must take in a state in which it has been before.",
+        "1m", "How long it must take in a state in which it has been before."
     )
     stalled_anywhere = duration("5m", "How long it must take anywhere.")
     stalled_for_a_lock = duration("15s", "How long a thread must wait for a lock.")
     deadlocked = duration(
-        "1m",
-        "How long it must wait for one while another thread waits for one.",
+        "1m", "How long it must wait for one while another thread waits for one."
     )
     stalled_for_a_failed_thread = duration(
         "15s",
@@ -227,16 +196,14 @@ class ProcessLimits:
         "least 10s, and no less than rank_stuck_times as long as is usual.",
     )
     rank_stuck_times = count(
-        3,
-        "How many times as long as is usual a process of a job must let others wait.",
+        3, "How many times as long as is usual a process of a job must let others wait."
     )
     rank_stuck_first = duration(
         "5m",
         "How long the processes of a job may wait before they have found a rhythm.",
     )
     rank_gone_after = duration(
-        "5s",
-        "How long the others may wait for a process that does not run any more.",
+        "5s", "How long the others may wait for a process that does not run any more."
     )
     rank_slow_share = ratio(
         0.1,
@@ -262,14 +229,12 @@ class ProcessLimits:
 
     # Transfers.
     transfers_in_a_loop = count(
-        100,
-        "Minimum number of transfers by one line that is called a loop.",
+        100, "Minimum number of transfers by one line that is called a loop."
     )
     transfers_slow = duration("1s", "Minimum time that they take, ...")
     transfers_slow_share = ratio(0.01, "... and minimum fraction of the time.")
     large_argument = count(
-        1048576,
-        "Bytes of NumPy arrays in the arguments of a call that are many.",
+        1048576, "Bytes of NumPy arrays in the arguments of a call that are many."
     )
 
     # Exports.
@@ -281,8 +246,7 @@ class ProcessLimits:
     exports_failed = count(3, "Exports in a row that must fail, ...")
     exports_failed_for = duration("3m", "... and for how long.")
     spans_dropped = count(
-        100,
-        "Minimum number of spans that a process drops within export_window.",
+        100, "Minimum number of spans that a process drops within export_window."
     )
 
 
@@ -290,17 +254,14 @@ class FleetLimits:
     """By what alerts alone judge."""
 
     recompiles = count(
-        20,
-        "Recompiles of a function within recompile_window that count as a storm.",
+        20, "Recompiles of a function within recompile_window that count as a storm."
     )
     compile_failures = count(3, "Failed compiles of a function within compile_window.")
     compile_slow = ratio(
-        0.05,
-        "Maximum fraction of a service's compiles that take longer than a second.",
+        0.05, "Maximum fraction of a service's compiles that take longer than a second."
     )
     compiles = count(
-        20,
-        "Minimum number of compiles within compile_window for compile_slow.",
+        20, "Minimum number of compiles within compile_window for compile_slow."
     )
     compile_window = duration("30m", "Window in which compiles are judged.")
     thundering = count(
@@ -313,12 +274,10 @@ class FleetLimits:
     thundering_window = duration("10m", "Window in which they do so.")
     cold_window = duration("10m", "Window in which cold requests are counted.")
     cold_latency = duration(
-        "10s",
-        "Latency that 95 % of a route's cold requests should not exceed.",
+        "10s", "Latency that 95 % of a route's cold requests should not exceed."
     )
     cancelled_after = duration(
-        "1s",
-        "Mean time after which callers give up on a route that answers none.",
+        "1s", "Mean time after which callers give up on a route that answers none."
     )
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
     oom_share = ratio(
@@ -329,8 +288,7 @@ class FleetLimits:
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")
     host_memory_growth = ratio(
-        0.1,
-        "Growth of a process's memory within host_memory_window.",
+        0.1, "Growth of a process's memory within host_memory_window."
     )
     host_memory_window = duration(
         "1h",
@@ -344,12 +302,10 @@ class FleetLimits:
         "explains why a loop stands still.",
     )
     died_for = duration(
-        "3m",
-        "How long a training process must be dead without a successor.",
+        "3m", "How long a training process must be dead without a successor."
     )
     died_within = duration(
-        "6h",
-        "How long ago it may have been alive; older deaths are not news.",
+        "6h", "How long ago it may have been alive; older deaths are not news."
     )
     crash_starts = count(
         3,
@@ -358,12 +314,10 @@ class FleetLimits:
     )
     crash_window = duration("15m", "Window in which starts are counted.")
     not_ready_for = duration(
-        "30m",
-        "How long a process that announced a warm-up may take to be ready.",
+        "30m", "How long a process that announced a warm-up may take to be ready."
     )
     warmup_window = duration(
-        "1h",
-        "Window in which a signature that fails to warm up counts.",
+        "1h", "Window in which a signature that fails to warm up counts."
     )
     data_wait = ratio(0.3, "Share of a training process's time spent waiting for data.")
     nccl_stuck_for = duration(
@@ -372,8 +326,7 @@ class FleetLimits:
         "processes missing.",
     )
     straggler = count(
-        1.3,
-        "How many times as long as in the median process a function must take.",
+        1.3, "How many times as long as in the median process a function must take."
     )
     straggler_for = duration("15m", "For how long it must.")
     rank_slow = ratio(
@@ -383,12 +336,10 @@ class FleetLimits:
     )
     rank_slow_for = duration("10m", "For how long it must.")
     checkpoint_age = duration(
-        "6h",
-        "Age of the last checkpoint of a loop that makes checkpoints.",
+        "6h", "Age of the last checkpoint of a loop that makes checkpoints."
     )
     checkpoint_window = duration(
-        "1h",
-        "Window in which a failed save counts; Orbax's are known.",
+        "1h", "Window in which a failed save counts; Orbax's are known."
     )
     goodput = ratio(
         0.5,
@@ -405,8 +356,7 @@ class FleetLimits:
     time_lost_window = duration("30m", "Window for measuring that share.")
     nonfinite_for = duration("2m", "How long values must be NaN or infinite.")
     diverged_for = duration(
-        "10m",
-        "How long processes of one mesh must have different programs.",
+        "10m", "How long processes of one mesh must have different programs."
     )
     slowdown_for = duration("15m", "For how long a function or step must be slower.")
     key_window = duration("1h", "Window for rejected reuses of PRNG keys.")
@@ -419,46 +369,38 @@ class FleetLimits:
     deviation_window = duration("2h", "Window for deviations of one device.")
     accelerator_lost_for = duration("1m", "How long an accelerator must be down.")
     accelerator_used = duration(
-        "10m",
-        "A lost device pages if a program used it within this window.",
+        "10m", "A lost device pages if a program used it within this window."
     )
     accelerator_busy = ratio(
-        0.6,
-        "Minimum mean utilisation of accelerators that a program uses.",
+        0.6, "Minimum mean utilisation of accelerators that a program uses."
     )
     accelerator_idle = ratio(
-        0.02,
-        "Mean utilisation up to which an accelerator in use is idle.",
+        0.02, "Mean utilisation up to which an accelerator in use is idle."
     )
     accelerator_window = duration("1h", "Window over which utilisation is averaged.")
     xid_window = duration("10m", "Window for critical Xid errors.")
     ecc_window = duration("10m", "Window for uncorrectable GPU memory errors.")
     reset_needed_for = duration("10m", "How long a reset must be requested.")
     throttled = ratio(
-        0.1,
-        "Fraction of throttled_window during which a GPU is throttled.",
+        0.1, "Fraction of throttled_window during which a GPU is throttled."
     )
     throttled_window = duration("15m", "Window over which throttling is averaged.")
     tpu_runtime_down_for = duration(
-        "10m",
-        "How long TPU runtimes must be unresponsive while a program uses TPUs.",
+        "10m", "How long TPU runtimes must be unresponsive while a program uses TPUs."
     )
     target_down_for = duration("5m", "How long a target must be unresponsive.")
     vanished_for = duration("5m", "How long a service must report nothing.")
     collector_down_for = duration("10m", "How long a collector must fail.")
     web_config_failed_for = duration(
-        "10m",
-        "How long a web configuration must be invalid.",
+        "10m", "How long a web configuration must be invalid."
     )
     agent_silent_for = duration("5m", "How long an agent must be unresponsive.")
     hook_inactive_for = duration("10m", "How long a hook must be inactive.")
     export_failing_for = duration("15m", "How long that must last.")
     deploy_window = duration("10m", "Process age up to which compiles are expected.")
     deploy_share = ratio(
-        0.25,
-        "Minimum fraction of a job's processes that must be that young.",
+        0.25, "Minimum fraction of a job's processes that must be that young."
     )
     deploy_restarts = count(
-        3,
-        "Restarts within 1h above which a process counts as crash-looping.",
+        3, "Restarts within 1h above which a process counts as crash-looping."
     )

@@ -27,6 +27,12 @@ COUNT = '{{ $value | printf "%.0f" }}'
 PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 
+A_PROCESS = (
+    "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+    "{{ with $labels.worker }}(worker {{ . }}) {{ end }}"
+)
+"""The process that an alert is about, at the start of its summary."""
+
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
 Match: TypeAlias = tuple[tuple[str, str], ...]
@@ -96,9 +102,9 @@ class Alert:
     """
 
     expr: Expr
-    severity: Severity
     summary: str
     description: str
+    severity: Severity = TICKET
     for_: str = ""
     keep_for: str = ""
     labels: tuple[tuple[str, str], ...] = ()

@@ -18,7 +18,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.recompiles import WHY
 from jaxmon.symptoms.requests import cold_requests
@@ -218,7 +218,6 @@ def thundering_compilation(limits: Limits) -> Alert:
     return Alert(
         expr=number.reaching(many, "job").and_(spent > limits.thundering_seconds),
         keep_for=window,
-        severity=TICKET,
         description=(
             "Replicas compile the same program, each for itself; a shared persistent "
             "cache would let one do it for all."
@@ -268,11 +267,9 @@ def compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         expr=oldest > durations.seconds(limits.stuck_after),
-        severity=TICKET,
         description="A compile is stuck.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has been compiling one "
+            A_PROCESS + "has been compiling one "
             "program for {{ $value | humanizeDuration }}."
         ),
     )
@@ -284,7 +281,6 @@ def compile_failed(limits: Limits) -> Alert:
     failed = events.COMPILES.within(window, eq("outcome", "failed"))
     return Alert(
         expr=failed.sum("job", "function") >= limits.compile_failures,
-        severity=TICKET,
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
@@ -341,7 +337,6 @@ def compile_slow(limits: Limits) -> Alert:
     slow = promql.ratio(number - quick.or_(number * 0), number)
     return Alert(
         expr=(slow > limits.compile_slow).and_(number >= limits.compiles).and_(serving),
-        severity=TICKET,
         description="Compiles of a service are many and slow; requests wait for them.",
         summary=(
             "{{ $value | humanizePercentage }} of the compiles of job "
@@ -434,8 +429,7 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
                 "callback takes; remove the effect where time matters.",
                 where=snapshot.time.period.calls(function.name),
                 seconds=min(
-                    function.misses * _EFFECT_SECONDS,
-                    snapshot.process.observed_seconds,
+                    function.misses * _EFFECT_SECONDS, snapshot.process.observed_seconds
                 ),
             )
 

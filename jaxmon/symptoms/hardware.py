@@ -118,7 +118,6 @@ def gpu_xid(limits: Limits) -> Alert:
     errors = counter(catalog.GPU_XID_ERRORS, critical)
     return Alert(
         expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
-        severity=TICKET,
         description="A GPU reported a critical error.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
@@ -139,7 +138,6 @@ def gpu_ecc_errors(limits: Limits) -> Alert:
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
     return Alert(
         expr=errors.or_(unspared).or_(worn),
-        severity=TICKET,
         description="A GPU has faulty memory.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
@@ -158,7 +156,6 @@ def gpu_needs_reset(limits: Limits) -> Alert:
     return Alert(
         expr=action.or_(rows).or_(pages),
         for_=limits.reset_needed_for,
-        severity=TICKET,
         description="A GPU needs a reset.",
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
@@ -177,7 +174,6 @@ def gpu_throttled(limits: Limits) -> Alert:
     share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
     return Alert(
         expr=share.max(*_DEVICE) > limits.throttled,
-        severity=TICKET,
         description="A GPU is throttled by temperature, power brake or its board.",
         summary=(
             "GPU {{ $labels.uuid }} on {{ $labels.instance }} was throttled for "
@@ -194,7 +190,6 @@ def tpu_runtime_down(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
         for_=limits.tpu_runtime_down_for,
-        severity=TICKET,
         description="A program uses TPUs whose runtime does not respond.",
         summary=(
             "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
@@ -213,7 +208,6 @@ def underused(limits: Limits) -> Alert:
     return Alert(
         expr=low.and_(busy > limits.accelerator_idle),
         for_=limits.accelerator_window,
-        severity=TICKET,
         description="Accelerators of a training job wait, usually for the host.",
         summary=(
             "The accelerators of job {{ $labels.job }} were busy for "
@@ -233,7 +227,6 @@ def idle(limits: Limits) -> Alert:
     return Alert(
         expr=(busy < limits.accelerator_idle).and_(running),
         for_=limits.accelerator_window,
-        severity=TICKET,
         description="A job holds accelerators that no one else can use, and idles.",
         summary=(
             "No accelerator of job {{ $labels.job }} was busy for more than "

@@ -6,7 +6,7 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import PROCESS, Alert
 from jaxmon.symptoms.symptom import Symptom
 
 
@@ -31,7 +31,6 @@ def rank_stuck(limits: Limits) -> Alert:
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
         expr=busy.max(*PROCESS, "state").and_(waiting.max("job"), "job"),
-        severity=TICKET,
         description="The other processes of a job wait for this one.",
         summary=(
             "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
@@ -49,7 +48,6 @@ def nccl_stuck(limits: Limits) -> Alert:
     return Alert(
         expr=lagging.labelled("state", "lagging").or_(gone),
         for_=limits.nccl_stuck_for,
-        severity=TICKET,
         description="Ranks of a job are behind in their collectives, or missing.",
         summary=(
             "NCCL finds {{ $value | humanize }} {{ $labels.state }} ranks or processes "
@@ -74,7 +72,6 @@ def rank_slow(limits: Limits) -> Alert:
     return Alert(
         expr=(shorter > limits.rank_slow).and_(hardly, *PROCESS),
         for_=limits.rank_slow_for,
-        severity=TICKET,
         description="The other processes of a job wait for this one at every step.",
         summary=(
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
@@ -116,7 +113,6 @@ def straggler(limits: Limits) -> Alert:
         .and_(_device_share() > _LEAST_SHARE, *by)
         .max(*by),
         for_=limits.straggler_for,
-        severity=TICKET,
         description=(
             "One process's device takes longer for a program that each runs for "
             "itself than the others', which wait for it."
@@ -156,7 +152,6 @@ def programs_diverge(limits: Limits) -> Alert:
     return Alert(
         expr=stuck.max("job", "function"),
         for_=limits.diverged_for,
-        severity=TICKET,
         description="Processes of one mesh run different programs.",
         summary=(
             "The processes of job {{ $labels.job }} compiled {{ $value }} "

@@ -17,7 +17,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, gauge_over
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import (
     FAILURE,
@@ -80,7 +80,6 @@ def ran_out(limits: Limits) -> Iterator[Alert]:
     )
     yield Alert(
         expr=failures.sum("job", "function") > 0,
-        severity=TICKET,
         description="A device ran out of memory.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
@@ -140,7 +139,6 @@ def device_memory_high(limits: Limits) -> Alert:
     return Alert(
         expr=promql.ratio(used, limit) > limits.device_memory,
         for_=limits.device_memory_for,
-        severity=TICKET,
         description="Device memory is nearly full.",
         summary=(
             "{{ $value | humanizePercentage }} of the memory job "
@@ -182,11 +180,9 @@ def memory_leak(limits: Limits) -> Alert:
         expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=limits.leak_for,
-        severity=TICKET,
         description="A process is leaking live arrays.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps "
+            A_PROCESS + "keeps "
             "accumulating arrays on device {{ $labels.device }}: "
             "{{ $value | humanize1024 }}B in the agent's last window."
         ),
@@ -256,11 +252,9 @@ def host_memory_growth(limits: Limits) -> Alert:
         ),
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
-        severity=TICKET,
         description="A process's memory keeps growing.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}grew by "
+            A_PROCESS + "grew by "
             f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "
             f"{window} before."
         ),

@@ -32,7 +32,6 @@ def target_down(limits: SiteLimits) -> Alert:
     return Alert(
         expr=promql.up().equals(0).and_(ours, "job"),
         for_=limits.target_down_for,
-        severity=TICKET,
         description="Prometheus cannot scrape a target.",
         summary=(
             "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
@@ -95,7 +94,6 @@ def collector_down(limits: SiteLimits) -> Alert:
     return Alert(
         expr=works.equals(0).and_(worked.equals(1)),
         for_=limits.collector_down_for,
-        severity=TICKET,
         description="A sidecar collector is failing.",
         summary=(
             "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
@@ -109,7 +107,6 @@ def web_config_failed(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=limits.web_config_failed_for,
-        severity=TICKET,
         description="A sidecar cannot load its web configuration.",
         summary=(
             "The latest web configuration or certificates of "
@@ -147,7 +144,6 @@ def agent_silent(limits: Limits) -> Alert:
     return Alert(
         expr=silent.and_(waiting, "job", "instance"),
         for_=limits.agent_silent_for,
-        severity=TICKET,
         description="A process is alive but its agent does not respond.",
         summary=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
@@ -163,7 +159,6 @@ def agent_hook_inactive(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=limits.hook_inactive_for,
-        severity=TICKET,
         description="An agent hook is inactive.",
         summary=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
@@ -204,7 +199,6 @@ def export_failing(limits: Limits) -> Alert:
     return Alert(
         expr=failed.unless(arrived, *by),
         for_=limits.export_failing_for,
-        severity=TICKET,
         description="Nothing that a process pushes by OTLP arrives.",
         summary=(
             "No export of {{ $labels.signal }} from {{ $labels.instance }} "
@@ -249,7 +243,6 @@ def spans_dropped(limits: Limits) -> Alert:
     return Alert(
         expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
         for_=limits.export_failing_for,
-        severity=TICKET,
         description="A process drops the spans of requests and compiles.",
         summary=(
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "

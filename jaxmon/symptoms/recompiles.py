@@ -16,14 +16,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
-from jaxmon.symptoms.alert import (
-    COUNT,
-    DEPLOY_NOISE,
-    PROCESS,
-    TICKET,
-    Alert,
-    Severity,
-)
+from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 
 
@@ -272,7 +265,6 @@ def recompile_storm(limits: Limits) -> Alert:
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
     return Alert(
         expr=worst > limits.recompiles,
-        severity=TICKET,
         description="A function keeps recompiling.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "

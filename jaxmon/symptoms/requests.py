@@ -370,7 +370,6 @@ def cold_starts(limits: Limits) -> Alert:
     share = promql.ratio(cold, every) > limits.cold_share
     return Alert(
         expr=share.and_(cold > limits.cold_requests),
-        severity=TICKET,
         description="Many requests are waiting for compiles.",
         summary=(
             "{{ $value | humanizePercentage }} of requests to route "
@@ -394,7 +393,6 @@ def cold_latency(limits: Limits) -> Alert:
     enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
     return Alert(
         expr=(slow > durations.seconds(limits.cold_latency)).and_(enough),
-        severity=TICKET,
         description="Requests that wait for a compile wait too long.",
         summary=(
             "5 % of the cold requests to route {{ $labels.route }} of job "

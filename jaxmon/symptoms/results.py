@@ -329,7 +329,6 @@ def check_failed(limits: Limits) -> Alert:
     )
     return Alert(
         expr=determinism.or_(gradients),
-        severity=TICKET,
         description=(
             "A determinism or gradient check failed: results differ between two runs "
             "on the same input, or gradients from finite differences."
@@ -390,7 +389,6 @@ def key_reuse(limits: Limits) -> Alert:
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         expr=reuses.sum("job", "function") > 0,
-        severity=TICKET,
         description="A PRNG key is used twice, so its random numbers repeat.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "

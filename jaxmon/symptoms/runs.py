@@ -100,7 +100,6 @@ def run_no_progress(limits: Limits) -> Alert:
     attempts = gauge_over(catalog.RUN_FRUITLESS_ATTEMPTS, "last", _RECENT)
     return Alert(
         expr=attempts.max(*_BY) > limits.fruitless_attempts,
-        severity=TICKET,
         description="A run restarts again and again without a new step.",
         summary=(
             "Run {{ $labels.run }} of job {{ $labels.job }} is in attempt "
@@ -303,7 +302,6 @@ def goodput_low(limits: Limits) -> Alert:
         # A run that marks no steps has no goodput.
         expr=share.and_(steps, *_BY) < limits.goodput,
         for_=limits.goodput_for,
-        severity=TICKET,
         description="A run spends little of its time on steps that last.",
         summary=(
             "Run {{ $labels.run }} of job {{ $labels.job }} spent "
@@ -351,7 +349,6 @@ def checkpoint_failed(limits: Limits) -> Alert:
     failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
     return Alert(
         expr=failed.sum("job") > 0,
-        severity=TICKET,
         description="Saves fail; the work since the last checkpoint is not saved.",
         summary=(
             "{{ $value | humanize }} saves of job {{ $labels.job }} failed in "
@@ -367,7 +364,6 @@ def checkpoint_age(limits: Limits) -> Alert:
     return Alert(
         # One process may save for all.
         expr=(saved.min("job") > durations.seconds(limits.checkpoint_age)).and_(loops),
-        severity=TICKET,
         description="A run makes no more checkpoints; a failure costs its work.",
         summary=(
             "The last checkpoint of job {{ $labels.job }} ended "

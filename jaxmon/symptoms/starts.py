@@ -10,7 +10,15 @@ from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
-from jaxmon.symptoms.alert import COUNT, INFO, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import (
+    A_PROCESS,
+    COUNT,
+    INFO,
+    PAGE,
+    PROCESS,
+    Alert,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import listed, processes, reason
 from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Symptom
 
@@ -73,16 +81,11 @@ def not_ready(limits: Limits) -> Alert:
     return Alert(
         expr=waiting,
         for_=limits.not_ready_for,
-        severity=TICKET,
         description=(
             "A process is still not ready for requests: its warm-up is slow, or never "
             "began."
         ),
-        summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has not been ready for "
-            f"{limits.not_ready_for}."
-        ),
+        summary=(A_PROCESS + f"has not been ready for {limits.not_ready_for}."),
     )
 
 
@@ -92,7 +95,6 @@ def warmup_failed(limits: Limits) -> Alert:
     failed = events.WARMUPS.within(window, eq("result", "failed"))
     return Alert(
         expr=failed.sum("job") > 0,
-        severity=TICKET,
         description=(
             "Signatures of a service fail to warm up; requests wait for their compiles."
         ),
@@ -128,11 +130,7 @@ def training_died(limits: SiteLimits) -> Iterator[Alert]:
         for_=limits.died_for,
         severity=PAGE,
         description="A training process ended without finishing, and none replaced it.",
-        summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}ended in the middle of "
-            "loop {{ $labels.loop }}."
-        ),
+        summary=(A_PROCESS + "ended in the middle of loop {{ $labels.loop }}."),
     )
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
@@ -173,9 +171,7 @@ def crash_loop(limits: Limits) -> Alert:
         keep_for=limits.died_for,
         description="A process keeps crashing before its first step or request.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}crashed "
-            f"{COUNT} times in {window}, without a step or request."
+            A_PROCESS + f"crashed {COUNT} times in {window}, without a step or request."
         ),
     )
 

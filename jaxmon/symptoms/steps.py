@@ -322,7 +322,6 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
     yield Alert(
         expr=found > limits.slowdown,
         for_=limits.slowdown_for,
-        severity=TICKET,
         description=_MEANING,
         summary=(
             "{{ $labels.kind | title }} {{ $labels.name }} of job {{ $labels.job }} "
@@ -346,7 +345,6 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
         yield Alert(
             expr=expr if only is None else expr.and_(only, "job"),
             for_=limits.slowdown_for,
-            severity=TICKET,
             description=f"{_MEANING} It is the same program, and takes longer.",
             summary=(
                 "Function {{ $labels.function }} of job {{ $labels.job }} takes "

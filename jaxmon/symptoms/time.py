@@ -408,7 +408,6 @@ def _share_alert(window: str, states: str, limit: float, description: str) -> Al
     return Alert(
         # All ranks wait for the slowest.
         expr=share.max("job", "state") > limit,
-        severity=TICKET,
         description=description,
         summary=(
             "A process of job {{ $labels.job }} spent "
