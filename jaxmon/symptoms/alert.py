@@ -90,7 +90,8 @@ class Alert:
             ``info`` only inhibits other alerts.
         summary: what is wrong, with values; a template, only of labels that *expr*
             keeps.
-        description: what that means, one or two sentences.
+        description: what that means, one or two sentences; that of its symptom if
+            empty.
         for_: how long *expr* must hold.
         keep_for: how long it goes on firing without *expr*, across gaps.
         labels: further labels of the alert.
@@ -103,7 +104,7 @@ class Alert:
 
     expr: Expr
     summary: str
-    description: str
+    description: str = ""
     severity: Severity = TICKET
     for_: str = ""
     keep_for: str = ""
@@ -114,7 +115,7 @@ class Alert:
         known = {*self.kept, "severity"}
         named = set(_LABEL.findall(self.summary))
         if wrong := sorted(named - known):
-            of = self.name or self.description
+            of = self.name or self.summary
             msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(known)}"
             raise ValueError(msg)
 

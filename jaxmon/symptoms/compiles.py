@@ -267,7 +267,6 @@ def compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         expr=oldest > durations.seconds(limits.stuck_after),
-        description="A compile is stuck.",
         summary=(
             A_PROCESS + "has been compiling one "
             "program for {{ $value | humanizeDuration }}."
@@ -436,7 +435,7 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
 
 SYMPTOMS = (
     Symptom(
-        *("compile_stuck", "F1", "A compile does not finish.", FAILURE),
+        *("compile_stuck", "F1", "A compile is stuck.", FAILURE),
         *(stuck, catalog.COMPILE_OLDEST_SECONDS, "On-call: Oldest compile in progress"),
         rule=("JaxmonCompileStuck", compile_stuck),
         reason=running_long,

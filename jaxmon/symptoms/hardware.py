@@ -73,7 +73,6 @@ def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
             expr=expr,
             for_=limits.accelerator_lost_for,
             severity=severity,
-            description="An accelerator no longer responds.",
             summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
         )
 
@@ -118,7 +117,6 @@ def gpu_xid(limits: Limits) -> Alert:
     errors = counter(catalog.GPU_XID_ERRORS, critical)
     return Alert(
         expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
-        description="A GPU reported a critical error.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
@@ -138,7 +136,6 @@ def gpu_ecc_errors(limits: Limits) -> Alert:
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
     return Alert(
         expr=errors.or_(unspared).or_(worn),
-        description="A GPU has faulty memory.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
             f"uncorrectable memory errors in the last {window}, or has more bad "
@@ -156,7 +153,6 @@ def gpu_needs_reset(limits: Limits) -> Alert:
     return Alert(
         expr=action.or_(rows).or_(pages),
         for_=limits.reset_needed_for,
-        description="A GPU needs a reset.",
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
             "requests a reset, or a memory repair is pending a reset."
@@ -190,7 +186,6 @@ def tpu_runtime_down(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
         for_=limits.tpu_runtime_down_for,
-        description="A program uses TPUs whose runtime does not respond.",
         summary=(
             "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
             "TPUs, but no TPU runtime responds there; chip activity is not "
@@ -208,7 +203,6 @@ def underused(limits: Limits) -> Alert:
     return Alert(
         expr=low.and_(busy > limits.accelerator_idle),
         for_=limits.accelerator_window,
-        description="Accelerators of a training job wait, usually for the host.",
         summary=(
             "The accelerators of job {{ $labels.job }} were busy for "
             "{{ $value | humanizePercentage }} of the last "
@@ -256,21 +250,21 @@ def _alert(
 
 SYMPTOMS = (
     Symptom(
-        *("accelerator", "F7", "An accelerator does not respond."),
+        *("accelerator", "F7", "An accelerator no longer responds."),
         reason=lost,
         rule=("JaxmonAcceleratorLost", accelerator_lost),
         wait="accelerator_lost_for",
     ),
-    _alert("xid", "A GPU reports a critical error.", "JaxmonGpuXid", gpu_xid),
+    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", gpu_xid),
     _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", gpu_ecc_errors),
     _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", gpu_needs_reset),
     _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", gpu_throttled),
     _alert(
-        *("tpu_runtime", "A TPU runtime is down."),
+        *("tpu_runtime", "A program uses TPUs whose runtime does not respond."),
         *("JaxmonTpuRuntimeDown", tpu_runtime_down),
     ),
     _alert(
-        *("underused", "Accelerators wait for work."),
+        *("underused", "Accelerators of a training job wait, usually for the host."),
         *("JaxmonAcceleratorUnderused", underused),
         mode="",
     ),

@@ -31,7 +31,6 @@ def rank_stuck(limits: Limits) -> Alert:
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
         expr=busy.max(*PROCESS, "state").and_(waiting.max("job"), "job"),
-        description="The other processes of a job wait for this one.",
         summary=(
             "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
@@ -48,7 +47,6 @@ def nccl_stuck(limits: Limits) -> Alert:
     return Alert(
         expr=lagging.labelled("state", "lagging").or_(gone),
         for_=limits.nccl_stuck_for,
-        description="Ranks of a job are behind in their collectives, or missing.",
         summary=(
             "NCCL finds {{ $value | humanize }} {{ $labels.state }} ranks or processes "
             "of job {{ $labels.job }}; the others wait for them."
@@ -152,7 +150,6 @@ def programs_diverge(limits: Limits) -> Alert:
     return Alert(
         expr=stuck.max("job", "function"),
         for_=limits.diverged_for,
-        description="Processes of one mesh run different programs.",
         summary=(
             "The processes of job {{ $labels.job }} compiled {{ $value }} "
             "different programs for function {{ $labels.function }}, which runs "
@@ -169,7 +166,7 @@ _STUCK = ("rank_stuck_after", "rank_stuck_times", "rank_stuck_first", "stuck_aft
 _CACHE = ("rank_repeated_seconds", "rank_repeated_share", "rank_uncached_seconds")
 SYMPTOMS = (
     Symptom(
-        *("rank_stuck", "F8", "A rank lets the others wait."),
+        *("rank_stuck", "F8", "The other processes of a job wait for this one."),
         rule=("JaxmonRankStuck", rank_stuck),
         ranks=_STUCK,
     ),
@@ -194,7 +191,7 @@ SYMPTOMS = (
         missing="one process cannot know what others loaded",
     ),
     Symptom(
-        *("nccl", "F8", "NCCL finds ranks behind or missing."),
+        *("nccl", "F8", "Ranks of a job are behind in their collectives, or missing."),
         rule=("JaxmonNcclStuck", nccl_stuck),
         ranks=_STUCK,
     ),
@@ -204,7 +201,7 @@ SYMPTOMS = (
         ranks=("rank_slow_share",),
     ),
     Symptom(
-        *("programs_diverge", "F8", "Ranks run different programs."),
+        *("programs_diverge", "F8", "Processes of one mesh run different programs."),
         rule=("JaxmonProgramsDiverge", programs_diverge),
         ranks=_STUCK,
     ),

@@ -80,7 +80,6 @@ def ran_out(limits: Limits) -> Iterator[Alert]:
     )
     yield Alert(
         expr=failures.sum("job", "function") > 0,
-        description="A device ran out of memory.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
             f"device memory {COUNT} times in {window}."
@@ -139,7 +138,6 @@ def device_memory_high(limits: Limits) -> Alert:
     return Alert(
         expr=promql.ratio(used, limit) > limits.device_memory,
         for_=limits.device_memory_for,
-        description="Device memory is nearly full.",
         summary=(
             "{{ $value | humanizePercentage }} of the memory job "
             "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
@@ -180,7 +178,6 @@ def memory_leak(limits: Limits) -> Alert:
         expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=limits.leak_for,
-        description="A process is leaking live arrays.",
         summary=(
             A_PROCESS + "keeps "
             "accumulating arrays on device {{ $labels.device }}: "
@@ -252,7 +249,6 @@ def host_memory_growth(limits: Limits) -> Alert:
         ),
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
-        description="A process's memory keeps growing.",
         summary=(
             A_PROCESS + "grew by "
             f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "
@@ -358,14 +354,14 @@ SYMPTOMS = (
         severity=TICKET,
     ),
     Symptom(
-        *("memory", "F2", "The memory of a device is nearly used up.", FAILURE),
+        *("memory", "F2", "Device memory is nearly full.", FAILURE),
         *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
         rule=("JaxmonDeviceMemoryHigh", device_memory_high),
         reason=filling,
         wait="device_memory_for",
     ),
     Symptom(
-        *("leak", "F5", "Memory that a line allocated only grows.", FAILURE),
+        *("leak", "F5", "A process is leaking live arrays.", FAILURE),
         *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
         rule=("JaxmonMemoryLeak", memory_leak),
         severity=TICKET,
@@ -382,7 +378,7 @@ SYMPTOMS = (
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
     ),
     Symptom(
-        *("host_memory_growth", "F5", "A process keeps growing."),
+        *("host_memory_growth", "F5", "A process's memory keeps growing."),
         rule=("JaxmonHostMemoryGrowth", host_memory_growth),
         missing=NO_SCREEN,
     ),

@@ -32,7 +32,6 @@ def target_down(limits: SiteLimits) -> Alert:
     return Alert(
         expr=promql.up().equals(0).and_(ours, "job"),
         for_=limits.target_down_for,
-        description="Prometheus cannot scrape a target.",
         summary=(
             "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
             "respond; there are no metrics or alerts for it."
@@ -73,7 +72,6 @@ def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
             expr=expr,
             for_=limits.vanished_for,
             severity=severity,
-            description="No process of a service is reporting.",
             summary=(
                 "Job {{ $labels.job }} served requests within the last hour, and now "
                 f"{so}"
@@ -94,7 +92,6 @@ def collector_down(limits: SiteLimits) -> Alert:
     return Alert(
         expr=works.equals(0).and_(worked.equals(1)),
         for_=limits.collector_down_for,
-        description="A sidecar collector is failing.",
         summary=(
             "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
             "within the last day but is failing now; its metrics are missing."
@@ -107,7 +104,6 @@ def web_config_failed(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=limits.web_config_failed_for,
-        description="A sidecar cannot load its web configuration.",
         summary=(
             "The latest web configuration or certificates of "
             "{{ $labels.instance }} are invalid. The previous ones stay in "
@@ -144,7 +140,6 @@ def agent_silent(limits: Limits) -> Alert:
     return Alert(
         expr=silent.and_(waiting, "job", "instance"),
         for_=limits.agent_silent_for,
-        description="A process is alive but its agent does not respond.",
         summary=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
             "{{ $labels.instance }} accepts connections but does not respond: it "
@@ -159,7 +154,6 @@ def agent_hook_inactive(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=limits.hook_inactive_for,
-        description="An agent hook is inactive.",
         summary=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
             "{{ $labels.job }}; its metrics are incomplete."
@@ -199,7 +193,6 @@ def export_failing(limits: Limits) -> Alert:
     return Alert(
         expr=failed.unless(arrived, *by),
         for_=limits.export_failing_for,
-        description="Nothing that a process pushes by OTLP arrives.",
         summary=(
             "No export of {{ $labels.signal }} from {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
@@ -243,7 +236,6 @@ def spans_dropped(limits: Limits) -> Alert:
     return Alert(
         expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
         for_=limits.export_failing_for,
-        description="A process drops the spans of requests and compiles.",
         summary=(
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
             "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
@@ -254,44 +246,44 @@ def spans_dropped(limits: Limits) -> Alert:
 
 SYMPTOMS = (
     Symptom(
-        *("target_down", "", "A target cannot be scraped."),
+        *("target_down", "", "Prometheus cannot scrape a target."),
         rule=("JaxmonTargetDown", target_down),
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("service_vanished", "", "A service reports nothing."),
+        *("service_vanished", "", "No process of a service is reporting."),
         rule=("JaxmonServiceVanished", service_vanished),
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("silent", "", "An agent does not respond."),
+        *("silent", "", "A process is alive but its agent does not respond."),
         reason=silent,
         because=why_silent,
         rule=("JaxmonAgentSilent", agent_silent),
         wait="agent_silent_for",
     ),
     Symptom(
-        *("hook_inactive", "", "A hook is inactive."),
+        *("hook_inactive", "", "An agent hook is inactive."),
         rule=("JaxmonAgentHookInactive", agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
-        *("collector_down", "", "A collector fails."),
+        *("collector_down", "", "A sidecar collector is failing."),
         rule=("JaxmonCollectorDown", collector_down),
         missing="the page lists them",
     ),
     Symptom(
-        *("web_config", "", "A web configuration is invalid."),
+        *("web_config", "", "A sidecar cannot load its web configuration."),
         rule=("JaxmonWebConfigFailed", web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
-        *("export", "", "Metrics that are pushed do not arrive.", HINT),
+        *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
         *(metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
         rule=("JaxmonExportFailing", export_failing),
     ),
     Symptom(
-        *("spans", "", "Spans are dropped.", HINT),
+        *("spans", "", "A process drops the spans of requests and compiles.", HINT),
         *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
         rule=("JaxmonSpansDropped", spans_dropped),
         reason=spans_missing,

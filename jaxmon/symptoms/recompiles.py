@@ -265,7 +265,6 @@ def recompile_storm(limits: Limits) -> Alert:
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
     return Alert(
         expr=worst > limits.recompiles,
-        description="A function keeps recompiling.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
             f"{COUNT} times in {window} in one process."

@@ -370,7 +370,6 @@ def cold_starts(limits: Limits) -> Alert:
     share = promql.ratio(cold, every) > limits.cold_share
     return Alert(
         expr=share.and_(cold > limits.cold_requests),
-        description="Many requests are waiting for compiles.",
         summary=(
             "{{ $value | humanizePercentage }} of requests to route "
             "{{ $labels.route }} of job {{ $labels.job }} waited for a compile in the "
@@ -393,7 +392,6 @@ def cold_latency(limits: Limits) -> Alert:
     enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
     return Alert(
         expr=(slow > durations.seconds(limits.cold_latency)).and_(enough),
-        description="Requests that wait for a compile wait too long.",
         summary=(
             "5 % of the cold requests to route {{ $labels.route }} of job "
             "{{ $labels.job }} took longer than {{ $value | humanizeDuration }} in the "
@@ -444,14 +442,14 @@ SYMPTOMS = (
         rule=("JaxmonRequestsHang", requests_hang),
     ),
     Symptom(
-        *("cold_requests", "F1", "Requests wait for compiles.", TIME),
+        *("cold_requests", "F1", "Many requests are waiting for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
         rule=("JaxmonColdStarts", cold_starts),
         reason=routes,
         because=why_waiting,
     ),
     Symptom(
-        *("cold_latency", "F1", "Requests wait too long for compiles."),
+        *("cold_latency", "F1", "Requests that wait for a compile wait too long."),
         rule=("JaxmonColdLatency", cold_latency),
         missing=NO_SCREEN,
     ),

@@ -389,7 +389,6 @@ def key_reuse(limits: Limits) -> Alert:
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         expr=reuses.sum("job", "function") > 0,
-        description="A PRNG key is used twice, so its random numbers repeat.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "
             f"key {COUNT} times in {window}."
@@ -487,7 +486,7 @@ SYMPTOMS = (
         missing="JaxmonKeyReuse is about keys that JAX rejects",
     ),
     Symptom(
-        *("key_reuse", "F4", "A PRNG key is used twice."),
+        *("key_reuse", "F4", "A PRNG key is used twice, so its random numbers repeat."),
         rule=("JaxmonKeyReuse", key_reuse),
         missing=NO_SCREEN,
     ),

@@ -302,7 +302,6 @@ def goodput_low(limits: Limits) -> Alert:
         # A run that marks no steps has no goodput.
         expr=share.and_(steps, *_BY) < limits.goodput,
         for_=limits.goodput_for,
-        description="A run spends little of its time on steps that last.",
         summary=(
             "Run {{ $labels.run }} of job {{ $labels.job }} spent "
             f"{{{{ $value | humanizePercentage }}}} of the last {window} on new steps."

@@ -103,7 +103,7 @@ class Symptom(NamedTuple):
     Attributes:
         name: as programs read it: the topic of findings, the kind of reasons.
         mode: the kind of failure that it belongs to.
-        sentence: what is wrong, in a sentence.
+        sentence: what is wrong, in a sentence, which its alert has as well.
         urgency: what it costs, as findings are sorted.
         finding: judges a process by what its agent reports, since it started.
         metric: the metric that shows it over time, if there is one.
@@ -153,4 +153,7 @@ class Symptom(NamedTuple):
         name, build = self.rule
         made = build(limits) if build else ()
         found = [made] if isinstance(made, Alert) else made
-        return [replace(one, name=name) for one in found]
+        return [
+            replace(one, name=name, description=one.description or self.sentence)
+            for one in found
+        ]
