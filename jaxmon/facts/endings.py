@@ -122,16 +122,16 @@ def records(raw: bytes) -> tuple[ProcessEnd, ProcessEnd | None] | None:
     Raises:
         NewerSchemaError: they are of a later release.
     """
-    known = [
-        one
+    written = [
+        record
         for page in (0, 1)
-        if (one := _record(raw[page * _PAGE : (page + 1) * _PAGE])) is not None
-        and one.starts % 2 == page
+        if (record := _record(raw[page * _PAGE : (page + 1) * _PAGE])) is not None
+        and record.starts % 2 == page
     ]
-    known.sort(key=lambda one: -one.starts)
-    if not known:
+    written.sort(key=lambda record: -record.starts)
+    if not written:
         return None
-    latest, *rest = known
+    latest, *rest = written
     follows = bool(rest) and rest[0].starts + 1 == latest.starts
     return latest, rest[0] if follows else None
 
@@ -236,9 +236,9 @@ class SlotEnds(NamedTuple):
 
     def of(self, starts: int) -> ProcessEnd | None:
         """Return the record of the process *starts* of the slot, if it is known."""
-        for one in (self.latest, self.before):
-            if one is not None and one.starts == starts:
-                return one
+        for record in (self.latest, self.before):
+            if record is not None and record.starts == starts:
+                return record
         return None
 
 
@@ -269,7 +269,7 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
         found = slots(directory)
     except OSError:
         return {}
-    return {worker: one.ended for worker, one in found.items() if one.ended}
+    return {worker: ends.ended for worker, ends in found.items() if ends.ended}
 
 
 def slots(
@@ -290,13 +290,13 @@ def slots(
         if (match := re.fullmatch(_NAME, name)) is None:
             continue
         try:
-            one = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
+            ends = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
         except NewerSchemaError as error:
             if refused is not None:
                 refused[str(int(match[1]))] = str(error)
             continue
-        if one is not None:
-            found[int(match[1])] = one
+        if ends is not None:
+            found[int(match[1])] = ends
     return {str(number): found[number] for number in sorted(found)}
 
 
@@ -372,9 +372,9 @@ def counted_age(of: ProcessEnd) -> float | None:
     return age if of.counted_bytes and is_valid else None
 
 
-def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
+def complete(path: Path, starts: int, facts: Mapping[str, Any]) -> None:
     """
-    Add what is *known* from outside to the record of the process *starts* of a slot,
+    Add the *facts* known from outside to the record of the process *starts* of a slot,
     which is gone: its exit status. For the sidecar, if it may write there.
     """
     try:
@@ -390,7 +390,7 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
         try:
             status = os.fstat(descriptor)
             require_own(status, path, status.st_mode)
-            os.pwrite(descriptor, line_of(end.replace(**known)), page_of(end))
+            os.pwrite(descriptor, line_of(end.replace(**facts)), page_of(end))
         finally:
             os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile

@@ -66,9 +66,11 @@ def total(found: Iterable[Observations]) -> Observations | None:
     if not every:
         return None
     bounds = every[0].bounds
-    same = [one for one in every if one.bounds == bounds]
-    counts = array("d", map(sum, zip(*(one.counts for one in same), strict=True)))
-    return Observations(bounds, counts, sum(one.sum for one in same))
+    same = [observed for observed in every if observed.bounds == bounds]
+    counts = array(
+        "d", map(sum, zip(*(observed.counts for observed in same), strict=True))
+    )
+    return Observations(bounds, counts, sum(observed.sum for observed in same))
 
 
 def distributions(
@@ -122,15 +124,15 @@ def _distribution(
 
 
 def _number(text: str) -> float:
-    known = _BOUNDS.get(text)
-    if known is None:
+    bound = _BOUNDS.get(text)
+    if bound is None:
         try:
-            known = float(text)
+            bound = float(text)
         except ValueError:
-            known = -inf  # of no use: the histogram has no infinite bound then
+            bound = -inf  # of no use: the histogram has no infinite bound then
         if len(_BOUNDS) < _MOST_BOUNDS:
-            _BOUNDS[text] = known
-    return known
+            _BOUNDS[text] = bound
+    return bound
 
 
 def _minus(now: float, before: float) -> float:
@@ -322,7 +324,7 @@ def label_names(metric: Metric) -> tuple[str, ...]:
 
 def in_order(workers: Iterable[str]) -> tuple[str, ...]:
     """Return *workers* by the number of their slots."""
-    return tuple(sorted(workers, key=lambda one: (len(one), one)))
+    return tuple(sorted(workers, key=lambda worker: (len(worker), worker)))
 
 
 def _split(found: Mapping[str, Mapping[Key, T]]) -> dict[str, dict[str, dict[Key, T]]]:

@@ -49,7 +49,7 @@ class Recent:
         self, now: Reading, before: Reading | None, *, young: float = YOUNG
     ) -> None:
         self._now, self._before, self._young = now, before, young
-        self._known = _processes(before) if before is not None else frozenset()
+        self._workers_before = _processes(before) if before is not None else frozenset()
 
     def seconds(self, worker: str) -> float | None:
         """
@@ -72,8 +72,8 @@ class Recent:
     def distributions(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* observed, if that is known."""
         return {
-            key: one.since(self._distribution_before(metric, key))
-            for key, one in self._now.distributions(metric).items()
+            key: observed.since(self._distribution_before(metric, key))
+            for key, observed in self._now.distributions(metric).items()
             if self.seconds(key[0]) is not None
         }
 
@@ -92,9 +92,9 @@ class Recent:
     def usual(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* of processes that are old observed."""
         return {
-            key: one
+            key: observed
             for key in self._now.distributions(metric)
-            if (one := self._distribution_before(metric, key)) is not None
+            if (observed := self._distribution_before(metric, key)) is not None
         }
 
     def _value_before(self, metric: Metric, key: Key) -> float:
@@ -110,7 +110,7 @@ class Recent:
     def _is_old(self, worker: str) -> bool:
         """Return whether the process is the one that was read before, and not young."""
         before, now = self._before, self._now
-        if before is None or worker not in self._known:
+        if before is None or worker not in self._workers_before:
             return False
         first, started = before.started(worker), now.started(worker)
         if first is None or started is None:
@@ -177,18 +177,25 @@ def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
     found = []
     for route in every.keys() | waiting.keys():
         all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
-        one = _request(route, all_of, new, before, recent)
+        summary = _request(route, all_of, new, before, recent)
         in_progress = waiting.get(route)
         if in_progress is not None:
-            workers = in_order({*one.workers, *in_progress})
-            one = one.replace(workers=workers, in_progress=sum(in_progress.values()))
+            workers = in_order({*summary.workers, *in_progress})
+            summary = summary.replace(
+                workers=workers, in_progress=sum(in_progress.values())
+            )
         ages = oldest.get(route)
-        if ages and one.in_progress:
+        if ages and summary.in_progress:
             worker = max(ages, key=lambda worker: ages[worker])
-            one = one.replace(oldest=ages[worker], oldest_worker=worker)
-        found.append(one)
+            summary = summary.replace(oldest=ages[worker], oldest_worker=worker)
+        found.append(summary)
     return sorted(
-        found, key=lambda one: (-(one.recent_failed or 0), -one.total, one.route)
+        found,
+        key=lambda summary: (
+            -(summary.recent_failed or 0),
+            -summary.total,
+            summary.route,
+        ),
     )
 
 
@@ -199,7 +206,9 @@ def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
     """
     routes = _by_route(found).values()
     times = [_latency(_of(of, "success")) for of in routes]
-    return max((one.p95 for one in times if one and one.p95), default=None)
+    return max(
+        (latency.p95 for latency in times if latency and latency.p95), default=None
+    )
 
 
 def queues(now: Reading) -> list[QueueSummary]:
@@ -211,7 +220,7 @@ def queues(now: Reading) -> list[QueueSummary]:
             )
             for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
         ),
-        key=lambda one: (-one.depth, one.queue),
+        key=lambda summary: (-summary.depth, summary.queue),
     )
 
 
@@ -231,7 +240,7 @@ def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
                 fill=new.mean if new is not None else None,
             )
         )
-    return sorted(found, key=lambda one: (-one.total, one.route))
+    return sorted(found, key=lambda summary: (-summary.total, summary.route))
 
 
 def _request(
@@ -241,11 +250,13 @@ def _request(
     usual: Mapping[Key, Observations],
     recent: Recent,
 ) -> RequestSummary:
-    known = bool(lately) or not every
+    is_known = bool(lately) or not every
     finished, failed = _count(lately.values()), _count(_of(lately, "error"))
     waited = finished - _count(_of(lately, None, warm=True))
     before = total(_of(usual, "success", warm=True))
-    times = [one for key in lately if (one := recent.seconds(key[0])) is not None]
+    times = [
+        seconds for key in lately if (seconds := recent.seconds(key[0])) is not None
+    ]
     return RequestSummary(
         route=route,
         workers=_workers(every),
@@ -254,8 +265,8 @@ def _request(
         client_errors=_count(_of(every, "client_error")),
         cold_total=_count(_of(every, None, warm=False)),
         recent_seconds=max(times, default=None),
-        recent=finished if known else None,
-        recent_failed=failed if known else None,
+        recent=finished if is_known else None,
+        recent_failed=failed if is_known else None,
         rate=_rate(lately, recent),
         error_ratio=failed / finished if finished else None,
         cold_ratio=waited / finished if finished else None,
@@ -275,9 +286,9 @@ def _of(
 ) -> list[Observations]:
     """Return the histograms of *outcome*, and of the requests that were *warm*."""
     return [
-        one
-        for (_, _, its, start), one in found.items()
-        if outcome in (None, its) and warm in (None, start == _WARM)
+        observed
+        for (_, _, ended_as, start), observed in found.items()
+        if outcome in (None, ended_as) and warm in (None, start == _WARM)
     ]
 
 
@@ -298,20 +309,20 @@ def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
     if not lately:
         return None
     counts: dict[str, float] = defaultdict(float)
-    for key, one in lately.items():
-        counts[key[0]] += one.observed
+    for key, observed in lately.items():
+        counts[key[0]] += observed.observed
     times = {worker: recent.seconds(worker) for worker in counts}
     return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
 
 
 def _count(found: Iterable[Observations]) -> float:
-    return sum(one.observed for one in found)
+    return sum(observed.observed for observed in found)
 
 
 def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observations]]:
     routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
-    for key, one in found.items():
-        routes[key[1]][key] = one
+    for key, observed in found.items():
+        routes[key[1]][key] = observed
     return routes
 
 
@@ -370,7 +381,9 @@ def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
                 age_worker=oldest,
             )
         )
-    return sorted(found, key=lambda one: (one.age is None, -one.steps, one.loop))
+    return sorted(
+        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
+    )
 
 
 def _ratio(waited: float, steps: Observations | None) -> float | None:

@@ -348,8 +348,8 @@ class HostVerdict(Fact):
 
     def of(self, worker: str) -> HostVerdict:
         """Return what is wrong with the process *worker* alone."""
-        known = self.processes.get(worker)
-        alone = {} if known is None else {worker: known}
+        verdict = self.processes.get(worker)
+        alone = {} if verdict is None else {worker: verdict}
         return self.replace(processes=alone, shared=())
 
     def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
@@ -358,14 +358,16 @@ class HostVerdict(Fact):
         others, by their *uptimes*, are successors that are not judged yet.
         """
         age = self.age or 0.0
-        gone = {worker for worker in self.processes if uptimes.get(worker, age) < age}
+        replaced = {
+            worker for worker in self.processes if uptimes.get(worker, age) < age
+        }
         return self.replace(
             processes={
-                worker: one
-                for worker, one in self.processes.items()
-                if worker not in gone
+                worker: verdict
+                for worker, verdict in self.processes.items()
+                if worker not in replaced
             },
-            shared=tuple(o for o in self.shared if gone.isdisjoint(o.workers)),
+            shared=tuple(o for o in self.shared if replaced.isdisjoint(o.workers)),
         )
 
 

@@ -48,7 +48,7 @@ def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
             found[numbers].append(difference)
     odd = [
         DeviatingRanks(
-            numbers, tuple(by_number[one] for one in numbers), tuple(differences)
+            numbers, tuple(by_number[number] for number in numbers), tuple(differences)
         )
         for numbers, differences in found.items()
     ]
@@ -174,7 +174,7 @@ def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
             "differences": [
                 {
                     "name": of.name,
-                    "value": of.own if of.values == 1 else None,
+                    "value": of.value if of.values == 1 else None,
                     "others": of.usual,
                     "values": of.values,
                 }
@@ -195,5 +195,5 @@ def _clause(difference: SetupDifference) -> str:
             f"{difference.values:,} values of {name.rstrip(':')}, others "
             f"{difference.usual or 'none'}"
         )
-    own, usual = difference.own or "not set", difference.usual or "not set"
-    return f"{name} {own}, others {usual}"
+    value, usual = difference.value or "not set", difference.usual or "not set"
+    return f"{name} {value}, others {usual}"

@@ -51,35 +51,37 @@ def of_hosts(hosts: Iterable[JobHost]) -> Iterator[tuple[int, Stack]]:
 
 def groups(stacks: Iterable[tuple[int, Stack]]) -> list[StackGroup]:
     """Return *stacks* by the functions that they consist of, the rarest first."""
-    known: defaultdict[Stack, set[int]] = defaultdict(set)
+    ranks: defaultdict[Stack, set[int]] = defaultdict(set)
     found: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
     for rank, stack in stacks:
         likeness = tuple([_function(line) for line in stack])
-        known[likeness].add(rank)
+        ranks[likeness].add(rank)
         found[likeness][stack] += 1
     made = [
         StackGroup(
-            tuple(sorted(known[likeness])),
+            tuple(sorted(ranks[likeness])),
             sum(of.values()),
             of.most_common(1)[0][0],
             len(of),
         )
         for likeness, of in found.items()
     ]
-    return sorted(made, key=lambda one: (len(one.ranks), one.ranks, one.stack))
+    return sorted(made, key=lambda group: (len(group.ranks), group.ranks, group.stack))
 
 
 def lines(found: Sequence[StackGroup], width: int) -> list[str]:
     """Return *found* in lines of at most *width* columns."""
     text: list[str] = []
-    for one in found[:_MOST_GROUPS]:
-        several = f", {one.threads:,} threads" if one.threads > len(one.ranks) else ""
-        differ = f", on {one.stacks} different lines" if one.stacks > 1 else ""
-        text += ["", shortened(f"{numbers(one.ranks)}{several}{differ}:", width)]
+    for group in found[:_MOST_GROUPS]:
+        several = (
+            f", {group.threads:,} threads" if group.threads > len(group.ranks) else ""
+        )
+        differ = f", on {group.stacks} different lines" if group.stacks > 1 else ""
+        text += ["", shortened(f"{numbers(group.ranks)}{several}{differ}:", width)]
         text += [
-            shortened(f"{INDENT}{line}", width) for line in one.stack[:_MOST_LINES]
+            shortened(f"{INDENT}{line}", width) for line in group.stack[:_MOST_LINES]
         ]
-        if (left := len(one.stack) - _MOST_LINES) > 0:
+        if (left := len(group.stack) - _MOST_LINES) > 0:
             text.append(f"{INDENT}and {counted(left, 'further line')}")
     if (left := len(found) - _MOST_GROUPS) > 0:
         text += ["", f"and {counted(left, 'further group')} of threads"]

@@ -183,7 +183,7 @@ def _contenders(suspects: Suspects) -> list[Standing]:
     """Return the threads of one of *suspects* that wait for a lock, if it does."""
     if suspects.kind is not SuspectKind.LOCK:
         return []
-    return [one for one in suspects.ranks[0].now.others if one.stack]
+    return [thread for thread in suspects.ranks[0].now.others if thread.stack]
 
 
 def _stack(suspects: Suspects) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "where": suspects.place,
         "seconds": suspects.seconds,
         "calls": suspects.calls,
-        "gone": [str(one) for one in suspects.failed_helpers],
+        "gone": [str(helper) for helper in suspects.failed_helpers],
         "processes": [
             {
                 "rank": rank.index,

@@ -190,11 +190,11 @@ NETWORK = (
 def numbers(found: Sequence[int]) -> str:
     """Return ``rank 3``, ``ranks 0-2, 5``: sorted numbers, at most some of them."""
     ranges: list[list[int]] = []
-    for one in found:
-        if ranges and one == ranges[-1][1] + 1:
-            ranges[-1][1] = one
+    for number in found:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            ranges.append([one, one])
+            ranges.append([number, number])
     shown = [f"{a}-{b}" if a < b else str(a) for a, b in ranges[:_MOST_RANGES]]
     if left := sum(b - a + 1 for a, b in ranges[_MOST_RANGES:]):
         shown.append(f"and {left:,} more")

@@ -60,9 +60,9 @@ class Limits(ProcessLimits, FleetLimits):
 
 
 LIMITS: Mapping[str, Limit[Any]] = {
-    one.name: one
+    limit.name: limit
     for home in (ProcessLimits, FleetLimits)
-    for one in vars(home).values()
-    if isinstance(one, Limit)
+    for limit in vars(home).values()
+    if isinstance(limit, Limit)
 }
 """All limits by name."""

@@ -112,11 +112,11 @@ class Alert:
     name: str = ""
 
     def __post_init__(self) -> None:
-        known = {*self.kept, "severity"}
+        labels = {*self.kept, "severity"}
         named = set(_LABEL.findall(self.summary))
-        if wrong := sorted(named - known):
+        if wrong := sorted(named - labels):
             of = self.name or self.summary
-            msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(known)}"
+            msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(labels)}"
             raise ValueError(msg)
 
     @property

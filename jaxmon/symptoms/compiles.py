@@ -82,19 +82,22 @@ def compiled_together(
 
     The processes of a distributed program are left alone: each of them needs it.
     """
-    others = [{one.name: one for one in found.functions} for found in neighbours]
+    others = [
+        {function.name: function for function in found.functions}
+        for found in neighbours
+    ]
     devices = max(len(snapshot.memory.devices), 1)
     found = [
-        (one, others_too)
-        for one in snapshot.functions
-        if not one.internal
-        and (one.program.devices or 1) <= devices
-        and (others_too := sum(_same(one, of) for of in others))
+        (function, others_too)
+        for function in snapshot.functions
+        if not function.internal
+        and (function.program.devices or 1) <= devices
+        and (others_too := sum(_same(function, of) for of in others))
     ]
-    seconds = sum(_seconds(one) for one, _ in found)
+    seconds = sum(_seconds(function) for function, _ in found)
     if seconds < seconds_in(snapshot.limits.together_slow):
         return
-    found.sort(key=lambda one: -_seconds(one[0]))
+    found.sort(key=lambda pair: -_seconds(pair[0]))
     first, count = found[0]
     action = "Start one process before the others: they load what it has compiled"
     if snapshot.cache.enabled and snapshot.cache.directory:
@@ -105,7 +108,7 @@ def compiled_together(
         "compiled_together",
         first.name,
         f"{_compiled_by(first, count)} at the same time.",
-        tuple(_compiled_by(*one) for one in found[1 : 1 + _MOST_EVIDENCE]),
+        tuple(_compiled_by(*pair) for pair in found[1 : 1 + _MOST_EVIDENCE]),
         action,
         seconds=seconds,
         severity=TICKET if _are_many(first, count, len(others), snapshot) else None,
@@ -124,7 +127,9 @@ def _are_many(function: Function, others: int, of: int, snapshot: Snapshot) -> b
 
 def compared(snapshot: Snapshot) -> Snapshot:
     """Return the part of *snapshot* that its comparison with others needs."""
-    functions = tuple(one for one in snapshot.functions if _is_compiled(one))
+    functions = tuple(
+        function for function in snapshot.functions if _is_compiled(function)
+    )
     return Snapshot(
         functions=functions,
         process=snapshot.process,
@@ -146,23 +151,27 @@ def shared(
     """
     groups: dict[str, list[tuple[str, Finding]]] = {}
     for process, findings in found.items():
-        for one in findings:
-            if one.topic in TOPICS_OF_HOST:
-                groups.setdefault(one.subject, []).append((process, one))
+        for finding in findings:
+            if finding.topic in TOPICS_OF_HOST:
+                groups.setdefault(finding.subject, []).append((process, finding))
     worst = [
         (
             tuple(process for process, _ in group),
-            max((one for _, one in group), key=lambda one: one.seconds),
+            max((finding for _, finding in group), key=lambda finding: finding.seconds),
         )
         for group in groups.values()
     ]
-    return sorted(worst, key=lambda one: -one[1].seconds)
+    return sorted(worst, key=lambda group: -group[1].seconds)
 
 
 def is_worth_comparing(snapshot: Snapshot) -> bool:
     """Return whether the process compiled long enough to compare it with others."""
-    own = [one for one in snapshot.functions if not one.internal and _is_compiled(one)]
-    return sum(map(_seconds, own)) >= seconds_in(snapshot.limits.together_slow)
+    compiled = [
+        function
+        for function in snapshot.functions
+        if not function.internal and _is_compiled(function)
+    ]
+    return sum(map(_seconds, compiled)) >= seconds_in(snapshot.limits.together_slow)
 
 
 def _compiled_by(function: Function, others: int) -> str:
@@ -179,7 +188,9 @@ def _same(function: Function, functions: Mapping[str, Function]) -> bool:
         return False
     if function.program.fingerprint != other.program.fingerprint:
         return False
-    first, last = sorted((function, other), key=lambda one: one.program.finished)
+    first, last = sorted(
+        (function, other), key=lambda compiled: compiled.program.finished
+    )
     return last.program.finished - _seconds(last) < first.program.finished
 
 
@@ -252,9 +263,9 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 
 def running_long(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes whose compile does not finish."""
-    for one in facts.agents:
-        if text := _stuck(one.compile_oldest or 0.0, facts.limits):
-            yield reason("compile_stuck", TICKET, f"a {text}", [one.worker])
+    for agent in facts.agents:
+        if text := _stuck(agent.compile_oldest or 0.0, facts.limits):
+            yield reason("compile_stuck", TICKET, f"a {text}", [agent.worker])
 
 
 def _stuck(age: float, limits: Limits) -> str:
@@ -294,17 +305,19 @@ def dominated(snapshot: Snapshot) -> Iterator[Finding]:
     more.
     """
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
-    known = any(one.reason in NO_CACHE for one in snapshot.cache.obstacles)
-    rest = took - sum(one.seconds for one in cold_requests(snapshot))
+    lacks_cache = any(
+        obstacle.reason in NO_CACHE for obstacle in snapshot.cache.obstacles
+    )
+    rest = took - sum(finding.seconds for finding in cold_requests(snapshot))
     limits = snapshot.limits
-    if observed < seconds_in(limits.compile_settled) or known:
+    if observed < seconds_in(limits.compile_settled) or lacks_cache:
         return
     if rest < limits.compile_share * observed:
         return
     recompiling = sum(
-        one.recompile_time(cause)
-        for one in snapshot.functions
-        for cause in one.recompiles
+        function.recompile_time(cause)
+        for function in snapshot.functions
+        for cause in function.recompiles
     )
     yield Finding(
         "compile_share",
@@ -328,8 +341,8 @@ def compile_slow(limits: Limits) -> Alert:
     serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
     warm = gauge(catalog.UPTIME_SECONDS) > 2 * durations.seconds(window)
     number, quick = (
-        one.increase(window).and_(warm, *PROCESS).sum("job")
-        for one in (compiles.count, compiles.at_most(_SLOW_SECONDS))
+        counted_series.increase(window).and_(warm, *PROCESS).sum("job")
+        for counted_series in (compiles.count, compiles.at_most(_SLOW_SECONDS))
     )
     # Two series of each function, where a quantile would read every bucket. Of a warm
     # process, the one compile with which a series begins does not matter.
@@ -349,11 +362,15 @@ def compile_slow(limits: Limits) -> Alert:
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits = snapshot.limits
-    inside = [one for one in snapshot.functions if one.internal and one.built]
-    took = sum(one.compile_time for one in inside)
+    inside = [
+        function
+        for function in snapshot.functions
+        if function.internal and function.built
+    ]
+    took = sum(function.compile_time for function in inside)
     causes = Counter[str]()
-    for one in inside:
-        causes.update(one.recompiles)
+    for function in inside:
+        causes.update(function.recompiles)
     recompiled = causes.total()
     most = took >= limits.compile_share * snapshot.compile_time
     slow = took >= seconds_in(limits.operations_slow) and most
@@ -363,7 +380,7 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     )
     if not slow and not often:
         return
-    built = sum(one.built for one in inside)
+    built = sum(function.built for function in inside)
     finding = (
         f"Eager operations were compiled one by one: "
         f"{counted(built, 'program')} in {duration(took)}"
@@ -371,10 +388,13 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     if often:
         cause = causes.most_common(1)[0][0]
         # JAX creates a new function for each set of options of an operation.
-        known = cause in WHY and cause != "new_function"
-        why = f", mostly because {WHY[cause]}" if known else ""
+        is_explained = cause in WHY and cause != "new_function"
+        why = f", mostly because {WHY[cause]}" if is_explained else ""
         finding += f", {recompiled:,} of them recompiles{why}"
-    short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
+    short = (
+        f"{_short(function.name)} {function.built}"
+        for function in inside[:_MOST_EVIDENCE]
+    )
     lines = _lines(snapshot, took)
     yield Finding(
         "operations",
@@ -394,10 +414,14 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
     period = snapshot.time.period
-    users = {one.name for one in snapshot.functions if not one.internal}
-    calls = {one.place for one in period.places if one.function}
+    users = {function.name for function in snapshot.functions if not function.internal}
+    calls = {place.place for place in period.places if place.function}
     # A library may call the function, as equinox.filter_jit does.
-    calls |= {one.place for one in snapshot.recompiles if one.function in users}
+    calls |= {
+        recompile.place
+        for recompile in snapshot.recompiles
+        if recompile.function in users
+    }
     return [
         (line, min(seconds, took))
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]

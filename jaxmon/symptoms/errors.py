@@ -101,9 +101,9 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _latest(events: list[Event], function: str, kind: str) -> Event | None:
     fitting = (
-        one
-        for one in reversed(events)
-        if one.function == function and one.details.get("error_kind", kind) == kind
+        event
+        for event in reversed(events)
+        if event.function == function and event.details.get("error_kind", kind) == kind
     )
     return next(fitting, None)
 
@@ -118,17 +118,17 @@ def error_advice(kind: str, exception: object) -> str:
 
 def warned(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect warnings of JAX about memory, precision and the backend."""
-    for one in snapshot.warnings:
-        if one.kind in WARNINGS:
-            by = f" in {one.function}" if one.function else ""
-            often = f", {times(one.count)}" if one.count > 1 else ""
+    for warning in snapshot.warnings:
+        if warning.kind in WARNINGS:
+            by = f" in {warning.function}" if warning.function else ""
+            often = f", {times(warning.count)}" if warning.count > 1 else ""
             yield Finding(
-                f"warning_{one.kind}",
-                one.function,
-                f"JAX warned{by}{often}: {_ended(one.text[:MOST_OF_A_MESSAGE])}",
-                (f"at {one.where}",) if one.where else (),
-                WARNINGS[one.kind],
-                where=one.where,
+                f"warning_{warning.kind}",
+                warning.function,
+                f"JAX warned{by}{often}: {_ended(warning.text[:MOST_OF_A_MESSAGE])}",
+                (f"at {warning.where}",) if warning.where else (),
+                WARNINGS[warning.kind],
+                where=warning.where,
             )
 
 
@@ -163,20 +163,22 @@ class Misuse(NamedTuple):
 
     def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Detect it, once in each function."""
-        for one, others in _grouped(snapshot, self.kind):
-            function = _subject(one)
-            calls = _repeated(snapshot, one) if self.again else None
+        for mistake, others in _grouped(snapshot, self.kind):
+            function = _subject(mistake)
+            calls = _repeated(snapshot, mistake) if self.again else None
             if calls == 0:
                 continue
-            text = self.text.format(text=one.text, place=one.place, function=function)
+            text = self.text.format(
+                text=mistake.text, place=mistake.place, function=function
+            )
             if calls:
                 text += self.again.format(times=times(calls), calls=f"{calls:,}")
-            clock = self.kind == "frozen" and one.text.startswith(_CLOCKS)
+            clock = self.kind == "frozen" and mistake.text.startswith(_CLOCKS)
             action = _MEASURE if clock else self.action
             yield Finding(
                 *(self.topic, function, f"{text}."),
                 *(_also(others), action),
-                where=one.place,
+                where=mistake.place,
             )
 
 
@@ -221,8 +223,8 @@ _MISUSES = (
 
 def misuses(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect what happens only while functions are traced."""
-    for one in _MISUSES:
-        yield from one.judge(snapshot)
+    for misuse in _MISUSES:
+        yield from misuse.judge(snapshot)
 
 
 def _grouped(
@@ -230,7 +232,8 @@ def _grouped(
 ) -> Iterator[tuple[TraceMistake, list[TraceMistake]]]:
     """Return the first mistake of *kind* in each function, and the others there."""
     found = sorted(
-        [one for one in snapshot.tracing.mistakes if one.kind == kind], key=_subject
+        [mistake for mistake in snapshot.tracing.mistakes if mistake.kind == kind],
+        key=_subject,
     )
     for _, same in groupby(found, key=_subject):
         first, *others = same
@@ -243,7 +246,9 @@ def _subject(mistake: TraceMistake) -> str:
 
 
 def _also(others: list[TraceMistake]) -> tuple[str, ...]:
-    return tuple(f"also {one.text} at {one.place}" for one in others[:_MOST_EVIDENCE])
+    return tuple(
+        f"also {mistake.text} at {mistake.place}" for mistake in others[:_MOST_EVIDENCE]
+    )
 
 
 def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
@@ -251,9 +256,13 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
     Return how many calls of its functions reused a program, `None` if not counted. A
     function that is called once, to initialise something, loses nothing.
     """
-    hits = [one.hits for one in snapshot.functions if one.name in mistake.functions]
-    known = [one for one in hits if one is not None]
-    return sum(known) if known else None
+    hits = [
+        function.hits
+        for function in snapshot.functions
+        if function.name in mistake.functions
+    ]
+    counts = [count for count in hits if count is not None]
+    return sum(counts) if counts else None
 
 
 SYMPTOMS = (

@@ -30,14 +30,14 @@ _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 def lost(facts: HostFacts) -> Iterator[Reason]:
     """Yield accelerators that do not respond, those first that a program uses."""
-    used = {one.uuid for one in facts.devices}
+    used = {device.uuid for device in facts.devices}
     # To which GPU a part of one belongs is not known here.
-    parts = any(one.startswith("MIG-") for one in used)
+    parts = any(uuid.startswith("MIG-") for uuid in used)
     found: dict[Severity, list[str]] = {PAGE: [], TICKET: []}
-    for one in facts.accelerators:
-        if one.up is False:
-            severity = PAGE if parts or one.uuid in used else TICKET
-            found[severity].append(one.index)
+    for accelerator in facts.accelerators:
+        if accelerator.up is False:
+            severity = PAGE if parts or accelerator.uuid in used else TICKET
+            found[severity].append(accelerator.index)
     for severity, indices in found.items():
         if indices:
             does = "do" if len(indices) > 1 else "does"

@@ -43,9 +43,9 @@ def nccl_stuck(limits: Limits) -> Alert:
     """Alert on ranks that NCCL finds behind or missing."""
     # All sidecars of a job report the same job.
     lagging = gauge(catalog.NCCL_LAGGING_RANKS).max("job") > 0
-    gone = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
+    missing = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
     return Alert(
-        expr=lagging.labelled("state", "lagging").or_(gone),
+        expr=lagging.labelled("state", "lagging").or_(missing),
         for_=limits.nccl_stuck_for,
         summary=(
             "NCCL finds {{ $value | humanize }} {{ $labels.state }} ranks or processes "
@@ -100,8 +100,8 @@ def straggler(limits: Limits) -> Alert:
     single = info.count(*by).equals(1)
     programs = info.max(*by, "fingerprint").and_(single, *by)
     # In what several processes run together, who is slow waits least for the others.
-    own = gauge(catalog.DEVICE_INFO).count(*PROCESS)
-    spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(own, *PROCESS) > 1
+    devices = gauge(catalog.DEVICE_INFO).count(*PROCESS)
+    spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(devices, *PROCESS) > 1
     alone = mean.unless(spans, *by)
     times = alone.joined(programs, on=by, take=("fingerprint",))
     enough = times.count(*same) >= _LEAST_PROCESSES

@@ -37,23 +37,25 @@ _MOST_EVIDENCE = 3
 
 def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect out-of-memory errors."""
-    failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
+    failures = sum(function.errors.get("oom", 0) for function in snapshot.functions)
     reports = snapshot.errors.readable_reports
     if failures or reports:
-        known, now = snapshot.of_kind("error"), snapshot.process.now
-        latest = [one for one in known if one.details.get("error_kind") == "oom"][-1:]
+        errors, now = snapshot.of_kind("error"), snapshot.process.now
+        latest = [
+            event for event in errors if event.details.get("error_kind") == "oom"
+        ][-1:]
         yield Finding(
             "oom",
             "",
             f"The device ran out of memory {times(failures or len(reports))}.",
             (
-                *(f"in {one.function}, {quoted(one, now)}" for one in latest),
+                *(f"in {event.function}, {quoted(event, now)}" for event in latest),
                 *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
             ),
             "The report names the program that requested memory and the lines "
             "that held it: free those first, donate arguments, or reduce the "
             "batch size.",
-            where="".join(str(one.details.get("where") or "") for one in latest),
+            where="".join(str(event.details.get("where") or "") for event in latest),
         )
 
 
@@ -120,14 +122,14 @@ def _nearly_full(device: Device, limits: Limits) -> str | None:
 
 def filling(facts: HostFacts) -> Iterator[Reason]:
     """Yield devices whose memory is about to run out."""
-    for one in facts.devices:
-        used, limit = one.memory_in_use, one.memory_limit
+    for device in facts.devices:
+        used, limit = device.memory_in_use, device.memory_limit
         if used is not None and limit and used / limit > facts.limits.device_memory:
             text = (
-                f"device {one.device} is about to run out of memory: "
+                f"device {device.device} is about to run out of memory: "
                 f"{share(used, limit)} of {size(limit)} in use."
             )
-            yield reason("memory", TICKET, text, [one.worker], one.device)
+            yield reason("memory", TICKET, text, [device.worker], device.device)
 
 
 def device_memory_high(limits: Limits) -> Alert:

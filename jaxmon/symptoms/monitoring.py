@@ -50,23 +50,23 @@ def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     # A process that started within the hour may have had no request yet.
     started = starts.young(hour, limits)
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
-    gone = served.or_(serving).unless(now)
+    vanished = served.or_(serving).unless(now)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
-    own = (
+    page = (
         eq("alertname", name),
         eq("alertstate", "firing"),
         eq("severity", limits.page),
     )
-    expected = promql.up().max("job").or_(alerts(*own).max("job"))
+    expected = promql.up().max("job").or_(alerts(*page).max("job"))
     # Alerts on its objectives stop with its metrics.
     no_answer = (
         "none of its processes is reporting, so errors and latency are not visible."
     )
     removed = "it has no targets: it was removed, or service discovery lost it."
     for severity, expr, so in (
-        (PAGE, gone.and_(expected), no_answer),
-        (TICKET, gone.unless(expected), removed),
+        (PAGE, vanished.and_(expected), no_answer),
+        (TICKET, vanished.unless(expected), removed),
     ):
         yield Alert(
             expr=expr,
@@ -114,7 +114,7 @@ def web_config_failed(limits: Limits) -> Alert:
 
 def silent(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that do not respond."""
-    found = [one.worker for one in facts.agents if not one.up and not one.died]
+    found = [agent.worker for agent in facts.agents if not agent.up and not agent.died]
     if found:
         does = "do" if len(found) > 1 else "does"
         text = f"{listed('worker', found)} {does} not respond."
@@ -123,7 +123,7 @@ def silent(facts: HostFacts) -> Iterator[Reason]:
 
 def why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield what keeps a process from responding."""
-    troubles = (one.trouble for one in processes(facts, about))
+    troubles = (process.trouble for process in processes(facts, about))
     yield from (f"It {trouble}." for trouble in troubles if trouble)
 
 

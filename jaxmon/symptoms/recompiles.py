@@ -102,16 +102,18 @@ def _severity(function: Function, snapshot: Snapshot) -> Severity | None:
 def scattered(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect many functions that recompile a few times each."""
     few = [
-        one
-        for one in snapshot.functions
-        if one.recompiles
-        and not one.internal
-        and not any(_is_storm(one, cause, snapshot) for cause in one.recompiles)
+        function
+        for function in snapshot.functions
+        if function.recompiles
+        and not function.internal
+        and not any(
+            _is_storm(function, cause, snapshot) for cause in function.recompiles
+        )
     ]
     causes = Counter[str]()
-    for one in few:
-        causes.update(one.recompiles)
-    count, took = causes.total(), sum(one.compile_time for one in few)
+    for function in few:
+        causes.update(function.recompiles)
+    count, took = causes.total(), sum(function.compile_time for function in few)
     observed = snapshot.process.observed_seconds
     limits = snapshot.limits
     if count < limits.recompile_scattered or took < limits.time_part * observed:
@@ -125,7 +127,9 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         f"all{why}. Their compiles took {duration(took)}.",
         (),
         recompile_advice(cause),
-        seconds=sum(one.recompile_time(c) for one in few for c in one.recompiles),
+        seconds=sum(
+            function.recompile_time(c) for function in few for c in function.recompiles
+        ),
     )
 
 
@@ -152,7 +156,7 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     if count >= limits.recompile_few and mostly and much:
         return True
     lately = _lately(function, cause, snapshot)
-    took = sum(one.seconds or 0.0 for one in lately)
+    took = sum(recompile.seconds or 0.0 for recompile in lately)
     window = seconds_in(limits.recompile_window)
     return len(lately) >= limits.recompile_storm and took >= worth * window
 
@@ -160,9 +164,11 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
 def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
     since = snapshot.process.now - seconds_in(snapshot.limits.recompile_window)
     return [
-        one
-        for one in snapshot.recompiles
-        if one.function == function.name and one.cause == cause and one.time >= since
+        recompile
+        for recompile in snapshot.recompiles
+        if recompile.function == function.name
+        and recompile.cause == cause
+        and recompile.time >= since
     ]
 
 
@@ -176,15 +182,17 @@ def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
 
 
 def _by_count(function: Function) -> list[tuple[str, int]]:
-    return sorted(function.recompiles.items(), key=lambda one: -one[1])
+    return sorted(function.recompiles.items(), key=lambda recompile: -recompile[1])
 
 
 def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
     """Return the line that caused most of them, empty if unknown."""
     places = Counter(
-        one.place
-        for one in snapshot.recompiles
-        if one.function == function and one.cause == cause and one.place
+        recompile.place
+        for recompile in snapshot.recompiles
+        if recompile.function == function
+        and recompile.cause == cause
+        and recompile.place
     )
     return places.most_common(1)[0][0] if places else ""
 
@@ -200,13 +208,15 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 def _grows(snapshot: Snapshot, function: str) -> bool:
     """Return whether each of its latest shapes is larger than the one before it."""
     events = [
-        one
-        for one in snapshot.recompiles
-        if one.function == function and one.cause == "shape" and one.texts
+        recompile
+        for recompile in snapshot.recompiles
+        if recompile.function == function
+        and recompile.cause == "shape"
+        and recompile.texts
     ]
     number = int(snapshot.limits.recompile_storm)
-    found = [_SHAPES.fullmatch(one.texts[0]) for one in events[-number:]]
-    pairs = [one.groups() for one in found if one is not None]
+    found = [_SHAPES.fullmatch(event.texts[0]) for event in events[-number:]]
+    pairs = [match.groups() for match in found if match is not None]
     if len(pairs) < number:
         return False
     larger = all(
@@ -215,22 +225,26 @@ def _grows(snapshot: Snapshot, function: str) -> bool:
         for _, before, after in pairs
     )
     follow = all(
-        (one[0], one[2]) == (other[0], other[1]) for one, other in pairwise(pairs)
+        (pair[0], pair[2]) == (other[0], other[1]) for pair, other in pairwise(pairs)
     )
     return larger and follow
 
 
 def _sizes(shape: str) -> list[int]:
-    return [int(one) for one in shape.split(",") if one]
+    return [int(size) for size in shape.split(",") if size]
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
     """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
-    for one in reversed(snapshot.recompiles):
-        if one.function == function and one.cause == cause and one.texts:
-            where = f"{one.place}: " if one.place else ""
-            found.setdefault(where + one.texts[0])
+    for recompile in reversed(snapshot.recompiles):
+        if (
+            recompile.function == function
+            and recompile.cause == cause
+            and recompile.texts
+        ):
+            where = f"{recompile.place}: " if recompile.place else ""
+            found.setdefault(where + recompile.texts[0])
             if len(found) == _MOST_EVIDENCE:
                 break
     return tuple(found)

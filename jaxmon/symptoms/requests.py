@@ -22,9 +22,9 @@ from jaxmon.symptoms.reason import (
     period,
     processes,
     reason,
-    said,
     said_or_doing,
     sentence,
+    verdicts,
 )
 from jaxmon.symptoms.recompiles import most_recompiled, recompiles
 from jaxmon.symptoms.symptom import (
@@ -66,8 +66,8 @@ def many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
 def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose requests fail."""
     for route in snapshot.requests:
-        every = sum(one.count for one in route.finished)
-        failed = sum(one.count for one in route.finished if one.outcome == "error")
+        every = sum(part.count for part in route.finished)
+        failed = sum(part.count for part in route.finished if part.outcome == "error")
         if many_fail(failed, every, snapshot.limits) != PAGE:
             continue
         finding = (
@@ -76,39 +76,41 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
         )
         now = snapshot.process.now
         latest = (
-            f"JAX's latest error, in {one.function}, {quoted(one, now)}"
-            for one in snapshot.of_kind("error")[-1:]
+            f"JAX's latest error, in {event.function}, {quoted(event, now)}"
+            for event in snapshot.of_kind("error")[-1:]
         )
-        most = sorted(route.failures, key=lambda one: -one.count)
+        most = sorted(route.failures, key=lambda failure: -failure.count)
         yield Finding(
             "requests",
             route.name,
             finding,
-            (*(_failure(one, now) for one in most[:_MOST_FAILURES]), *latest),
+            (*(_failure(failure, now) for failure in most[:_MOST_FAILURES]), *latest),
             REQUESTS,
             where=most[0].where if most else "",
         )
 
 
-def _failure(one: Failure, now: float) -> str:
+def _failure(failure: Failure, now: float) -> str:
     """Return what requests failed with, where and how often."""
-    what = one.error or "no exception, and no status"
-    place = f" at {one.where}" if one.where else ""
-    return f"{what}{place}: {times(one.count)}, the latest {ago(now - one.latest)}"
+    what = failure.error or "no exception, and no status"
+    place = f" at {failure.where}" if failure.where else ""
+    return (
+        f"{what}{place}: {times(failure.count)}, the latest {ago(now - failure.latest)}"
+    )
 
 
 def routes(facts: HostFacts) -> Iterator[Reason]:
     """Yield of each route the first that is so: it fails, hangs, waits, is slow."""
-    for one in facts.requests:
+    for route in facts.requests:
         # What ended processes counted is not about those that respond now.
-        inherited = any(map(facts.now.inherited, one.workers))
-        lately, limits = facts.requests_lately[one.route], facts.limits
+        inherited = any(map(facts.now.inherited, route.workers))
+        lately, limits = facts.requests_lately[route.route], facts.limits
         found = (
-            _failing(one, lately, limits)
-            or (None if inherited else _failed(one, limits))
-            or _stuck(one, limits)
+            _failing(route, lately, limits)
+            or (None if inherited else _failed(route, limits))
+            or _stuck(route, limits)
             or _waiting(lately, limits)
-            or _slow(one, limits)
+            or _slow(route, limits)
         )
         if found is not None:
             yield found
@@ -120,40 +122,43 @@ def _failing(
     """Judge by the last minute or, as few fail in one, by the last ten."""
     if not minute.recent:
         return None
-    for one in (minute, lately):
-        failed, finished = one.recent_failed or 0.0, one.recent or 0.0
+    for route in (minute, lately):
+        failed, finished = route.recent_failed or 0.0, route.recent or 0.0
         severity = many_fail(failed, finished, limits)
-        if severity is None and one is minute and failed == finished:
+        if severity is None and route is minute and failed == finished:
             severity = TICKET
         # Enough succeed again, of which some would fail otherwise.
         over = not minute.recent_failed and minute.recent * failed >= _SOME * finished
         if severity and not over:
             text = (
                 f"{failed:,.0f} of {counted(finished, 'request')} to "
-                f"{clean(one.route)} failed in the last {period(one.recent_seconds)}."
+                f"{clean(route.route)} failed in the last "
+                f"{period(route.recent_seconds)}."
             )
-            return _of_route("requests", severity, text, one)
+            return _of_route("requests", severity, text, route)
     return None
 
 
-def _failed(one: RequestSummary, limits: Limits) -> Reason | None:
+def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
-    finished = one.recent
-    severity = many_fail(one.failed, one.total, limits)
+    finished = route.recent
+    severity = many_fail(route.failed, route.total, limits)
     if finished or severity is None:
         return None
     text = (
-        f"{one.failed:,.0f} of {counted(one.total, 'request')} to "
-        f"{clean(one.route)} failed"
+        f"{route.failed:,.0f} of {counted(route.total, 'request')} to "
+        f"{clean(route.route)} failed"
     )
     if finished is None:
-        return _of_route("requests", severity, f"{text} since the start.", one)
+        return _of_route("requests", severity, f"{text} since the start.", route)
     text = f"{text}; none has come in the last minute."
-    return _of_route("requests", TICKET, text, one)
+    return _of_route("requests", TICKET, text, route)
 
 
-def _of_route(name: str, severity: Severity, text: str, one: RequestSummary) -> Reason:
-    return reason(name, severity, text, one.workers, one.route)
+def _of_route(
+    name: str, severity: Severity, text: str, route: RequestSummary
+) -> Reason:
+    return reason(name, severity, text, route.workers, route.route)
 
 
 def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
@@ -162,14 +167,14 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     exception does not say; else what requests failed with, and other errors.
     """
     for process in processes(facts, about):
-        of = {one.topic: one for one in process.findings or ()}
+        of = {finding.topic: finding for finding in process.findings or ()}
         if "oom" in of and "requests" in of:
             where, first = of["oom"].where, of["requests"].evidence[:1]
             if where and first and f" at {where}:" in first[0]:
                 yield sentence(of["oom"])
-    failures = (one.evidence[:1] for one in findings(facts, about, "requests"))
+    failures = (finding.evidence[:1] for finding in findings(facts, about, "requests"))
     yield from (f"{first}." for evidence in failures for first in evidence)
-    yield from said(facts, about, "oom", "error")
+    yield from verdicts(facts, about, "oom", "error")
 
 
 def hangs(oldest: float, usual: float, limits: Limits) -> bool:
@@ -180,7 +185,7 @@ def hangs(oldest: float, usual: float, limits: Limits) -> bool:
 
 def hanging(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect requests in progress for far longer than others take."""
-    stacks = {one.name: one.stack for one in snapshot.time.requests}
+    stacks = {route.name: route.stack for route in snapshot.time.requests}
     for route in snapshot.requests:
         usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
         if usual is None or not hangs(oldest, usual, snapshot.limits):
@@ -203,34 +208,34 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
 def _usual(route: RouteFacts, limits: Limits) -> float | None:
     """Return what 95 % of the warm requests take, `None` if they are few."""
     kind, least = ("success", "warm"), limits.requests_judged
-    warm = (one for one in route.finished if (one.outcome, one.start) == kind)
-    return next((one.p95_seconds for one in warm if one.count >= least), None)
+    warm = (part for part in route.finished if (part.outcome, part.start) == kind)
+    return next((part.p95_seconds for part in warm if part.count >= least), None)
 
 
-def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
-    oldest, waiting = one.oldest, one.in_progress
+def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
+    oldest, waiting = route.oldest, route.in_progress
     # Of a process that has just started, what it did until they began to hang.
-    warm = one.warm
+    warm = route.warm
     enough = warm is not None and warm.count >= limits.requests_judged
-    usual = one.usual_p95 or (warm.p95 if warm and enough else None)
+    usual = route.usual_p95 or (warm.p95 if warm and enough else None)
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"
     late = max(
         seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
     )
-    if not one.recent and oldest >= late:
-        lead = f"no request to {clean(one.route)} finishes"
+    if not route.recent and oldest >= late:
+        lead = f"no request to {clean(route.route)} finishes"
         text = f"{lead}: {described} {duration(oldest)}"
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)
-        return _of_route("hanging", severity, text, one)
+        return _of_route("hanging", severity, text, route)
     if usual and hangs(oldest, usual, limits):
         text = (
-            f"requests to {clean(one.route)} hang: {described} {duration(oldest)}; "
+            f"requests to {clean(route.route)} hang: {described} {duration(oldest)}; "
             f"95 % of warm requests take up to {duration(usual)}."
         )
-        return _of_route("hanging", TICKET, text, one)
+        return _of_route("hanging", TICKET, text, route)
     return None
 
 
@@ -268,11 +273,11 @@ def _given_up(limits: Limits) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
     window = durations.text(2 * durations.seconds(limits.hang_after))
-    gone = eq("outcome", "client_error")
+    given_up = eq("outcome", "client_error")
     answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
     number, seconds = (
-        one.within(window, gone).sum(*_ROUTE)
-        for one in (events.REQUESTS, events.REQUEST_SECONDS)
+        counted_events.within(window, given_up).sum(*_ROUTE)
+        for counted_events in (events.REQUESTS, events.REQUEST_SECONDS)
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
     patient = mean > durations.seconds(limits.cancelled_after)
@@ -289,16 +294,16 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     the same ones. Not of a function that keeps recompiling: what it will be called with
     is not known.
     """
-    known = snapshot.signatures
-    if not known.recorded or known.warmed or any(recompiles(snapshot)):
+    signatures = snapshot.signatures
+    if not signatures.recorded or signatures.warmed or any(recompiles(snapshot)):
         return
-    routes = [(_waited(one), _cold(one), one.name) for one in snapshot.requests]
+    routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
     waited = sum(seconds for seconds, _, _ in routes)
     observed = snapshot.process.observed_seconds
     limits = snapshot.limits
     if waited < max(seconds_in(limits.slow_start), limits.time_part * observed):
         return
-    slow = [one for one in sorted(routes, reverse=True) if one[0]]
+    slow = [route for route in sorted(routes, reverse=True) if route[0]]
     count = sum(number for _, number, _ in slow)
     to = f" to {slow[0][2]}" if len(slow) == 1 else f", most to {slow[0][2]},"
     yield Finding(
@@ -310,55 +315,56 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
             f"{name}: {counted(number, 'request')}, {duration(seconds)}"
             for seconds, number, name in slow[:_MOST_EVIDENCE]
         ),
-        f"What they waited for is recorded, {counted(known.recorded, 'signature')}: "
-        "write it to a file with `jaxmon signatures export`, and let the next process "
-        "compile it before it serves (docs/warm-starts.md).",
+        "What they waited for is recorded, "
+        f"{counted(signatures.recorded, 'signature')}: write it to a file with `jaxmon "
+        "signatures export`, and let the next process compile it before it serves "
+        "(docs/warm-starts.md).",
         # Several requests may wait for the same compile.
         seconds=min(waited, snapshot.compile_time),
     )
 
 
 def _cold(route: RouteFacts) -> int:
-    return sum(one.count for one in route.finished if one.start == "cold")
+    return sum(part.count for part in route.finished if part.start == "cold")
 
 
 def _waited(route: RouteFacts) -> float:
     """Return how much longer cold requests took than warm ones, 0 if unknown."""
     usual = [
-        one.p50_seconds
-        for one in route.finished
-        if (one.outcome, one.start) == ("success", "warm")
+        part.p50_seconds
+        for part in route.finished
+        if (part.outcome, part.start) == ("success", "warm")
     ]
     if not usual or usual[0] is None:
         return 0.0
     return sum(
-        one.count * max((one.mean_seconds or 0.0) - usual[0], 0.0)
-        for one in route.finished
-        if one.start == "cold"
+        part.count * max((part.mean_seconds or 0.0) - usual[0], 0.0)
+        for part in route.finished
+        if part.start == "cold"
     )
 
 
-def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
-    part, cold = one.cold_ratio, one.cold
-    if part is None or cold is None or one.cold_total <= limits.cold_requests:
+def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
+    part, cold = route.cold_ratio, route.cold
+    if part is None or cold is None or route.cold_total <= limits.cold_requests:
         return None
     # As many as come in the window of the alert, at this pace.
-    pace = part * (one.recent or 0.0) / max(one.recent_seconds or 0.0, MINUTE)
+    pace = part * (route.recent or 0.0) / max(route.recent_seconds or 0.0, MINUTE)
     if pace * seconds_in(limits.cold_window) <= limits.cold_requests:
         return None
     if part <= limits.cold_share or cold.p95 is None:
         return None
     text = (
-        f"{share(part, 1)} of the requests to {clean(one.route)} wait for a "
+        f"{share(part, 1)} of the requests to {clean(route.route)} wait for a "
         f"compile, and take up to {duration(cold.p95)}."
     )
-    return _of_route("cold_requests", TICKET, text, one)
+    return _of_route("cold_requests", TICKET, text, route)
 
 
 def why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield what is compiled, and why."""
     compiles = ("recompile", "recompiles", "operations", "compiled_together")
-    yield from said(facts, about, *compiles, "cold_requests", "compile_share")
+    yield from verdicts(facts, about, *compiles, "cold_requests", "compile_share")
     yield from most_recompiled(facts, about.workers)
 
 
@@ -401,24 +407,24 @@ def cold_latency(limits: Limits) -> Alert:
     )
 
 
-def _slow(one: RequestSummary, limits: Limits) -> Reason | None:
+def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
     # Quantiles are estimates: by a bound between two buckets, they may seem to double.
-    warm = one.warm
+    warm = route.warm
     if warm is None or warm.count < limits.requests_judged:
         return None
     # What has been slow for long is a part of the usual p95 before it is of the median.
     for part, now, usual in (
-        ("95 % take", warm.p95, one.usual_p95),
-        ("half of them take", warm.p50, one.usual_p50),
+        ("95 % take", warm.p95, route.usual_p95),
+        ("half of them take", warm.p50, route.usual_p50),
     ):
         if not usual or not now:
             continue
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             text = (
-                f"warm requests to {clean(one.route)} are slow: {part} up to "
+                f"warm requests to {clean(route.route)} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
             )
-            return _of_route("requests_slow", TICKET, text, one)
+            return _of_route("requests_slow", TICKET, text, route)
     return None
 
 

@@ -75,7 +75,9 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
             ("infinite", _became_infinite),
             ("always_nan", _never_finite),
         ):
-            found = [one for one in function.numerics.outputs if one.state == topic]
+            found = [
+                output for output in function.numerics.outputs if output.state == topic
+            ]
             if found:
                 yield make(topic, function, found, snapshot.process.now)
                 break
@@ -84,31 +86,31 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
 def _became_nan(
     topic: str, function: Function, found: list[Output], now: float
 ) -> Finding:
-    one = found[0]
-    last = "" if one.finite_value is None else f" ({one.finite_value:.4g})"
+    output = found[0]
+    last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
     verdict = (
-        f"{function.name} returns NaN: {_named(one)} was finite in call "
-        f"{one.finite_call:,}{last}, and NaN in call {one.call:,}, "
-        f"{ago(now - one.time)}, and since."
+        f"{function.name} returns NaN: {_named(output)} was finite in call "
+        f"{output.finite_call:,}{last}, and NaN in call {output.call:,}, "
+        f"{ago(now - output.time)}, and since."
     )
-    evidence = [f"no finite value in {counted(one.samples, 'sampled call')} since"]
+    evidence = [f"no finite value in {counted(output.samples, 'sampled call')} since"]
     if others := found[1:]:
         named = ", ".join(map(_named, others[:_MOST_NAMED]))
         more = f" and {len(others) - _MOST_NAMED} more" * (len(others) > _MOST_NAMED)
         evidence.append(f"also NaN: {named}{more}")
-    if one.recovered:
-        evidence.append(f"it had recovered {times(one.recovered)} before")
+    if output.recovered:
+        evidence.append(f"it had recovered {times(output.recovered)} before")
     return Finding(topic, function.name, verdict, tuple(evidence), NONFINITE)
 
 
 def _became_infinite(
     topic: str, function: Function, found: list[Output], now: float
 ) -> Finding:
-    one = found[0]
+    output = found[0]
     verdict = (
-        f"{function.name} returns infinity: {_named(one)} was finite in call "
-        f"{one.finite_call:,}, and infinite in call {one.call:,}, "
-        f"{ago(now - one.time)}, and since."
+        f"{function.name} returns infinity: {_named(output)} was finite in call "
+        f"{output.finite_call:,}, and infinite in call {output.call:,}, "
+        f"{ago(now - output.time)}, and since."
     )
     return Finding(topic, function.name, verdict, (), INFINITE)
 
@@ -151,8 +153,8 @@ def _is_lost(quantity: Quantity, limits: Limits) -> bool:
     if since is None or not _is_long(quantity.name, quantity.run, limits):
         return False
     # One that was never finite may be a placeholder until the first evaluation.
-    known = quantity.latest is not None and since.kind == "nan"
-    return known or is_training_loss(quantity.name)
+    was_finite = quantity.latest is not None and since.kind == "nan"
+    return was_finite or is_training_loss(quantity.name)
 
 
 def _lost(quantity: Quantity, now: float) -> Finding:
@@ -297,7 +299,7 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
     events = snapshot.of_kind("determinism")
     for function in snapshot.functions:
         found, name = function.determinism, function.name
-        listed = [one for one in events if one.function == name]
+        listed = [event for event in events if event.function == name]
         if failed := found.checks.failed:
             finding = (
                 f"{name} returned different outputs for the same inputs "
@@ -324,8 +326,8 @@ def check_failed(limits: Limits) -> Alert:
     window = limits.check_window
     failed = eq("outcome", "failed")
     determinism, gradients = (
-        one.within(window, failed).sum("job", "function") > 0
-        for one in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
+        checks.within(window, failed).sum("job", "function") > 0
+        for checks in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
     )
     return Alert(
         expr=determinism.or_(gradients),
@@ -409,10 +411,12 @@ def float64(snapshot: Snapshot) -> Iterator[Finding]:
 
 def double(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that the program computes in float64, because its arguments are."""
-    functions = [one for one in snapshot.functions if one.program.double]
-    meant = [one for one in functions if not one.numerics.float64_programs]
+    functions = [function for function in snapshot.functions if function.program.double]
+    meant = [
+        function for function in functions if not function.numerics.float64_programs
+    ]
     if meant:
-        first = max(meant, key=lambda one: one.calls or 0)
+        first = max(meant, key=lambda function: function.calls or 0)
         more = f", as do {len(meant) - 1} more functions" if len(meant) > 1 else ""
         yield Finding(
             "double",

@@ -136,60 +136,60 @@ def restarts(snapshot: Snapshot) -> Iterator[Finding]:
     limits = snapshot.limits
     if record is None or record.up < seconds_in(limits.run_young):
         return
-    spent, known = record.seconds, saving(record)
-    if known and spent.get(CHECKPOINT, 0.0) >= limits.time_worth * record.up:
-        yield _saves(record, known, snapshot)
+    spent, saves = record.seconds, saving(record)
+    if saves and spent.get(CHECKPOINT, 0.0) >= limits.time_worth * record.up:
+        yield _saves(record, saves, snapshot)
     if not record.interrupted:
         return
     lost, recovery = spent.get(LOST, 0.0), spent.get(RECOVERY, 0.0)
     much = lost + recovery >= limits.time_worth * record.up
     if much and lost >= limits.time_part * record.up:
-        yield _lost(record, known, snapshot)
+        yield _lost(record, saves, snapshot)
     if much and recovery >= limits.time_part * record.up:
         yield _recovery(record, snapshot)
     if spent.get(WAITING, 0.0) >= limits.time_worth * record.wall:
         yield _waiting(record)
 
 
-def _lost(record: RunRecord, known: Saving | None, snapshot: Snapshot) -> Finding:
+def _lost(record: RunRecord, saves: Saving | None, snapshot: Snapshot) -> Finding:
     lost = record.seconds.get(LOST, 0.0)
     return Finding(
         "lost_progress",
         record.run,
         f"Run {record.run} did {counted(record.lost_steps, 'step')} again after it "
         f"was interrupted {times(record.interrupted)}: {_part(lost, record)}.",
-        (*interruptions(record), *_how_it_saves(known)),
-        _how_to_save(record, known),
-        seconds=_of_this(_to_win(lost, record, known), record, snapshot),
+        (*interruptions(record), *_how_it_saves(saves)),
+        _how_to_save(record, saves),
+        seconds=_of_this(_to_win(lost, record, saves), record, snapshot),
     )
 
 
 def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
     spent, restarted = record.seconds.get(RECOVERY, 0.0), record.interrupted
-    each = duration(spent / restarted)
+    usual = duration(spent / restarted)
     return Finding(
         "recovery",
         record.run,
         f"Run {record.run} spent {_part(spent, record)} on starting again and "
-        f"restoring: {each} after each interruption.",
+        f"restoring: {usual} after each interruption.",
         tuple(interruptions(record)),
         _RECOVERY,
         seconds=_of_this(spent, record, snapshot),
     )
 
 
-def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
+def _saves(record: RunRecord, saves: Saving, snapshot: Snapshot) -> Finding:
     spent = record.seconds.get(CHECKPOINT, 0.0)
     action = _ASYNCHRONOUS
-    if known.best is None:
+    if saves.best is None:
         action = f"{_ASYNCHRONOUS} {_LESS_OFTEN}"
-    elif known.every * _NEAR < known.best:
-        action = f"{_by_the_formula(known)} {_ASYNCHRONOUS}"
+    elif saves.every * _NEAR < saves.best:
+        action = f"{_by_the_formula(saves)} {_ASYNCHRONOUS}"
     return Finding(
         "checkpoint_time",
         record.run,
         f"Saving held up run {record.run} for {_part(spent, record)}.",
-        (*_how_it_saves(known), *interruptions(record)),
+        (*_how_it_saves(saves), *interruptions(record)),
         action,
         seconds=_of_this(spent, record, snapshot),
     )
@@ -197,12 +197,12 @@ def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
 
 def _waiting(record: RunRecord) -> Finding:
     spent = record.seconds.get(WAITING, 0.0)
-    each = duration(spent / max(record.starts - 1, 1))
+    usual = duration(spent / max(record.starts - 1, 1))
     return Finding(
         "between_attempts",
         record.run,
         f"No attempt of run {record.run} ran for {duration(spent)}, "
-        f"{share(spent, record.wall)} of {duration(record.wall)}: {each} before each "
+        f"{share(spent, record.wall)} of {duration(record.wall)}: {usual} before each "
         "restart.",
         tuple(interruptions(record)),
         _WAITING,
@@ -223,16 +223,16 @@ def interruptions(record: RunRecord) -> Iterator[str]:
         )
 
 
-def _how_it_saves(known: Saving | None) -> Iterator[str]:
-    if known is not None:
-        holds = f", each of which held up the loop for {duration(known.seconds)}"
+def _how_it_saves(saves: Saving | None) -> Iterator[str]:
+    if saves is not None:
+        holds = f", each of which held up the loop for {duration(saves.seconds)}"
         yield (
-            f"one save in {duration(known.every)} of the loop"
-            + holds * bool(known.seconds)
+            f"one save in {duration(saves.every)} of the loop"
+            + holds * bool(saves.seconds)
         )
 
 
-def _how_to_save(record: RunRecord, known: Saving | None) -> str:
+def _how_to_save(record: RunRecord, saves: Saving | None) -> str:
     """Return the advice on when to save."""
     if record.behind_in_all > record.lost_steps / 2:
         return (
@@ -241,36 +241,36 @@ def _how_to_save(record: RunRecord, known: Saving | None) -> str:
         )
     if not failures(record):
         return f"{_NOTICE}: each attempt ended in order, so it had the time."
-    if known is None:
+    if saves is None:
         return (
             "Save more often, and on the notice of preemption. Mark saves as "
             '`jaxmon.activity("checkpoint")`, which Orbax\'s do not need, to learn how '
             "often would lose least."
         )
-    if known.best is None:
+    if saves.best is None:
         return f"Save more often. {_NOTICE}."
-    if known.every > known.best * _NEAR:
-        return f"{_by_the_formula(known)} {_NOTICE}."
+    if saves.every > saves.best * _NEAR:
+        return f"{_by_the_formula(saves)} {_NOTICE}."
     return (
-        f"It saves about as often as loses least, every {duration(known.best)}: fewer "
+        f"It saves about as often as loses least, every {duration(saves.best)}: fewer "
         f"failures would help, and saves that hold it up for less. {_SEE}"
     )
 
 
-def _by_the_formula(known: Saving) -> str:
-    steps = f", or {known.steps:,} steps" if known.steps > 1 else ""
+def _by_the_formula(saves: Saving) -> str:
+    steps = f", or {saves.steps:,} steps" if saves.steps > 1 else ""
     return (
-        f"Save every {duration(known.best or 0.0)}{steps}: by Young's formula, that "
-        f"loses least, {share(known.least, 1.0)} of the time."
+        f"Save every {duration(saves.best or 0.0)}{steps}: by Young's formula, that "
+        f"loses least, {share(saves.least, 1.0)} of the time."
     )
 
 
-def _to_win(lost: float, record: RunRecord, known: Saving | None) -> float:
+def _to_win(lost: float, record: RunRecord, saves: Saving | None) -> float:
     """Return what would be won of *lost* seconds with saves as often as is best."""
-    if known is None or known.best is None:
+    if saves is None or saves.best is None:
         return lost
     spent = lost + record.seconds.get(CHECKPOINT, 0.0)
-    return min(max(spent - known.least * record.up, 0.0), lost)
+    return min(max(spent - saves.least * record.up, 0.0), lost)
 
 
 def _part(seconds: float, record: RunRecord) -> str:
@@ -314,13 +314,13 @@ _GOODPUT = "JaxmonGoodputLow"
 
 def failing(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect checkpoints of which the latest failed."""
-    for one in snapshot.checkpoints:
-        if not (failed := one.failed_in_a_row):
+    for checkpoint in snapshot.checkpoints:
+        if not (failed := checkpoint.failed_in_a_row):
             continue
-        many = counted(failed, f"checkpoint {one.name}").removeprefix("1 ")
+        many = counted(failed, f"checkpoint {checkpoint.name}").removeprefix("1 ")
         yield Finding(
             "checkpoint",
-            one.name,
+            checkpoint.name,
             f"The latest {many} failed.",
             (),
             "The program's log has the exception, unless it was swallowed: a full "

@@ -41,8 +41,8 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
     Return whether *queue* grows steadily: a bounded one stops when it is full, work
     that arrives at once is one step, and a burst drains.
     """
-    known = len(queue.lows) == len(queue.highs) == _THIRDS
-    if not known or queue.growth_seconds < seconds_in(limits.queue_growing):
+    is_complete = len(queue.lows) == len(queue.highs) == _THIRDS
+    if not is_complete or queue.growth_seconds < seconds_in(limits.queue_growing):
         return False
     first, second, third = queue.lows
     growth = third - first
@@ -57,10 +57,12 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
 def padding(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose batches are mostly padding, if that takes time."""
     observed = snapshot.process.observed_seconds
-    executed = sum(one.device_seconds for one in snapshot.functions)
+    executed = sum(function.device_seconds for function in snapshot.functions)
     executed = min(executed or _waited(snapshot), observed)
-    routes = [one for one in snapshot.requests if one.batches.fill_ratio is not None]
-    every = sum(one.batches.count for one in routes)
+    routes = [
+        route for route in snapshot.requests if route.batches.fill_ratio is not None
+    ]
+    every = sum(route.batches.count for route in routes)
     for route in routes:
         count, fill = route.batches.count, route.batches.fill_ratio or 0.0
         if count < snapshot.limits.padded_batches:
@@ -94,9 +96,9 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     if not period.settled:
         return
     lines: dict[str, float] = {}
-    for one in period.places:
-        if one.event_loop and one.state in _IN_JAX:
-            lines[one.place] = lines.get(one.place, 0.0) + one.seconds
+    for place in period.places:
+        if place.event_loop and place.state in _IN_JAX:
+            lines[place.place] = lines.get(place.place, 0.0) + place.seconds
     took = sum(lines.values())
     if took < snapshot.limits.time_worth * period.seconds:
         return

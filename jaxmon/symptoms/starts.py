@@ -107,13 +107,13 @@ def warmup_failed(limits: Limits) -> Alert:
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that ended without finishing."""
-    if died := [one.worker for one in facts.agents if one.died]:
+    if died := [agent.worker for agent in facts.agents if agent.died]:
         yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
 
 
 def why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield how the processes ended."""
-    yield from (one.verdict for one in processes(facts, about))
+    yield from (process.verdict for process in processes(facts, about))
 
 
 def training_died(limits: SiteLimits) -> Iterator[Alert]:
@@ -162,8 +162,8 @@ def crash_loop(limits: Limits) -> Alert:
     seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
     often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
     steps, requests = (
-        counter(one).highest(window).max(*PROCESS) > 0
-        for one in (catalog.STEPS, catalog.REQUESTS)
+        counter(metric).highest(window).max(*PROCESS) > 0
+        for metric in (catalog.STEPS, catalog.REQUESTS)
     )
     return Alert(
         expr=often.unless(steps).unless(requests),

@@ -83,31 +83,31 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     doing = "been waiting for a lock" if now.lock else _DOING[now.state]
     where = f" at {now.place}" if now.place else ""
     others = (
-        f"thread {one.name} waits for a lock too: {one.stack[0]}"
-        for one in now.others[:_MOST_OTHERS]
-        if one.stack
+        f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
+        for thread in now.others[:_MOST_OTHERS]
+        if thread.stack
     )
-    gone = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
+    failed = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
     action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
     yield Finding(
         "stalled",
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*now.stack[:_MOST_LINES], *others, *map(str, gone)),
-        HELPER_ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
+        (*now.stack[:_MOST_LINES], *others, *map(str, failed)),
+        HELPER_ADVICE if failed else _FREE_THE_LOCK if now.lock else action,
         where=now.place,
         # What is marked says itself when it pages.
         severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
     )
 
 
-def _waits_for(one: FailedHelper, now: Now, limits: Limits) -> bool:
-    """Return whether what goes on *now* may be to wait for *one*, which is gone."""
-    if one.age_seconds is None:
+def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:
+    """Return whether what goes on *now* may be to wait for *helper*, which is gone."""
+    if helper.age_seconds is None:
         return False
     least = seconds_in(limits.stalled_for_a_failed_thread)
-    long = min(one.age_seconds, now.seconds) >= least
-    return long and one.age_seconds <= now.seconds + _EARLIER
+    long = min(helper.age_seconds, now.seconds) >= least
+    return long and helper.age_seconds <= now.seconds + _EARLIER
 
 
 def is_long(now: Now, limits: Limits) -> bool:
@@ -115,7 +115,9 @@ def is_long(now: Now, limits: Limits) -> bool:
     Return whether what goes on *now* is far longer than usual, or as long as is odd for
     one that waits while a thread of the program has just failed.
     """
-    if now.state in _WAITS and any(_waits_for(one, now, limits) for one in now.gone):
+    if now.state in _WAITS and any(
+        _waits_for(helper, now, limits) for helper in now.gone
+    ):
         return True
     times = limits.stalled_times
     if now.seconds >= seconds_in(limits.stalled_anywhere):
@@ -137,27 +139,27 @@ def is_long(now: Now, limits: Limits) -> bool:
 
 def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
     """Yield loops whose next step is late."""
-    for one in facts.loops:
-        age = one.age
-        if age is None or not is_late(one, facts):
+    for loop in facts.loops:
+        age = loop.age
+        if age is None or not is_late(loop, facts):
             continue
-        text = f"{named(one)} is stuck: its last step was {duration(age)} ago"
+        text = f"{named(loop)} is stuck: its last step was {duration(age)} ago"
         limits = facts.limits
-        after = max(seconds_in(limits.stalled_after), _patience(one, limits))
+        after = max(seconds_in(limits.stalled_after), _patience(loop, limits))
         severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
-        yield reason("stalled", severity, text, [one.age_worker], one.loop)
+        yield reason("stalled", severity, text, [loop.age_worker], loop.loop)
 
 
-def is_late(one: LoopSummary, facts: HostFacts) -> bool:
+def is_late(loop: LoopSummary, facts: HostFacts) -> bool:
     """Return whether the next step of a loop should have come."""
-    age = one.age
-    if age is None or age < _patience(one, facts.limits):
+    age = loop.age
+    if age is None or age < _patience(loop, facts.limits):
         return False
-    return not _excused(facts, one.age_worker)
+    return not _excused(facts, loop.age_worker)
 
 
-def _patience(one: LoopSummary, limits: Limits) -> float:
-    usual = one.usual or one.mean or 0.0
+def _patience(loop: LoopSummary, limits: Limits) -> float:
+    usual = loop.usual or loop.mean or 0.0
     return max(seconds_in(limits.late_step), limits.late_step_times * usual)
 
 
@@ -218,7 +220,7 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
         _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active),
         gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit,
     ]
-    compiles, activities, ended = (one.max(*SCRAPED_LABELS) for one in found)
+    compiles, activities, ended = (series.max(*SCRAPED_LABELS) for series in found)
     return compiles.or_(activities).or_(ended)
 
 
@@ -263,57 +265,63 @@ _PAST_RUN = (
 
 def slower(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions and loops that are slower than before."""
-    for one in snapshot.slower:
-        if one.recent_seconds <= one.settled_seconds:
+    for slowdown in snapshot.slower:
+        if slowdown.recent_seconds <= slowdown.settled_seconds:
             continue
-        action = _PAST_RUN if one.against == "past_run" else _WHAT_CHANGED
+        action = _PAST_RUN if slowdown.against == "past_run" else _WHAT_CHANGED
         yield Finding(
             "slower",
-            one.name,
-            _verdict(one, snapshot.process.now),
-            (*one.beside, *_changes(one)),
-            _CROWDED if one.crowded else action,
-            seconds=(one.recent_seconds - one.settled_seconds) * one.calls,
+            slowdown.name,
+            _verdict(slowdown, snapshot.process.now),
+            (*slowdown.beside, *_changes(slowdown)),
+            _CROWDED if slowdown.crowded else action,
+            seconds=(slowdown.recent_seconds - slowdown.settled_seconds)
+            * slowdown.calls,
         )
 
 
-def _verdict(one: Slower, now: float) -> str:
-    ratio = one.recent_seconds / max(one.settled_seconds, 1e-9)
-    what = f"A step of loop {one.name}" if one.what == "loop" else one.name
-    since = ago(max(now - one.since, 0.0))
+def _verdict(slowdown: Slower, now: float) -> str:
+    ratio = slowdown.recent_seconds / max(slowdown.settled_seconds, 1e-9)
+    what = (
+        f"A step of loop {slowdown.name}" if slowdown.what == "loop" else slowdown.name
+    )
+    since = ago(max(now - slowdown.since, 0.0))
     when = (
         f"as in the run that ended {since}"
-        if one.against == "past_run"
+        if slowdown.against == "past_run"
         else f"as before, since {since}"
     )
-    why = "; other processes hold the processors" if one.crowded else ""
+    why = "; other processes hold the processors" if slowdown.crowded else ""
     return (
         f"{what} takes {ratio:.1f} times as long {when}: "
-        f"{duration(one.settled_seconds)} → {duration(one.recent_seconds)}{why}."
+        f"{duration(slowdown.settled_seconds)} → {duration(slowdown.recent_seconds)}"
+        f"{why}."
     )
 
 
-def _changes(one: Slower) -> Iterator[str]:
-    if one.against == "past_run":
-        shapes = f", for the same arguments ({one.shapes})" if one.shapes else ""
-        changed = "; ".join(one.changed) or "nothing that jaxmon records"
+def _changes(slowdown: Slower) -> Iterator[str]:
+    if slowdown.against == "past_run":
+        shapes = (
+            f", for the same arguments ({slowdown.shapes})" if slowdown.shapes else ""
+        )
+        changed = "; ".join(slowdown.changed) or "nothing that jaxmon records"
         yield f"changed: {changed}{shapes}"
-    elif one.shapes:
-        yield f"for the same arguments: {one.shapes}"
+    elif slowdown.shapes:
+        yield f"for the same arguments: {slowdown.shapes}"
 
 
 def loops_slow(facts: HostFacts) -> Iterator[Reason]:
     """Yield loops whose steps take longer than before."""
-    for one in facts.loops:
-        usual, mean = one.usual, one.mean
-        if one.age is None or not usual or not mean or is_late(one, facts):
+    for loop in facts.loops:
+        usual, mean = loop.usual, loop.mean
+        if loop.age is None or not usual or not mean or is_late(loop, facts):
             continue
-        if mean > facts.limits.slowdown * usual and one.rate:
+        if mean > facts.limits.slowdown * usual and loop.rate:
             text = (
-                f"{named(one)} is slow: a step takes {duration(mean)}, before "
+                f"{named(loop)} is slow: a step takes {duration(mean)}, before "
                 f"{duration(usual)}."
             )
-            yield reason("slower", TICKET, text, one.workers, one.loop)
+            yield reason("slower", TICKET, text, loop.workers, loop.loop)
 
 
 def slowdown(limits: SiteLimits) -> Iterator[Alert]:
@@ -334,8 +342,8 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
     now = recorded(MEAN, labels=_PROGRAM, unit="seconds")
     versions = recorded(VERSIONS, labels=_VERSION, unit="")
     # An upgrade: processes of a version that the job did not have a day ago.
-    known = versions.offset(day)
-    upgraded = versions.unless(known, *_VERSION).and_(known.max("job"), "job")
+    yesterday = versions.offset(day)
+    upgraded = versions.unless(yesterday, *_VERSION).and_(yesterday.max("job"), "job")
     for against, since, back, only in (
         ("last_week", "a week ago", week, None),
         ("version", "before the upgrade", day, upgraded.max("job")),
@@ -360,8 +368,8 @@ def recorded_times(scale: float) -> dict[str, Expr]:
     hour = durations.seconds(durations.scaled("1h", scale))
     sampled = histogram(catalog.EXECUTION_SECONDS)
     seconds, samples = (
-        promql.recorded_over("sum", recorded(one, labels=_PROGRAM), hour)
-        for one in (SECONDS, SAMPLES)
+        promql.recorded_over("sum", recorded(name, labels=_PROGRAM), hour)
+        for name in (SECONDS, SAMPLES)
     )
     return {
         SECONDS: _of_program(sampled.sum.rate(window)),

@@ -46,10 +46,10 @@ class Finding(NamedTuple):
 
 def quoted(error: Event, now: float) -> str:
     """Return when and where *error* occurred, and the first sentence of its message."""
-    said = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
+    message = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
     where = error.details.get("where")
     place = f", at {where}" if where else ""
-    return f"{ago(now - error.time)}{place}: {said}"
+    return f"{ago(now - error.time)}{place}: {message}"
 
 
 class Urgency(IntEnum):
@@ -154,6 +154,6 @@ class Symptom(NamedTuple):
         made = build(limits) if build else ()
         found = [made] if isinstance(made, Alert) else made
         return [
-            replace(one, name=name, description=one.description or self.sentence)
-            for one in found
+            replace(alert, name=name, description=alert.description or self.sentence)
+            for alert in found
         ]

@@ -201,21 +201,23 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     copies = next(transfers.arguments(snapshot), None)
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
-    most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
-    known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
+    most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
+    computed = [function for function in most if function.device_seconds > 0][
+        :_MOST_LINES
+    ]
     # Its time is that of samples, times all calls.
-    whole = sum(one.device_seconds for one in known)
+    whole = sum(function.device_seconds for function in computed)
     ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
-    named = f", mostly {known[0].name}" if known else ""
+    named = f", mostly {computed[0].name}" if computed else ""
     yield Finding(
         "device",
-        known[0].name if known else "",
+        computed[0].name if computed else "",
         f"The device computed, or the program waited for it, for "
         f"{part(took, period)}{named}.",
         tuple(
-            f"{one.name}: about {duration(one.device_seconds * ratio)} in "
-            f"{one.calls or 0:,} calls"
-            for one in known
+            f"{function.name}: about {duration(function.device_seconds * ratio)} in "
+            f"{function.calls or 0:,} calls"
+            for function in computed
         ),
         ("The host keeps it busy. " if took >= _EXPLAINED * period.seconds else "")
         + "`jaxmon profile` shows which operations take the time.",
@@ -231,25 +233,36 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     took -= min(snapshot.load_time, took)
     told = any(compiles.operations(snapshot))
     if told:
-        functions = [one for one in functions if not one.internal]
-        measured = sum(one.compile_time for one in functions)
+        functions = [function for function in functions if not function.internal]
+        measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
-    again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
+    again = sum(
+        function.recompile_time(c)
+        for function in functions
+        for c in function.recompiles
+    )
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
-    known = [one for one in functions if one.built][:_MOST_LINES]
-    users = [one for one in functions if one.built and not one.internal]
-    longest = max((one.compile_time / one.built for one in users), default=0.0)
+    compiled = [function for function in functions if function.built][:_MOST_LINES]
+    users = [
+        function for function in functions if function.built and not function.internal
+    ]
+    longest = max(
+        (function.compile_time / function.built for function in users), default=0.0
+    )
     longest = max(longest, snapshot.compiling.oldest_seconds)
     # A small program takes long, too, while others hold the processors.
     alone = longest * (1 - (snapshot.usual.waiting or 0.0))
     large = alone >= seconds_in(snapshot.limits.large_program)
     yield Finding(
         "compiling",
-        known[0].name if known else "",
+        compiled[0].name if compiled else "",
         f"Compiling {'functions ' if told else ''}took {part(took, period)}, most of "
         "it first compiles.",
-        tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
+        tuple(
+            f"{function.name}: {duration(function.compile_time)}"
+            for function in compiled
+        ),
         (
             "A program that takes so long is large: Python loops are unrolled, and "
             "jax.lax.scan compiles their body once. "
@@ -283,7 +296,7 @@ def _severity(
     took: float, limit: str, period: Period, snapshot: Snapshot
 ) -> Severity | None:
     """Return that of the alert on loops, which adds up its window."""
-    looping = any(one.running for one in snapshot.steps)
+    looping = any(loop.running for loop in snapshot.steps)
     if not limit or not looping:
         return None
     window = seconds_in(snapshot.limits.time_lost_window)
@@ -294,15 +307,17 @@ def _severity(
 
 def _jitted(snapshot: Snapshot) -> bool:
     """Return whether the program calls jitted functions."""
-    users = [one for one in snapshot.functions if not one.internal]
-    return any(one.calls or one.misses for one in users)
+    users = [function for function in snapshot.functions if not function.internal]
+    return any(function.calls or function.misses for function in users)
 
 
 def _reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
     lines = snapshot.transfers.lines
-    reads = sum(one.count for one in lines if one.direction != "host_to_device")
-    calls = sum(one.calls or 0 for one in snapshot.functions if not one.internal)
+    reads = sum(line.count for line in lines if line.direction != "host_to_device")
+    calls = sum(
+        function.calls or 0 for function in snapshot.functions if not function.internal
+    )
     return 0 < reads * _RARELY < calls
 
 
@@ -328,9 +343,9 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     traced = period.of("compile")
     measured = snapshot.compile_time + snapshot.load_time
-    known = measured * period.seconds / max(since_start, 1e-9)
-    known += snapshot.compiling.oldest_seconds
-    return traced - known if known < traced / 2 else 0.0
+    compiled = measured * period.seconds / max(since_start, 1e-9)
+    compiled += snapshot.compiling.oldest_seconds
+    return traced - compiled if compiled < traced / 2 else 0.0
 
 
 def _busy(snapshot: Snapshot, period: Period) -> float:
@@ -341,7 +356,7 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     if since_start <= 0:
         return 0.0
-    busy = sum(one.device_seconds for one in snapshot.functions)
+    busy = sum(function.device_seconds for function in snapshot.functions)
     return min(busy * period.seconds / since_start, period.seconds)
 
 
@@ -512,8 +527,8 @@ SYMPTOMS = (
     _symptom("device", "The device computes.", NOTE, device),
     _symptom("compiling", "First compiles take the time.", NOTE, compiling),
     *(
-        _symptom(one.topic, one.sentence, one.urgency, one.judge, one.limit)
-        for one in PARTS
+        _symptom(part.topic, part.sentence, part.urgency, part.judge, part.limit)
+        for part in PARTS
     ),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )
