@@ -120,6 +120,16 @@ class Snapshot(Fact):
     by_name = ("functions", "requests", "steps", "checkpoints", "queues", "values")
 
     @property
+    def users(self) -> list[Function]:
+        """The functions of the program, not JAX's own."""
+        return [function for function in self.functions if not function.internal]
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds that the device computed all functions."""
+        return sum(function.device_seconds for function in self.functions)
+
+    @property
     def compile_time(self) -> float:
         """Seconds that the compiles of all functions together took."""
         return sum(function.compile_time for function in self.functions)

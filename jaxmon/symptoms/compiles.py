@@ -89,9 +89,8 @@ def compiled_together(
     devices = max(len(snapshot.memory.devices), 1)
     found = [
         (function, others_too)
-        for function in snapshot.functions
-        if not function.internal
-        and (function.program.devices or 1) <= devices
+        for function in snapshot.users
+        if (function.program.devices or 1) <= devices
         and (others_too := sum(_same(function, of) for of in others))
     ]
     seconds = sum(_seconds(function) for function, _ in found)
@@ -127,11 +126,8 @@ def _are_many(function: Function, others: int, of: int, snapshot: Snapshot) -> b
 
 def compared(snapshot: Snapshot) -> Snapshot:
     """Return the part of *snapshot* that its comparison with others needs."""
-    functions = tuple(
-        function for function in snapshot.functions if _is_compiled(function)
-    )
     return Snapshot(
-        functions=functions,
+        functions=tuple(filter(_is_compiled, snapshot.functions)),
         process=snapshot.process,
         memory=snapshot.memory,
         cache=snapshot.cache,
@@ -154,24 +150,17 @@ def shared(
         for finding in findings:
             if finding.topic in TOPICS_OF_HOST:
                 groups.setdefault(finding.subject, []).append((process, finding))
-    worst = [
-        (
-            tuple(process for process, _ in group),
-            max((finding for _, finding in group), key=lambda finding: finding.seconds),
-        )
-        for group in groups.values()
-    ]
+    worst = []
+    for group in groups.values():
+        processes, same = zip(*group, strict=True)
+        worst.append((processes, max(same, key=lambda finding: finding.seconds)))
     return sorted(worst, key=lambda group: -group[1].seconds)
 
 
 def is_worth_comparing(snapshot: Snapshot) -> bool:
     """Return whether the process compiled long enough to compare it with others."""
-    compiled = [
-        function
-        for function in snapshot.functions
-        if not function.internal and _is_compiled(function)
-    ]
-    return sum(map(_seconds, compiled)) >= seconds_in(snapshot.limits.together_slow)
+    took = sum(map(_seconds, filter(_is_compiled, snapshot.users)))
+    return took >= seconds_in(snapshot.limits.together_slow)
 
 
 def _compiled_by(function: Function, others: int) -> str:
@@ -305,20 +294,14 @@ def dominated(snapshot: Snapshot) -> Iterator[Finding]:
     more.
     """
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
-    lacks_cache = any(
-        obstacle.reason in NO_CACHE for obstacle in snapshot.cache.obstacles
-    )
+    lacks_cache = any(of.reason in NO_CACHE for of in snapshot.cache.obstacles)
     rest = took - sum(finding.seconds for finding in cold_requests(snapshot))
     limits = snapshot.limits
     if observed < seconds_in(limits.compile_settled) or lacks_cache:
         return
     if rest < limits.compile_share * observed:
         return
-    recompiling = sum(
-        function.recompile_time(cause)
-        for function in snapshot.functions
-        for cause in function.recompiles
-    )
+    recompiling = sum(function.recompile_seconds for function in snapshot.functions)
     yield Finding(
         "compile_share",
         "",
@@ -362,11 +345,7 @@ def compile_slow(limits: Limits) -> Alert:
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits = snapshot.limits
-    inside = [
-        function
-        for function in snapshot.functions
-        if function.internal and function.built
-    ]
+    inside = [of for of in snapshot.functions if of.internal and of.built]
     took = sum(function.compile_time for function in inside)
     causes = Counter[str]()
     for function in inside:
@@ -414,14 +393,10 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
     period = snapshot.time.period
-    users = {function.name for function in snapshot.functions if not function.internal}
+    users = {function.name for function in snapshot.users}
     calls = {place.place for place in period.places if place.function}
     # A library may call the function, as equinox.filter_jit does.
-    calls |= {
-        recompile.place
-        for recompile in snapshot.recompiles
-        if recompile.function in users
-    }
+    calls |= {of.place for of in snapshot.recompiles if of.function in users}
     return [
         (line, min(seconds, took))
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]

@@ -73,9 +73,9 @@ _SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
 def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions that keep recompiling."""
-    for function in snapshot.functions:
-        for cause, count in _by_count(function):
-            if function.internal or not _is_storm(function, cause, snapshot):
+    for function in snapshot.users:
+        for cause, count in Counter(function.recompiles).most_common():
+            if not _is_storm(function, cause, snapshot):
                 continue
             why = WHY.get(cause)
             yield Finding(
@@ -103,12 +103,9 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect many functions that recompile a few times each."""
     few = [
         function
-        for function in snapshot.functions
+        for function in snapshot.users
         if function.recompiles
-        and not function.internal
-        and not any(
-            _is_storm(function, cause, snapshot) for cause in function.recompiles
-        )
+        and not any(_is_storm(function, of, snapshot) for of in function.recompiles)
     ]
     causes = Counter[str]()
     for function in few:
@@ -127,9 +124,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         f"all{why}. Their compiles took {duration(took)}.",
         (),
         recompile_advice(cause),
-        seconds=sum(
-            function.recompile_time(c) for function in few for c in function.recompiles
-        ),
+        seconds=sum(function.recompile_seconds for function in few),
     )
 
 
@@ -161,15 +156,16 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     return len(lately) >= limits.recompile_storm and took >= worth * window
 
 
+def _those(snapshot: Snapshot, function: str, cause: str) -> list[Recompile]:
+    """Return the recompiles of *function* for *cause* that are known, oldest first."""
+    key = function, cause
+    return [of for of in snapshot.recompiles if (of.function, of.cause) == key]
+
+
 def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
     since = snapshot.process.now - seconds_in(snapshot.limits.recompile_window)
-    return [
-        recompile
-        for recompile in snapshot.recompiles
-        if recompile.function == function.name
-        and recompile.cause == cause
-        and recompile.time >= since
-    ]
+    every = _those(snapshot, function.name, cause)
+    return [recompile for recompile in every if recompile.time >= since]
 
 
 def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
@@ -181,19 +177,10 @@ def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
     return f" ({count:,} of them in the last {duration(window)})"
 
 
-def _by_count(function: Function) -> list[tuple[str, int]]:
-    return sorted(function.recompiles.items(), key=lambda recompile: -recompile[1])
-
-
 def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
     """Return the line that caused most of them, empty if unknown."""
-    places = Counter(
-        recompile.place
-        for recompile in snapshot.recompiles
-        if recompile.function == function
-        and recompile.cause == cause
-        and recompile.place
-    )
+    every = _those(snapshot, function, cause)
+    places = Counter(recompile.place for recompile in every if recompile.place)
     return places.most_common(1)[0][0] if places else ""
 
 
@@ -207,15 +194,10 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 
 def _grows(snapshot: Snapshot, function: str) -> bool:
     """Return whether each of its latest shapes is larger than the one before it."""
-    events = [
-        recompile
-        for recompile in snapshot.recompiles
-        if recompile.function == function
-        and recompile.cause == "shape"
-        and recompile.texts
-    ]
+    every = _those(snapshot, function, "shape")
+    texts = [recompile.texts[0] for recompile in every if recompile.texts]
     number = int(snapshot.limits.recompile_storm)
-    found = [_SHAPES.fullmatch(event.texts[0]) for event in events[-number:]]
+    found = [_SHAPES.fullmatch(text) for text in texts[-number:]]
     pairs = [match.groups() for match in found if match is not None]
     if len(pairs) < number:
         return False
@@ -237,12 +219,8 @@ def _sizes(shape: str) -> list[int]:
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
     """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
-    for recompile in reversed(snapshot.recompiles):
-        if (
-            recompile.function == function
-            and recompile.cause == cause
-            and recompile.texts
-        ):
+    for recompile in reversed(_those(snapshot, function, cause)):
+        if recompile.texts:
             where = f"{recompile.place}: " if recompile.place else ""
             found.setdefault(where + recompile.texts[0])
             if len(found) == _MOST_EVIDENCE:

@@ -57,8 +57,7 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
 def padding(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect routes whose batches are mostly padding, if that takes time."""
     observed = snapshot.process.observed_seconds
-    executed = sum(function.device_seconds for function in snapshot.functions)
-    executed = min(executed or _waited(snapshot), observed)
+    executed = min(snapshot.device_seconds or _waited(snapshot), observed)
     routes = [
         route for route in snapshot.requests if route.batches.fill_ratio is not None
     ]

@@ -202,8 +202,8 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
-    computed = [function for function in most if function.device_seconds > 0][
-        :_MOST_LINES
+    computed = [
+        function for function in most[:_MOST_LINES] if function.device_seconds > 0
     ]
     # Its time is that of samples, times all calls.
     whole = sum(function.device_seconds for function in computed)
@@ -233,24 +233,16 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     took -= min(snapshot.load_time, took)
     told = any(compiles.operations(snapshot))
     if told:
-        functions = [function for function in functions if not function.internal]
+        functions = snapshot.users
         measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
-    again = sum(
-        function.recompile_time(c)
-        for function in functions
-        for c in function.recompiles
-    )
+    again = sum(function.recompile_seconds for function in functions)
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
     compiled = [function for function in functions if function.built][:_MOST_LINES]
-    users = [
-        function for function in functions if function.built and not function.internal
-    ]
-    longest = max(
-        (function.compile_time / function.built for function in users), default=0.0
-    )
-    longest = max(longest, snapshot.compiling.oldest_seconds)
+    users = [function for function in snapshot.users if function.built]
+    each_took = (function.compile_time / function.built for function in users)
+    longest = max(snapshot.compiling.oldest_seconds, *each_took)
     # A small program takes long, too, while others hold the processors.
     alone = longest * (1 - (snapshot.usual.waiting or 0.0))
     large = alone >= seconds_in(snapshot.limits.large_program)
@@ -307,17 +299,14 @@ def _severity(
 
 def _jitted(snapshot: Snapshot) -> bool:
     """Return whether the program calls jitted functions."""
-    users = [function for function in snapshot.functions if not function.internal]
-    return any(function.calls or function.misses for function in users)
+    return any(function.calls or function.misses for function in snapshot.users)
 
 
 def _reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
     lines = snapshot.transfers.lines
     reads = sum(line.count for line in lines if line.direction != "host_to_device")
-    calls = sum(
-        function.calls or 0 for function in snapshot.functions if not function.internal
-    )
+    calls = sum(function.calls or 0 for function in snapshot.users)
     return 0 < reads * _RARELY < calls
 
 
@@ -356,8 +345,7 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     if since_start <= 0:
         return 0.0
-    busy = sum(function.device_seconds for function in snapshot.functions)
-    return min(busy * period.seconds / since_start, period.seconds)
+    return min(snapshot.device_seconds * period.seconds / since_start, period.seconds)
 
 
 def settled(snapshot: Snapshot) -> Period | None:
