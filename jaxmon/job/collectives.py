@@ -15,11 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, JobHost
+from jaxmon.facts.host import (
+    CollectiveTimes,
+    CommunicatorRank,
+    JobHost,
+    LaggingRank,
+    MissingProcess,
+)
 from jaxmon.facts.rank import Rank
-from jaxmon.host.formats.layout import INDENT, ago, counted, duration, share
+from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.job.model import Job, JobState, LateRank, RasView
-from jaxmon.job.words import advice_lines, point
+from jaxmon.job.words import advice_lines, points
 from jaxmon.limits import Limits
 
 
@@ -161,10 +167,13 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
     }
 
 
+def _name(process: LaggingRank | MissingProcess, rank: Rank | None) -> str:
+    return str(rank or f"pid {process.pid} on {process.host or 'an unknown host'}")
+
+
 def _missing(view: RasView) -> Iterator[str]:
     for process, rank in view.missing[:_MOST_NAMED]:
-        name = rank or f"pid {process.pid} on {process.host or 'an unknown host'}"
-        yield f"{name} {_STATES.get(process.state, 'is missing')}"
+        yield f"{_name(process, rank)} {_STATES.get(process.state, 'is missing')}"
     processes = view.ras.processes
     named = len(view.missing[:_MOST_NAMED])
     if (more := processes.unresponsive + processes.dead - named) > 0:
@@ -173,8 +182,7 @@ def _missing(view: RasView) -> Iterator[str]:
 
 def _lagging(view: RasView) -> Iterator[str]:
     for lagging, rank in view.behind[:_MOST_NAMED]:
-        name = rank or f"pid {lagging.pid} on {lagging.host or 'an unknown host'}"
-        yield f"{name} is {counted(lagging.lag, 'collective')} behind"
+        yield f"{_name(lagging, rank)} is {counted(lagging.lag, 'collective')} behind"
     if (more := view.ras.lagging - len(view.behind[:_MOST_NAMED])) > 0:
         yield f"{more:,} more ranks are behind"
 
@@ -289,10 +297,7 @@ def _median(windows: Sequence[CollectiveTimes]) -> CollectiveTimes:
 
 def late_lines(found: Sequence[LateRank], width: int) -> Iterator[str]:
     """Yield who comes last, in lines of at most *width* columns."""
-    for late in found[:_MOST_SHOWN]:
-        yield from point(late_text(late), width)
-    if (left := len(found) - _MOST_SHOWN) > 0:
-        yield f"{INDENT}and {left:,} more"
+    yield from points([*map(late_text, found)], _MOST_SHOWN, width)
     if found:
         yield from advice_lines(_ADVICE, width)
 

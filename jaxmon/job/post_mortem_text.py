@@ -18,10 +18,11 @@ from jaxmon.job.words import (
     numbers,
     point,
     short,
+    silent_lines,
 )
 
 
-_MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5
+_MOST_JOBS, _MOST_FAILURES, _MOST_GROUPS = 20, 10, 5
 # Clocks that differ less mislead no one who reads logs.
 _SAME = 1.0
 
@@ -56,19 +57,12 @@ def lines(found: PostMortems, width: int) -> list[str]:
         text += ["", *_job(job, width)]
     if (left := len(found.jobs) - _MOST_JOBS) > 0:
         text += ["", f"and {counted(left, 'further job')}"]
-    silent = [host for host in found.hosts if host.trouble]
+    silent = [(host.target, host.trouble) for host in found.hosts if host.trouble]
+    answered = len(found.hosts) - len(silent)
     if not found.jobs:
-        answered = counted(len(found.hosts) - len(silent), "host")
-        text += ["", f"No rank of a job on {answered}."]
+        text += ["", f"No rank of a job on {counted(answered, 'host')}."]
     text += _unknown_ranks(found, width)
-    if silent:
-        hosts = counted(len(found.hosts), "host")
-        text += ["", f"{len(silent):,} of {hosts} did not answer:"]
-        for host in silent[:_MOST_HOSTS]:
-            text += point(f"{host.target}: {host.trouble}", width)
-        if (left := len(silent) - _MOST_HOSTS) > 0:
-            text.append(f"{INDENT}and {left:,} more")
-    return text[1:]
+    return [*text[1:], *silent_lines(silent, answered, width)]
 
 
 def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:

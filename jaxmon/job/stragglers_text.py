@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration
 from jaxmon.job.model import SlowKind, Slowness, Straggler
+from jaxmon.job.waiting import numbers_of
 from jaxmon.job.words import MOST_NUMBERS, Phrases, advice_lines, numbers, point, short
 
 
@@ -82,9 +83,9 @@ def _summary(slowness: Slowness) -> Iterator[str]:
     ]
     if others:
         reasons = sorted({reason for _, found in others for reason in found})
-        indices = _indices([rank.index for rank, _ in others])
+        ranks = numbers(numbers_of(rank for rank, _ in others))
         yield (
-            f"{numbers(indices)}: GPUs throttled ({', '.join(reasons)}), unlike those "
+            f"{ranks}: GPUs throttled ({', '.join(reasons)}), unlike those "
             "of most ranks. If their part of a program takes longer for that, all "
             "wait; the time of each rank does not show it."
         )
@@ -92,9 +93,7 @@ def _summary(slowness: Slowness) -> Iterator[str]:
 
 def _headline(slowness: Slowness) -> str:
     """Return how much slower the job is, and because of which ranks."""
-    found = numbers(
-        _indices([straggler.rank.index for straggler in slowness.stragglers])
-    )
+    found = numbers(numbers_of(straggler.rank for straggler in slowness.stragglers))
     step, lost = slowness.step, slowness.lost
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
@@ -139,7 +138,7 @@ def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
 
 def _who(some: Sequence[Straggler]) -> str:
     rank = some[0].rank
-    named = numbers(_indices([straggler.rank.index for straggler in some]))
+    named = numbers(numbers_of(straggler.rank for straggler in some))
     hosts = {straggler.rank.host for straggler in some}
     if len(some) == 1:
         return f"{named} ({rank.host}, pid {rank.pid})"
@@ -226,7 +225,3 @@ def _about(seconds: float) -> str:
 
 def _finite(number: float | None) -> float | None:
     return None if number is None or math.isinf(number) else number
-
-
-def _indices(found: Sequence[int | None]) -> list[int]:
-    return sorted(index for index in found if index is not None)

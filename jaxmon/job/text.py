@@ -15,6 +15,7 @@ from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdi
 from jaxmon.job.words import (
     FIRST,
     MOST_NUMBERS,
+    MOST_SILENT,
     NETWORK,
     SCHEMA,
     UNCOUNTED,
@@ -25,13 +26,15 @@ from jaxmon.job.words import (
     how_many,
     numbers,
     point,
+    points,
+    silent_lines,
     waits,
     who,
 )
 from jaxmon.screens.timeouts import FLAGS, timeout
 
 
-_MOST_JOBS, _MOST_SUSPECTS, _MOST_SILENT = 20, 5, 10
+_MOST_JOBS, _MOST_SUSPECTS = 20, 5
 # Of a suspect.
 _MOST_LINES, _MOST_HELPERS = 5, 2
 _MOST_NAMES, _MOST_PROCESSES = 10, 10
@@ -62,7 +65,8 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         found += [""] * bool(missing and notes)
         for text in notes:
             found += wrapped(text, width)
-    return [*found[1:], *_silent(verdict, width), *_doubted(verdict, width)]
+    silent = silent_lines(verdict.silent, verdict.answered, width)
+    return [*found[1:], *silent, *_doubted(verdict, width)]
 
 
 def _others(number: int) -> Iterator[str]:
@@ -82,28 +86,11 @@ def _failed(number: int) -> Iterator[str]:
         )
 
 
-def _silent(verdict: Verdict, width: int) -> Iterator[str]:
-    silent = verdict.silent
-    if not silent:
-        return
-    hosts = counted(verdict.answered + len(silent), "host")
-    yield ""
-    yield f"{len(silent):,} of {hosts} did not answer:"
-    for target, trouble in silent[:_MOST_SILENT]:
-        yield from point(f"{target}: {trouble}", width)
-    if (left := len(silent) - _MOST_SILENT) > 0:
-        yield f"{INDENT}and {left:,} more"
-
-
 def _doubted(verdict: Verdict, width: int) -> Iterator[str]:
-    if not verdict.doubts:
-        return
-    yield ""
-    yield "Not read, so that the verdict may be wrong:"
-    for target, doubt in verdict.doubts[:_MOST_SILENT]:
-        yield from point(f"{target}, {doubt}", width)
-    if (left := len(verdict.doubts) - _MOST_SILENT) > 0:
-        yield f"{INDENT}and {left:,} more"
+    if verdict.doubts:
+        yield from ("", "Not read, so that the verdict may be wrong:")
+        texts = [f"{target}, {doubt}" for target, doubt in verdict.doubts]
+        yield from points(texts, MOST_SILENT, width)
 
 
 def headline(job: Job) -> str:

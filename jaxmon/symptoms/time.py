@@ -202,9 +202,7 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
-    computed = [
-        function for function in most[:_MOST_LINES] if function.device_seconds > 0
-    ]
+    computed = [of for of in most[:_MOST_LINES] if of.device_seconds > 0]
     # Its time is that of samples, times all calls.
     whole = sum(function.device_seconds for function in computed)
     ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
@@ -242,7 +240,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     compiled = [function for function in functions if function.built][:_MOST_LINES]
     users = [function for function in snapshot.users if function.built]
     each_took = (function.compile_time / function.built for function in users)
-    longest = max(snapshot.compiling.oldest_seconds, *each_took)
+    longest = max([snapshot.compiling.oldest_seconds, *each_took])
     # A small program takes long, too, while others hold the processors.
     alone = longest * (1 - (snapshot.usual.waiting or 0.0))
     large = alone >= seconds_in(snapshot.limits.large_program)
