@@ -74,7 +74,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def compiled_together(
+def _compiled_together(
     snapshot: Snapshot, neighbours: Sequence[Snapshot]
 ) -> Iterator[Finding]:
     """
@@ -197,8 +197,7 @@ def _seconds(function: Function) -> float:
     return backend.seconds / compiled if backend and compiled else 0.0
 
 
-def thundering_compilation(limits: Limits) -> Alert:
-    """Alert on replicas that each compile the same program."""
+def _thundering_compilation(limits: Limits) -> Alert:
     window = limits.thundering_window
     by = (*PROCESS, "function")
     compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
@@ -250,8 +249,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def running_long(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes whose compile does not finish."""
+def _running_long(facts: HostFacts) -> Iterator[Reason]:
     for agent in facts.agents:
         if text := _stuck(agent.compile_oldest or 0.0, facts.limits):
             yield reason("compile_stuck", TICKET, f"a {text}", [agent.worker])
@@ -262,8 +260,7 @@ def _stuck(age: float, limits: Limits) -> str:
     return f"compile has been running for {duration(age)}." if late else ""
 
 
-def compile_stuck(limits: Limits) -> Alert:
-    """Alert on a compile that does not finish."""
+def _compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
         expr=oldest > durations.seconds(limits.stuck_after),
@@ -274,8 +271,7 @@ def compile_stuck(limits: Limits) -> Alert:
     )
 
 
-def compile_failed(limits: Limits) -> Alert:
-    """Alert on a function whose compiles fail."""
+def _compile_failed(limits: Limits) -> Alert:
     window = limits.compile_window
     failed = events.COMPILES.within(window, eq("outcome", "failed"))
     return Alert(
@@ -288,7 +284,7 @@ def compile_failed(limits: Limits) -> Alert:
     )
 
 
-def dominated(snapshot: Snapshot) -> Iterator[Finding]:
+def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
     """
     Detect programs that mostly compile. The finding on requests that wait for that says
     more.
@@ -313,8 +309,7 @@ def dominated(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def compile_slow(limits: Limits) -> Alert:
-    """Alert on a service whose compiles take long; requests wait for them."""
+def _compile_slow(limits: Limits) -> Alert:
     window = limits.compile_window
     compiles = histogram(
         catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
@@ -408,8 +403,7 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def effects(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions that leave the fast path on every call."""
+def _effects(snapshot: Snapshot) -> Iterator[Finding]:
     missed = {
         event.function
         for event in snapshot.of_kind("miss")
@@ -436,8 +430,8 @@ SYMPTOMS = (
     Symptom(
         *("compile_stuck", "F1", "A compile is stuck.", FAILURE),
         *(stuck, catalog.COMPILE_OLDEST_SECONDS, "On-call: Oldest compile in progress"),
-        rule=("JaxmonCompileStuck", compile_stuck),
-        reason=running_long,
+        rule=("JaxmonCompileStuck", _compile_stuck),
+        reason=_running_long,
     ),
     Symptom(
         *("operations", "F1", "Eager operations are compiled one by one.", TIME),
@@ -447,30 +441,30 @@ SYMPTOMS = (
     ),
     Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
-        *(effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
+        *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),
-        *(dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        *(_dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         missing="what it costs is in JaxmonCompileSlow",
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compile_slow", "F1", "Compiles of a service are many and slow."),
-        rule=("JaxmonCompileSlow", compile_slow),
+        rule=("JaxmonCompileSlow", _compile_slow),
         missing="screens have the sum of compiles, not each of them",
     ),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),
-        rule=("JaxmonCompileFailed", compile_failed),
+        rule=("JaxmonCompileFailed", _compile_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("compiled_together", "F6", "Processes compile the same program.", TIME),
         *(None, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        rule=("JaxmonThunderingCompilation", thundering_compilation),
-        together=compiled_together,
+        rule=("JaxmonThunderingCompilation", _thundering_compilation),
+        together=_compiled_together,
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(

@@ -74,8 +74,7 @@ _WARNINGS: tuple[tuple[str, Mode, str], ...] = (
 _DELETED = "Array has been deleted"
 
 
-def errors(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect errors other than out of memory."""
+def _errors(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
         if not kinds:
@@ -94,7 +93,7 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             verdict,
             (quoted(latest, snapshot.process.now),) if latest else (),
-            error_advice(most, latest.details.get("type") if latest else None),
+            _error_advice(most, latest.details.get("type") if latest else None),
             where=str(latest.details.get("where") or "") if latest else "",
         )
 
@@ -108,7 +107,7 @@ def _latest(events: list[Event], function: str, kind: str) -> Event | None:
     return next(fitting, None)
 
 
-def error_advice(kind: str, exception: object) -> str:
+def _error_advice(kind: str, exception: object) -> str:
     """
     Return the advice on errors of *kind*, the latest of which was an *exception* of
     that name.
@@ -116,8 +115,7 @@ def error_advice(kind: str, exception: object) -> str:
     return ERROR_TYPES.get(str(exception)) or ERRORS.get(kind, "")
 
 
-def warned(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect warnings of JAX about memory, precision and the backend."""
+def _warned(snapshot: Snapshot) -> Iterator[Finding]:
     for warning in snapshot.warnings:
         if warning.kind in WARNINGS:
             by = f" in {warning.function}" if warning.function else ""
@@ -221,8 +219,7 @@ _MISUSES = (
 )
 
 
-def misuses(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect what happens only while functions are traced."""
+def _misuses(snapshot: Snapshot) -> Iterator[Finding]:
     for misuse in _MISUSES:
         yield from misuse.judge(snapshot)
 
@@ -268,7 +265,7 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
-        *(errors, catalog.ERRORS, "Debug: Errors by function and kind"),
+        *(_errors, catalog.ERRORS, "Debug: Errors by function and kind"),
         severity=TICKET,
         missing=(
             "the program may expect it; requests that fail for it have an objective"
@@ -277,14 +274,14 @@ SYMPTOMS = (
     *(
         Symptom(
             *(f"warning_{kind}", mode, sentence, HINT),
-            *(warned, catalog.JAX_WARNINGS, "Debug: Warnings of JAX"),
+            *(_warned, catalog.JAX_WARNINGS, "Debug: Warnings of JAX"),
             missing=TOO_LITTLE,
         )
         for kind, mode, sentence in _WARNINGS
     ),
     *(
         Symptom(
-            *(name, "F4", sentence, urgency, misuses),
+            *(name, "F4", sentence, urgency, _misuses),
             severity=TICKET if urgency is FAILURE else None,
             missing="only the source of the program shows it",
         )

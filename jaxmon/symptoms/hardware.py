@@ -45,7 +45,7 @@ def lost(facts: HostFacts) -> Iterator[Reason]:
             yield reason("accelerator", severity, text, [], ", ".join(indices))
 
 
-def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
+def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page for devices in use or recently used by a program, and a ticket for the
     rest, which are usually drained, removed or reset on purpose.
@@ -110,8 +110,7 @@ def _lost_tpus() -> Expr:
     return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
 
 
-def gpu_xid(limits: Limits) -> Alert:
-    """Alert on errors after which a GPU or its work is usually lost."""
+def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
     errors = counter(catalog.GPU_XID_ERRORS, critical)
@@ -124,8 +123,7 @@ def gpu_xid(limits: Limits) -> Alert:
     )
 
 
-def gpu_ecc_errors(limits: Limits) -> Alert:
-    """Alert on faulty GPU memory."""
+def _gpu_ecc_errors(limits: Limits) -> Alert:
     window = limits.ecc_window
     # The aggregate counts them again, and starts at the total of the GPU's lifetime.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
@@ -144,8 +142,7 @@ def gpu_ecc_errors(limits: Limits) -> Alert:
     )
 
 
-def gpu_needs_reset(limits: Limits) -> Alert:
-    """Alert on a GPU that works but should be reset at a convenient time."""
+def _gpu_needs_reset(limits: Limits) -> Alert:
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
@@ -160,7 +157,7 @@ def gpu_needs_reset(limits: Limits) -> Alert:
     )
 
 
-def gpu_throttled(limits: Limits) -> Alert:
+def _gpu_throttled(limits: Limits) -> Alert:
     """
     Alert on a GPU that is throttled because of its cooling, power supply or board.
     """
@@ -179,8 +176,7 @@ def gpu_throttled(limits: Limits) -> Alert:
     )
 
 
-def tpu_runtime_down(limits: Limits) -> Alert:
-    """Alert on TPUs in use without runtime metrics."""
+def _tpu_runtime_down(limits: Limits) -> Alert:
     # Idle chips have no runtime: it is only missing if a program uses them.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(
@@ -194,8 +190,7 @@ def tpu_runtime_down(limits: Limits) -> Alert:
     )
 
 
-def underused(limits: Limits) -> Alert:
-    """Alert on a training job whose accelerators are busy too little."""
+def _underused(limits: Limits) -> Alert:
     busy = _busy(limits).avg("job")
     # What a server does depends on its callers.
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
@@ -252,20 +247,20 @@ SYMPTOMS = (
     Symptom(
         *("accelerator", "F7", "An accelerator no longer responds."),
         reason=lost,
-        rule=("JaxmonAcceleratorLost", accelerator_lost),
+        rule=("JaxmonAcceleratorLost", _accelerator_lost),
         wait="accelerator_lost_for",
     ),
-    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", gpu_xid),
-    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", gpu_ecc_errors),
-    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", gpu_needs_reset),
-    _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", gpu_throttled),
+    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", _gpu_xid),
+    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", _gpu_ecc_errors),
+    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", _gpu_needs_reset),
+    _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", _gpu_throttled),
     _alert(
         *("tpu_runtime", "A program uses TPUs whose runtime does not respond."),
-        *("JaxmonTpuRuntimeDown", tpu_runtime_down),
+        *("JaxmonTpuRuntimeDown", _tpu_runtime_down),
     ),
     _alert(
         *("underused", "Accelerators of a training job wait, usually for the host."),
-        *("JaxmonAcceleratorUnderused", underused),
+        *("JaxmonAcceleratorUnderused", _underused),
         mode="",
     ),
     _alert(

@@ -24,8 +24,7 @@ DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 """Fraction of time a function keeps its process's devices busy."""
 
 
-def rank_stuck(limits: Limits) -> Alert:
-    """Alert on a process for which the others of its job wait in a collective."""
+def _rank_stuck(limits: Limits) -> Alert:
     limit = durations.seconds(limits.rank_stuck_after)
     waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)) > limit
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
@@ -39,8 +38,7 @@ def rank_stuck(limits: Limits) -> Alert:
     )
 
 
-def nccl_stuck(limits: Limits) -> Alert:
-    """Alert on ranks that NCCL finds behind or missing."""
+def _nccl_stuck(limits: Limits) -> Alert:
     # All sidecars of a job report the same job.
     lagging = gauge(catalog.NCCL_LAGGING_RANKS).max("job") > 0
     missing = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
@@ -54,7 +52,7 @@ def nccl_stuck(limits: Limits) -> Alert:
     )
 
 
-def rank_slow(limits: Limits) -> Alert:
+def _rank_slow(limits: Limits) -> Alert:
     """
     Alert on a process that does not wait for its device while the others of its job do:
     they wait for it in collectives.
@@ -84,8 +82,7 @@ def waits_less(waits: Expr) -> Expr:
     return waits.less(waits.median("job"), "job") * -1
 
 
-def straggler(limits: Limits) -> Alert:
-    """Alert on a process whose device takes longer for what the others run as well."""
+def _straggler(limits: Limits) -> Alert:
     by = (*PROCESS, "function")
     same = ("job", "function", "fingerprint")
     window = limits.straggler_for
@@ -128,8 +125,7 @@ def _device_share() -> Expr:
     return promql.recorded(DEVICE_TIME, labels=(*PROCESS, "function"))
 
 
-def programs_diverge(limits: Limits) -> Alert:
-    """Alert on processes of one mesh that compiled different programs."""
+def _programs_diverge(limits: Limits) -> Alert:
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
     # Several runs may share a job: a run is the processes that know of as many ranks.
@@ -167,7 +163,7 @@ _CACHE = ("rank_repeated_seconds", "rank_repeated_share", "rank_uncached_seconds
 SYMPTOMS = (
     Symptom(
         *("rank_stuck", "F8", "The other processes of a job wait for this one."),
-        rule=("JaxmonRankStuck", rank_stuck),
+        rule=("JaxmonRankStuck", _rank_stuck),
         ranks=_STUCK,
     ),
     Symptom(
@@ -177,7 +173,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("rank_slow", "F7", "A rank is slow at every step."),
-        rule=("JaxmonRankSlow", rank_slow),
+        rule=("JaxmonRankSlow", _rank_slow),
         ranks=("rank_slow_share",),
     ),
     Symptom(
@@ -192,17 +188,17 @@ SYMPTOMS = (
     ),
     Symptom(
         *("nccl", "F8", "Ranks of a job are behind in their collectives, or missing."),
-        rule=("JaxmonNcclStuck", nccl_stuck),
+        rule=("JaxmonNcclStuck", _nccl_stuck),
         ranks=_STUCK,
     ),
     Symptom(
         *("straggler", "F7", "The device of a process is slower."),
-        rule=("JaxmonStraggler", straggler),
+        rule=("JaxmonStraggler", _straggler),
         ranks=("rank_slow_share",),
     ),
     Symptom(
         *("programs_diverge", "F8", "Processes of one mesh run different programs."),
-        rule=("JaxmonProgramsDiverge", programs_diverge),
+        rule=("JaxmonProgramsDiverge", _programs_diverge),
         ranks=_STUCK,
     ),
 )

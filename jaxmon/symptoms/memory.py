@@ -35,8 +35,7 @@ _DAY = 86_400.0
 _MOST_EVIDENCE = 3
 
 
-def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect out-of-memory errors."""
+def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
     failures = sum(function.errors.get("oom", 0) for function in snapshot.functions)
     reports = snapshot.errors.readable_reports
     if failures or reports:
@@ -59,7 +58,7 @@ def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def ran_out(limits: Limits) -> Iterator[Alert]:
+def _ran_out(limits: Limits) -> Iterator[Alert]:
     """
     Yield a ticket for out-of-memory errors, and a page if most processes of a job have
     them: they will not go away by themselves.
@@ -132,8 +131,7 @@ def filling(facts: HostFacts) -> Iterator[Reason]:
             yield reason("memory", TICKET, text, [device.worker], device.device)
 
 
-def device_memory_high(limits: Limits) -> Alert:
-    """Alert on a device whose memory is nearly full."""
+def _device_memory_high(limits: Limits) -> Alert:
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
@@ -149,8 +147,7 @@ def device_memory_high(limits: Limits) -> Alert:
     )
 
 
-def leaks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect steadily growing memory."""
+def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
     for leak in snapshot.allocations.leaks:
         yield Finding(
             "leak",
@@ -173,8 +170,7 @@ def leaks(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def memory_leak(limits: Limits) -> Alert:
-    """Alert on live arrays that grow steadily."""
+def _memory_leak(limits: Limits) -> Alert:
     by = (*PROCESS, "device")
     return Alert(
         expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
@@ -188,8 +184,7 @@ def memory_leak(limits: Limits) -> Alert:
     )
 
 
-def fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect devices on which what was allocated once would not fit again."""
+def _fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
     limits = snapshot.limits
     for device in snapshot.memory.devices:
         free, block = _free(device), _largest_block(device)
@@ -226,8 +221,7 @@ def _largest_block(device: Device) -> float | None:
     return max(device.largest_free_block, device.limit - device.pool)
 
 
-def host_filling(facts: HostFacts) -> Iterator[Reason]:
-    """Yield that the memory of the host is about to run out."""
+def _host_filling(facts: HostFacts) -> Iterator[Reason]:
     for key, left in facts.now.of(catalog.HOST_MEMORY_AVAILABLE_BYTES).items():
         whole = facts.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
         if whole and left < facts.limits.host_memory_left * whole:
@@ -235,8 +229,7 @@ def host_filling(facts: HostFacts) -> Iterator[Reason]:
             yield reason("host_memory", TICKET, text, [])
 
 
-def host_memory_growth(limits: Limits) -> Alert:
-    """Alert on a process whose memory grows steadily."""
+def _host_memory_growth(limits: Limits) -> Alert:
     window = limits.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)
@@ -274,7 +267,7 @@ COPY_OF_NUMBERS = (
 )
 
 
-def transfers(snapshot: Snapshot) -> Iterator[Finding]:
+def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
     """
     Detect lines that transfer data in a loop.
 
@@ -351,42 +344,46 @@ def _in_a_loop(line: Transfer, observed: float, limits: Limits) -> bool:
 SYMPTOMS = (
     Symptom(
         *("oom", "F2", "A device ran out of memory.", FAILURE),
-        *(out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
-        rule=("JaxmonOutOfMemory", ran_out),
+        *(_out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
+        rule=("JaxmonOutOfMemory", _ran_out),
         severity=TICKET,
     ),
     Symptom(
         *("memory", "F2", "Device memory is nearly full.", FAILURE),
         *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
-        rule=("JaxmonDeviceMemoryHigh", device_memory_high),
+        rule=("JaxmonDeviceMemoryHigh", _device_memory_high),
         reason=filling,
         wait="device_memory_for",
     ),
     Symptom(
         *("leak", "F5", "A process is leaking live arrays.", FAILURE),
-        *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
-        rule=("JaxmonMemoryLeak", memory_leak),
+        *(_leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
+        rule=("JaxmonMemoryLeak", _memory_leak),
         severity=TICKET,
         wait="leak_for",
     ),
     Symptom(
         *("fragmentation", "F2", "Much is free on a device, in small blocks.", HINT),
-        *(fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
+        *(_fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing="matters only once an allocation fails",
     ),
     Symptom(
         *("host_memory", "F5", "The memory of a host is nearly used up."),
-        reason=host_filling,
+        reason=_host_filling,
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
     ),
     Symptom(
         *("host_memory_growth", "F5", "A process's memory keeps growing."),
-        rule=("JaxmonHostMemoryGrowth", host_memory_growth),
+        rule=("JaxmonHostMemoryGrowth", _host_memory_growth),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("transfer", "", "A line transfers data in a loop.", TIME),
-        *(transfers, catalog.HOST_TRANSFER_SECONDS, "Debug: Time blocked on transfers"),
+        *(
+            _transfers,
+            catalog.HOST_TRANSFER_SECONDS,
+            "Debug: Time blocked on transfers",
+        ),
         missing=LINES,
     ),
     Symptom(

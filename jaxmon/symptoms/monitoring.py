@@ -25,8 +25,7 @@ _REASON = (
 )
 
 
-def target_down(limits: SiteLimits) -> Alert:
-    """Alert on an agent or sidecar that Prometheus cannot scrape."""
+def _target_down(limits: SiteLimits) -> Alert:
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", limits.duration("1d")).max("job")
     return Alert(
@@ -39,7 +38,7 @@ def target_down(limits: SiteLimits) -> Alert:
     )
 
 
-def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
+def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page if a service has disappeared, and a ticket if it has no targets left,
     which usually means it was removed or finished on purpose.
@@ -79,8 +78,7 @@ def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def collector_down(limits: SiteLimits) -> Alert:
-    """Alert on a collector that used to work and is failing."""
+def _collector_down(limits: SiteLimits) -> Alert:
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure. Nor is
     # that a job has ended, and its NCCL with it.
@@ -99,8 +97,7 @@ def collector_down(limits: SiteLimits) -> Alert:
     )
 
 
-def web_config_failed(limits: Limits) -> Alert:
-    """Alert on a web configuration or certificates that cannot be loaded."""
+def _web_config_failed(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=limits.web_config_failed_for,
@@ -121,14 +118,12 @@ def silent(facts: HostFacts) -> Iterator[Reason]:
         yield reason("silent", TICKET, text, found)
 
 
-def why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield what keeps a process from responding."""
+def _why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
     troubles = (process.trouble for process in processes(facts, about))
     yield from (f"It {trouble}." for trouble in troubles if trouble)
 
 
-def agent_silent(limits: Limits) -> Alert:
-    """Alert on a process that is alive but does not respond."""
+def _agent_silent(limits: Limits) -> Alert:
     # A killed process leaves its socket as well, but no one waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
@@ -149,8 +144,7 @@ def agent_silent(limits: Limits) -> Alert:
     )
 
 
-def agent_hook_inactive(limits: Limits) -> Alert:
-    """Alert on an inactive hook."""
+def _agent_hook_inactive(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=limits.hook_inactive_for,
@@ -161,8 +155,7 @@ def agent_hook_inactive(limits: Limits) -> Alert:
     )
 
 
-def metrics(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect that no export of metrics has arrived for minutes."""
+def _metrics(snapshot: Snapshot) -> Iterator[Finding]:
     exports, limits = snapshot.exports, snapshot.limits
     if exports.failed_in_a_row < limits.exports_failed:
         return
@@ -182,8 +175,7 @@ def metrics(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def export_failing(limits: Limits) -> Alert:
-    """Alert on a process none of whose exports by OTLP succeed."""
+def _export_failing(limits: Limits) -> Alert:
     window, by = limits.export_window, (*PROCESS, "signal")
     failed, arrived = (
         counter(catalog.OTLP_EXPORTS, eq("outcome", outcome)).increase(window).sum(*by)
@@ -201,8 +193,7 @@ def export_failing(limits: Limits) -> Alert:
     )
 
 
-def spans(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect that spans are dropped again and again, not only once."""
+def _spans(snapshot: Snapshot) -> Iterator[Finding]:
     dropped = snapshot.exports.spans_dropped
     limits = snapshot.limits
     windows = snapshot.process.observed_seconds / seconds_in(limits.export_window)
@@ -219,8 +210,7 @@ def spans(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def spans_missing(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes that have dropped spans again and again lately."""
+def _spans_missing(facts: HostFacts) -> Iterator[Reason]:
     dropped = facts.lately.values(catalog.DROPPED)
     for (worker, what), number in dropped.items():
         if what == "span" and number >= facts.limits.spans_dropped:
@@ -229,8 +219,7 @@ def spans_missing(facts: HostFacts) -> Iterator[Reason]:
             yield reason("spans", TICKET, text, [worker], worker)
 
 
-def spans_dropped(limits: Limits) -> Alert:
-    """Alert on a process that drops spans because a receiver does not take them."""
+def _spans_dropped(limits: Limits) -> Alert:
     window = limits.export_window
     dropped = counter(catalog.DROPPED, eq("what", "span")).increase(window)
     return Alert(
@@ -247,46 +236,46 @@ def spans_dropped(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("target_down", "", "Prometheus cannot scrape a target."),
-        rule=("JaxmonTargetDown", target_down),
+        rule=("JaxmonTargetDown", _target_down),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("service_vanished", "", "No process of a service is reporting."),
-        rule=("JaxmonServiceVanished", service_vanished),
+        rule=("JaxmonServiceVanished", _service_vanished),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("silent", "", "A process is alive but its agent does not respond."),
         reason=silent,
-        because=why_silent,
-        rule=("JaxmonAgentSilent", agent_silent),
+        because=_why_silent,
+        rule=("JaxmonAgentSilent", _agent_silent),
         wait="agent_silent_for",
     ),
     Symptom(
         *("hook_inactive", "", "An agent hook is inactive."),
-        rule=("JaxmonAgentHookInactive", agent_hook_inactive),
+        rule=("JaxmonAgentHookInactive", _agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
         *("collector_down", "", "A sidecar collector is failing."),
-        rule=("JaxmonCollectorDown", collector_down),
+        rule=("JaxmonCollectorDown", _collector_down),
         missing="the page lists them",
     ),
     Symptom(
         *("web_config", "", "A sidecar cannot load its web configuration."),
-        rule=("JaxmonWebConfigFailed", web_config_failed),
+        rule=("JaxmonWebConfigFailed", _web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
-        *(metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
-        rule=("JaxmonExportFailing", export_failing),
+        *(_metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
+        rule=("JaxmonExportFailing", _export_failing),
     ),
     Symptom(
         *("spans", "", "A process drops the spans of requests and compiles.", HINT),
-        *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
-        rule=("JaxmonSpansDropped", spans_dropped),
-        reason=spans_missing,
+        *(_spans, catalog.DROPPED, "Debug: Dropped spans by process"),
+        rule=("JaxmonSpansDropped", _spans_dropped),
+        reason=_spans_missing,
         wait="export_failing_for",
     ),
 )

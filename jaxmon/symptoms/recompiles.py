@@ -246,8 +246,7 @@ def most_recompiled(facts: HostFacts, workers: Sequence[str]) -> Iterator[str]:
         yield f"{clean(function)} was recompiled {times(int(count))}{why}."
 
 
-def recompile_storm(limits: Limits) -> Alert:
-    """Alert on a function that keeps recompiling."""
+def _recompile_storm(limits: Limits) -> Alert:
     window = limits.recompile_window
     recompiles = events.RECOMPILES.within(window).sum(*PROCESS, "function")
     # Per process: when all ranks or replicas recompile the same function, each does so
@@ -269,7 +268,7 @@ SYMPTOMS = (
     Symptom(
         *("recompile", "F3", "A function keeps recompiling.", TIME),
         *(recompiles, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        rule=("JaxmonRecompileStorm", recompile_storm),
+        rule=("JaxmonRecompileStorm", _recompile_storm),
     ),
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),

@@ -56,19 +56,18 @@ _SOME = 3
 _HANGS_FOR = 0.2
 
 
-def many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
+def _many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
     """Return how bad it is that *failed* of *every* request did, `None` if not."""
     if failed < limits.failed_requests or failed <= limits.budget_share * every:
         return None
     return PAGE if failed > limits.failed_share * every else TICKET
 
 
-def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes whose requests fail."""
+def _failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     for route in snapshot.requests:
         every = sum(part.count for part in route.finished)
         failed = sum(part.count for part in route.finished if part.outcome == "error")
-        if many_fail(failed, every, snapshot.limits) != PAGE:
+        if _many_fail(failed, every, snapshot.limits) != PAGE:
             continue
         finding = (
             f"{counted(failed, 'request')} to {route.name} failed, "
@@ -124,7 +123,7 @@ def _failing(
         return None
     for route in (minute, lately):
         failed, finished = route.recent_failed or 0.0, route.recent or 0.0
-        severity = many_fail(failed, finished, limits)
+        severity = _many_fail(failed, finished, limits)
         if severity is None and route is minute and failed == finished:
             severity = TICKET
         # Enough succeed again, of which some would fail otherwise.
@@ -142,7 +141,7 @@ def _failing(
 def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
     finished = route.recent
-    severity = many_fail(route.failed, route.total, limits)
+    severity = _many_fail(route.failed, route.total, limits)
     if finished or severity is None:
         return None
     text = (
@@ -161,7 +160,7 @@ def _of_route(
     return reason(name, severity, text, route.workers, route.route)
 
 
-def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
+def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     """
     Yield that memory ran out on the line of most failures, which JAX's class of
     exception does not say; else what requests failed with, and other errors.
@@ -177,18 +176,17 @@ def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     yield from verdicts(facts, about, "oom", "error")
 
 
-def hangs(oldest: float, usual: float, limits: Limits) -> bool:
+def _hangs(oldest: float, usual: float, limits: Limits) -> bool:
     """Return whether a request hangs, where 95 % of warm ones take *usual* seconds."""
     late = seconds_in(limits.late_request)
     return oldest >= max(late, limits.late_request_times * usual)
 
 
-def hanging(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect requests in progress for far longer than others take."""
+def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
     stacks = {route.name: route.stack for route in snapshot.time.requests}
     for route in snapshot.requests:
         usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
-        if usual is None or not hangs(oldest, usual, snapshot.limits):
+        if usual is None or not _hangs(oldest, usual, snapshot.limits):
             continue
         stack = stacks.get(route.name, ())
         place = stack[0].partition(" in ")[0] if stack else ""
@@ -230,7 +228,7 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)
         return _of_route("hanging", severity, text, route)
-    if usual and hangs(oldest, usual, limits):
+    if usual and _hangs(oldest, usual, limits):
         text = (
             f"requests to {clean(route.route)} hang: {described} {duration(oldest)}; "
             f"95 % of warm requests take up to {duration(usual)}."
@@ -239,7 +237,7 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
-def requests_hang(limits: Limits) -> Iterator[Alert]:
+def _requests_hang(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for a route that answers no one, and a ticket if it is not known to
     have ever answered: callers end a stream themselves, and may end nothing else.
@@ -361,15 +359,13 @@ def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
     return _of_route("cold_requests", TICKET, text, route)
 
 
-def why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield what is compiled, and why."""
+def _why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
     compiles = ("recompile", "recompiles", "operations", "compiled_together")
     yield from verdicts(facts, about, *compiles, "cold_requests", "compile_share")
     yield from most_recompiled(facts, about.workers)
 
 
-def cold_starts(limits: Limits) -> Alert:
-    """Alert on requests that wait for compiles."""
+def _cold_starts(limits: Limits) -> Alert:
     window, by = limits.cold_window, ("job", "route")
     cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*by)
     every = events.REQUESTS.within(window).sum(*by)
@@ -385,8 +381,7 @@ def cold_starts(limits: Limits) -> Alert:
     )
 
 
-def cold_latency(limits: Limits) -> Alert:
-    """Alert on requests that wait long for a compile."""
+def _cold_latency(limits: Limits) -> Alert:
     window = limits.cold_window
     cold = histogram(
         catalog.REQUEST_SECONDS,
@@ -431,32 +426,32 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
 SYMPTOMS = (
     Symptom(
         *("requests", "F4", "Requests of a route fail.", FAILURE),
-        *(failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
+        *(_failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
         reason=routes,
-        because=why_failed,
+        because=_why_failed,
         rule=(FAILED, None),
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),
         *(
-            hanging,
+            _hanging,
             catalog.REQUEST_OLDEST_SECONDS,
             "On-call: Oldest request in progress",
         ),
         reason=routes,
         because=said_or_doing("hanging", "stalled"),
-        rule=("JaxmonRequestsHang", requests_hang),
+        rule=("JaxmonRequestsHang", _requests_hang),
     ),
     Symptom(
         *("cold_requests", "F1", "Many requests are waiting for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
-        rule=("JaxmonColdStarts", cold_starts),
+        rule=("JaxmonColdStarts", _cold_starts),
         reason=routes,
-        because=why_waiting,
+        because=_why_waiting,
     ),
     Symptom(
         *("cold_latency", "F1", "Requests that wait for a compile wait too long."),
-        rule=("JaxmonColdLatency", cold_latency),
+        rule=("JaxmonColdLatency", _cold_latency),
         missing=NO_SCREEN,
     ),
     Symptom(

@@ -130,10 +130,9 @@ def _named(output: Output) -> str:
     return f"output {output.name}" if output.name else "its output"
 
 
-def quantities(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect logged quantities that became NaN, and a loss that jumps or diverges."""
+def _quantities(snapshot: Snapshot) -> Iterator[Finding]:
     for quantity in snapshot.values:
-        limits, is_loss = snapshot.limits, is_training_loss(quantity.name)
+        limits, is_loss = snapshot.limits, _is_training_loss(quantity.name)
         if _is_lost(quantity, limits):
             yield _lost(quantity, snapshot.process.now)
         elif is_loss and _diverges(quantity, limits):
@@ -142,7 +141,7 @@ def quantities(snapshot: Snapshot) -> Iterator[Finding]:
             yield _spike(quantity)
 
 
-def is_training_loss(name: str) -> bool:
+def _is_training_loss(name: str) -> bool:
     """Return whether a quantity of this *name* is what a training loop minimises."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
@@ -154,7 +153,7 @@ def _is_lost(quantity: Quantity, limits: Limits) -> bool:
         return False
     # One that was never finite may be a placeholder until the first evaluation.
     was_finite = quantity.latest is not None and since.kind == "nan"
-    return was_finite or is_training_loss(quantity.name)
+    return was_finite or _is_training_loss(quantity.name)
 
 
 def _lost(quantity: Quantity, now: float) -> Finding:
@@ -166,15 +165,14 @@ def _lost(quantity: Quantity, now: float) -> Finding:
     if latest is not None:
         verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
     evidence = f"no finite value among {quantity.run:,} since"
-    is_loss = is_training_loss(quantity.name)
+    is_loss = _is_training_loss(quantity.name)
     return Finding(
         *("nonfinite_value", quantity.name, f"{verdict}.", (evidence,), NONFINITE),
         severity=PAGE if is_loss else TICKET,
     )
 
 
-def values_lost(facts: HostFacts) -> Iterator[Reason]:
-    """Yield logged values and outputs that are not finite any more."""
+def _values_lost(facts: HostFacts) -> Iterator[Reason]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for (worker, name), run in facts.now.of(catalog.VALUE_NONFINITE_RUN).items():
         if _is_long(name, run, facts.limits):
@@ -185,7 +183,7 @@ def values_lost(facts: HostFacts) -> Iterator[Reason]:
             key = "nonfinite", name, f"outputs of {clean(name)} are"
             found.setdefault(key, []).append(worker)
     for (topic, name, what), workers in found.items():
-        is_loss = topic == "nonfinite_value" and is_training_loss(name)
+        is_loss = topic == "nonfinite_value" and _is_training_loss(name)
         severity = PAGE if is_loss else TICKET
         text = f"{what} NaN or infinite."
         yield reason(topic, severity, text, in_order(workers), name)
@@ -193,12 +191,12 @@ def values_lost(facts: HostFacts) -> Iterator[Reason]:
 
 def _is_long(name: str, run: float, limits: Limits) -> bool:
     """Return whether a quantity has been non-finite for too many values in a row."""
-    if is_training_loss(name):
+    if _is_training_loss(name):
         return run >= limits.nonfinite_losses
     return run > limits.nonfinite_values
 
 
-def non_finite(limits: Limits) -> Iterator[Alert]:
+def _non_finite(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for the loss of a running loop, whose work is lost from there on, and a
     ticket for other values.
@@ -321,8 +319,7 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 
-def check_failed(limits: Limits) -> Alert:
-    """Alert on results that differ between runs, or from what they should be."""
+def _check_failed(limits: Limits) -> Alert:
     window = limits.check_window
     failed = eq("outcome", "failed")
     determinism, gradients = (
@@ -342,7 +339,7 @@ def check_failed(limits: Limits) -> Alert:
     )
 
 
-def silent_corruption(limits: Limits) -> Alert:
+def _silent_corruption(limits: Limits) -> Alert:
     """
     Alert on a device that computes wrongly: what depends on chance in a program differs
     on other devices as well.
@@ -366,8 +363,7 @@ def silent_corruption(limits: Limits) -> Alert:
     )
 
 
-def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions that draw the same random numbers on every call."""
+def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
     least = snapshot.limits.same_key_calls
     for function in snapshot.functions:
         keys = function.keys
@@ -385,8 +381,7 @@ def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def key_reuse(limits: Limits) -> Alert:
-    """Alert on a PRNG key that is used twice."""
+def _key_reuse(limits: Limits) -> Alert:
     window = limits.key_window
     reuses = events.KEY_REUSE.within(window)
     return Alert(
@@ -398,8 +393,7 @@ def key_reuse(limits: Limits) -> Alert:
     )
 
 
-def float64(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect accidental float64."""
+def _float64(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         if programs := function.numerics.float64_programs:
             finding = (
@@ -409,8 +403,7 @@ def float64(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("float64", function.name, finding, (), FLOAT64)
 
 
-def double(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that the program computes in float64, because its arguments are."""
+def _double(snapshot: Snapshot) -> Iterator[Finding]:
     functions = [function for function in snapshot.functions if function.program.double]
     meant = [
         function for function in functions if not function.numerics.float64_programs
@@ -433,22 +426,22 @@ SYMPTOMS = (
     Symptom(
         *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
         *(outputs, catalog.NONFINITE_OUTPUTS, "On-call: Non-finite values"),
-        rule=("JaxmonNonFinite", non_finite),
-        reason=values_lost,
+        rule=("JaxmonNonFinite", _non_finite),
+        reason=_values_lost,
         severity=TICKET,
         wait="nonfinite_for",
     ),
     Symptom(
         *("nonfinite_value", "F4", "A logged value became NaN or infinite.", FAILURE),
-        *(quantities, catalog.VALUE_NONFINITE_RUN, "On-call: Non-finite values"),
-        rule=("JaxmonNonFinite", non_finite),
-        reason=values_lost,
+        *(_quantities, catalog.VALUE_NONFINITE_RUN, "On-call: Non-finite values"),
+        rule=("JaxmonNonFinite", _non_finite),
+        reason=_values_lost,
         severity=TICKET,
         wait="nonfinite_for",
     ),
     Symptom(
         *("diverging", "F4", "A logged loss rises far above its best.", FAILURE),
-        *(quantities, catalog.VALUE, "On-call: Logged values"),
+        *(_quantities, catalog.VALUE, "On-call: Logged values"),
         severity=PAGE,
         missing="what a loss may do is the model's; an objective can say it",
     ),
@@ -464,45 +457,45 @@ SYMPTOMS = (
     ),
     Symptom(
         *("spike", "F4", "A logged loss jumps.", HINT),
-        *(quantities, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
+        *(_quantities, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),
-        rule=("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", _check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("gradients", "F4", "Gradients differ from finite differences.", FAILURE),
         *(determinism, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
-        rule=("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", _check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("silent_corruption", "F4", "A device computes wrongly."),
-        rule=("JaxmonSilentCorruption", silent_corruption),
+        rule=("JaxmonSilentCorruption", _silent_corruption),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("same_key", "F4", "Each call draws the same random numbers.", HINT),
-        finding=same_keys,
+        finding=_same_keys,
         missing="JaxmonKeyReuse is about keys that JAX rejects",
     ),
     Symptom(
         *("key_reuse", "F4", "A PRNG key is used twice, so its random numbers repeat."),
-        rule=("JaxmonKeyReuse", key_reuse),
+        rule=("JaxmonKeyReuse", _key_reuse),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("float64", "F7", "A function computes in float64 by accident.", HINT),
-        *(float64, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
+        *(_float64, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("double", "F7", "Matrices of float64 are multiplied.", NOTE),
         *(
-            double,
+            _double,
             catalog.PROGRAM_MATRIX_FLOPS,
             "Debug: Latest program of each function",
         ),

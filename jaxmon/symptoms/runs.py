@@ -95,8 +95,7 @@ def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def run_no_progress(limits: Limits) -> Alert:
-    """Alert on a run that restarts again and again, and gets no further."""
+def _run_no_progress(limits: Limits) -> Alert:
     attempts = gauge_over(catalog.RUN_FRUITLESS_ATTEMPTS, "last", _RECENT)
     return Alert(
         expr=attempts.max(*_BY) > limits.fruitless_attempts,
@@ -108,8 +107,7 @@ def run_no_progress(limits: Limits) -> Alert:
     )
 
 
-def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect a run that did not go on from its latest checkpoints."""
+def _old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
     record = plausible(snapshot.run)
     if record is None or not record.behind or record.step >= record.furthest:
         return
@@ -130,8 +128,7 @@ def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def restarts(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect runs that lose much of their time to interruptions and to saves."""
+def _restarts(snapshot: Snapshot) -> Iterator[Finding]:
     record = plausible(snapshot.run)
     limits = snapshot.limits
     if record is None or record.up < seconds_in(limits.run_young):
@@ -282,8 +279,7 @@ def _of_this(seconds: float, record: RunRecord, snapshot: Snapshot) -> float:
     return seconds / record.up * snapshot.process.observed_seconds
 
 
-def goodput_low(limits: Limits) -> Alert:
-    """Alert on a run that spends too little of its wall time on new steps."""
+def _goodput_low(limits: Limits) -> Alert:
     window = limits.goodput_window
     step = counter(catalog.RUN_SECONDS, eq("activity", "step"))
     whole = counter(catalog.RUN_SECONDS)
@@ -328,8 +324,7 @@ def failing(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def saves_failing(facts: HostFacts) -> Iterator[Reason]:
-    """Yield saves and restores of checkpoints that fail."""
+def _saves_failing(facts: HostFacts) -> Iterator[Reason]:
     found: dict[str, dict[str, float]] = {}
     failures = facts.recent.values(catalog.CHECKPOINT_FAILURES)
     for (worker, operation), failed in failures.items():
@@ -342,8 +337,7 @@ def saves_failing(facts: HostFacts) -> Iterator[Reason]:
         yield reason("checkpoint", TICKET, text, in_order(of), operation)
 
 
-def checkpoint_failed(limits: Limits) -> Alert:
-    """Alert on saves that fail, the first one included, which has no age."""
+def _checkpoint_failed(limits: Limits) -> Alert:
     window = limits.checkpoint_window
     failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
     return Alert(
@@ -356,8 +350,7 @@ def checkpoint_failed(limits: Limits) -> Alert:
     )
 
 
-def checkpoint_age(limits: Limits) -> Alert:
-    """Alert on a loop whose work is not saved any more."""
+def _checkpoint_age(limits: Limits) -> Alert:
     saved = gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"))
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
     return Alert(
@@ -379,19 +372,19 @@ SYMPTOMS = (
             catalog.RUN_FRUITLESS_ATTEMPTS,
             "Training: Attempts without progress",
         ),
-        rule=("JaxmonRunNoProgress", run_no_progress),
+        rule=("JaxmonRunNoProgress", _run_no_progress),
         severity=TICKET,
     ),
     Symptom(
         *("old_checkpoint", "", "A run begins before its latest checkpoints.", TIME),
-        *(old_checkpoint, catalog.RUN_LOST_STEPS, "Training: Steps done again"),
+        *(_old_checkpoint, catalog.RUN_LOST_STEPS, "Training: Steps done again"),
         missing="an attempt may do so on purpose",
         other_runbook=_GOODPUT,
     ),
     *(
         Symptom(
             *(name, "", sentence, urgency),
-            *(restarts, metric, f"Training: {panel}"),
+            *(_restarts, metric, f"Training: {panel}"),
             missing="JaxmonGoodputLow says it if all of them take too much",
             other_runbook=_GOODPUT,
         )
@@ -416,19 +409,19 @@ SYMPTOMS = (
     ),
     Symptom(
         *("goodput", "", "A run spends little of its time on steps that last."),
-        rule=(_GOODPUT, goodput_low),
+        rule=(_GOODPUT, _goodput_low),
         missing="`jaxmon job goodput` has the whole run, not the last hours",
     ),
     Symptom(
         *("checkpoint", "F8", "The latest saves of a checkpoint failed.", FAILURE),
         *(failing, catalog.CHECKPOINT_FAILURES, "Training: Checkpoints that failed"),
-        reason=saves_failing,
-        rule=("JaxmonCheckpointFailed", checkpoint_failed),
+        reason=_saves_failing,
+        rule=("JaxmonCheckpointFailed", _checkpoint_failed),
         severity=TICKET,
     ),
     Symptom(
         *("checkpoint_age", "F8", "A run makes no checkpoints."),
-        rule=("JaxmonCheckpointAge", checkpoint_age),
+        rule=("JaxmonCheckpointAge", _checkpoint_age),
         missing=NO_SCREEN,
     ),
 )

@@ -19,8 +19,7 @@ _THIRDS = 3
 _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 
 
-def queues(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect queues that grow because more arrives than is served."""
+def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     for queue in snapshot.queues:
         if _grows(queue, snapshot.limits):
             yield Finding(
@@ -54,8 +53,7 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
     return much and steady and above
 
 
-def padding(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes whose batches are mostly padding, if that takes time."""
+def _padding(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
     executed = min(snapshot.device_seconds or _waited(snapshot), observed)
     routes = [
@@ -89,8 +87,7 @@ def _waited(snapshot: Snapshot) -> float:
     return waited * snapshot.process.observed_seconds
 
 
-def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect handlers of requests that call JAX on the thread of the event loop."""
+def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     period = snapshot.time.period
     if not period.settled:
         return
@@ -119,18 +116,18 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("queue", "F8", "A queue grows and never drains.", FAILURE),
-        *(queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
+        *(_queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
         severity=TICKET,
         missing="how deep is too deep is the service's; an objective can say it",
     ),
     Symptom(
         *("padding", "", "Batches are mostly padding.", TIME),
-        *(padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
+        *(_padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("event_loop", "", "JAX keeps an event loop from other requests.", TIME),
-        *(event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
+        *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
         other_runbook="JaxmonTimeLost",
     ),

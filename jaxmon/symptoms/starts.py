@@ -28,7 +28,7 @@ YOUNG = f"job:{catalog.UPTIME_SECONDS.name}:young_ratio"
 """Recorded fraction of a job's processes that started within ``deploy_window``."""
 
 
-def deploy_in_progress(limits: SiteLimits) -> Alert:
+def _deploy_in_progress(limits: SiteLimits) -> Alert:
     """
     Inhibit compile tickets of a job while a share of its processes is young.
 
@@ -75,8 +75,7 @@ def young(within: str, limits: SiteLimits) -> Expr:
     return recent.unless(changes.max("job") > limits.deploy_restarts)
 
 
-def not_ready(limits: Limits) -> Alert:
-    """Alert on a process that announced a warm-up, and has not finished it."""
+def _not_ready(limits: Limits) -> Alert:
     waiting = gauge(catalog.READY).max(*PROCESS).equals(0)
     return Alert(
         expr=waiting,
@@ -89,8 +88,7 @@ def not_ready(limits: Limits) -> Alert:
     )
 
 
-def warmup_failed(limits: Limits) -> Alert:
-    """Alert on signatures that a service recorded, and can no longer compile for."""
+def _warmup_failed(limits: Limits) -> Alert:
     window = limits.warmup_window
     failed = events.WARMUPS.within(window, eq("result", "failed"))
     return Alert(
@@ -111,12 +109,11 @@ def crashed(facts: HostFacts) -> Iterator[Reason]:
         yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
 
 
-def why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield how the processes ended."""
+def _why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
     yield from (process.verdict for process in processes(facts, about))
 
 
-def training_died(limits: SiteLimits) -> Iterator[Alert]:
+def _training_died(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield pages for a loop whose process ended without finishing, and for each expected
     run that has fewer processes than it should.
@@ -152,8 +149,7 @@ def training_died(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def crash_loop(limits: Limits) -> Alert:
-    """Alert on a process that crashes again and again, and gets nothing done."""
+def _crash_loop(limits: Limits) -> Alert:
     window = limits.crash_window
     crashes = counter(catalog.AGENT_CRASHES)
     # Without a sidecar, what is seen is that another process responds.
@@ -179,29 +175,29 @@ def crash_loop(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("deploy", "", "Processes have just started."),
-        rule=(DEPLOY_ALERT, deploy_in_progress),
+        rule=(DEPLOY_ALERT, _deploy_in_progress),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("not_ready", "F1", "A process does not become ready."),
-        rule=("JaxmonNotReady", not_ready),
+        rule=("JaxmonNotReady", _not_ready),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("warmup_failed", "F1", "Signatures fail to warm up."),
-        rule=("JaxmonWarmupFailed", warmup_failed),
+        rule=("JaxmonWarmupFailed", _warmup_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("crashed", "F8", "A training process died."),
         reason=crashed,
-        because=why_crashed,
-        rule=("JaxmonTrainingDied", training_died),
+        because=_why_crashed,
+        rule=("JaxmonTrainingDied", _training_died),
         wait="died_for",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),
-        rule=("JaxmonCrashLoop", crash_loop),
+        rule=("JaxmonCrashLoop", _crash_loop),
         missing=NO_SCREEN,
     ),
 )

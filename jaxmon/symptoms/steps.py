@@ -137,11 +137,10 @@ def is_long(now: Now, limits: Limits) -> bool:
     return False
 
 
-def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
-    """Yield loops whose next step is late."""
+def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:
     for loop in facts.loops:
         age = loop.age
-        if age is None or not is_late(loop, facts):
+        if age is None or not _is_late(loop, facts):
             continue
         text = f"{named(loop)} is stuck: its last step was {duration(age)} ago"
         limits = facts.limits
@@ -150,7 +149,7 @@ def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
         yield reason("stalled", severity, text, [loop.age_worker], loop.loop)
 
 
-def is_late(loop: LoopSummary, facts: HostFacts) -> bool:
+def _is_late(loop: LoopSummary, facts: HostFacts) -> bool:
     """Return whether the next step of a loop should have come."""
     age = loop.age
     if age is None or age < _patience(loop, facts.limits):
@@ -176,8 +175,7 @@ def named(loop: LoopSummary) -> str:
     return f"loop {clean(loop.loop)}"
 
 
-def training_stalled(limits: Limits) -> Alert:
-    """Alert on a loop that makes no progress."""
+def _training_stalled(limits: Limits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
     limit = durations.seconds(limits.stalled_after)
@@ -263,8 +261,7 @@ _PAST_RUN = (
 )
 
 
-def slower(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions and loops that are slower than before."""
+def _slower(snapshot: Snapshot) -> Iterator[Finding]:
     for slowdown in snapshot.slower:
         if slowdown.recent_seconds <= slowdown.settled_seconds:
             continue
@@ -310,11 +307,10 @@ def _changes(slowdown: Slower) -> Iterator[str]:
         yield f"for the same arguments: {slowdown.shapes}"
 
 
-def loops_slow(facts: HostFacts) -> Iterator[Reason]:
-    """Yield loops whose steps take longer than before."""
+def _loops_slow(facts: HostFacts) -> Iterator[Reason]:
     for loop in facts.loops:
         usual, mean = loop.usual, loop.mean
-        if loop.age is None or not usual or not mean or is_late(loop, facts):
+        if loop.age is None or not usual or not mean or _is_late(loop, facts):
             continue
         if mean > facts.limits.slowdown * usual and loop.rate:
             text = (
@@ -391,8 +387,8 @@ SYMPTOMS = (
     Symptom(
         *("stalled", "F8", "A loop, or a thread of it, makes no progress.", FAILURE),
         *(stalled, catalog.STEP_AGE_SECONDS, "On-call: Age of the last step"),
-        rule=(STALLED_ALERT, training_stalled),
-        reason=loops_stalled,
+        rule=(STALLED_ALERT, _training_stalled),
+        reason=_loops_stalled,
         because=said_or_doing("stalled"),
         severity=TICKET,
     ),
@@ -403,9 +399,9 @@ SYMPTOMS = (
     ),
     Symptom(
         *("slower", "F7", "A function or a loop is slower than before.", TIME),
-        *(slower, catalog.SLOWDOWN, "Debug: Slower than before"),
+        *(_slower, catalog.SLOWDOWN, "Debug: Slower than before"),
         rule=("JaxmonSlowdown", slowdown),
-        reason=loops_slow,
+        reason=_loops_slow,
         because=said_or_doing("slower"),
         wait="slowdown_for",
         observed=("slower",),

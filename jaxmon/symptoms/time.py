@@ -17,8 +17,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
-from jaxmon.symptoms import compiles
-from jaxmon.symptoms import memory as transfers
+from jaxmon.symptoms import compiles, memory
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -72,7 +71,7 @@ class TimePart(NamedTuple):
 
     def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
-        if (period := settled(snapshot)) is None:
+        if (period := _settled(snapshot)) is None:
             return
         took = self._took(snapshot, period)
         if took < snapshot.limits.time_worth * period.seconds:
@@ -80,8 +79,8 @@ class TimePart(NamedTuple):
         # What a program marks is expected.
         lines = period.lines(self.state, marked=self.state != "blocked")
         lead, rest = self.verdict
-        won = 0.0 if self.urgency is NOTE else of_all(took, period, snapshot)
-        text = f"{lead} {part(took, period)}{rest}{mostly(lines, took)}"
+        won = 0.0 if self.urgency is NOTE else _of_all(took, period, snapshot)
+        text = f"{lead} {part(took, period)}{rest}{_mostly(lines, took)}"
         yield _costs(self.topic, text, lines, self.action, won)._replace(
             severity=_severity(took, self.limit, period, snapshot)
         )
@@ -101,7 +100,7 @@ class TimePart(NamedTuple):
 
 def eager(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    if (period := settled(snapshot)) is None:
+    if (period := _settled(snapshot)) is None:
         return
     traced = _traced_again(snapshot, period)
     dispatch = period.of("eager") + traced
@@ -114,18 +113,17 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     text = f"Operations outside of jit took {part(took, period)}"
     yield _costs(
         "eager",
-        f"{text}{mostly(lines, dispatch)}",
+        f"{text}{_mostly(lines, dispatch)}",
         lines,
         "Call them within a function decorated with jax.jit: one program instead of "
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
-        of_all(took, period, snapshot),
+        _of_all(took, period, snapshot),
     )._replace(severity=_severity(period.of("eager"), "time_lost", period, snapshot))
 
 
-def host(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect Python that keeps the device waiting."""
-    if (period := settled(snapshot)) is None:
+def _host(snapshot: Snapshot) -> Iterator[Finding]:
+    if (period := _settled(snapshot)) is None:
         return
     took, busy = period.of("python"), _busy(snapshot, period)
     # What the device computes while the host does not wait for it.
@@ -141,11 +139,11 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     did = "kept the device waiting for" if busy else "took"
     yield _costs(
         "host",
-        f"Python {did} {part(idle, period)}{mostly(lines, took)}",
+        f"Python {did} {part(idle, period)}{_mostly(lines, took)}",
         lines,
         "Move this work out of the loop, to another thread or process, or do it while "
         "the device computes: between the call and the first read of its result.",
-        of_all(idle, period, snapshot),
+        _of_all(idle, period, snapshot),
     )
 
 
@@ -154,7 +152,7 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     Detect reads of results that cost time: because the device is not busy meanwhile, or
     because the host cannot work ahead.
     """
-    if (period := settled(snapshot)) is None:
+    if (period := _settled(snapshot)) is None:
         return
     busy = _busy(snapshot, period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
@@ -178,18 +176,18 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     yield _costs(
         "fetch",
         f"Reading results took {part(waited, period)}; the device was computing for "
-        f"{duration(computing)} of that{mostly(lines, waited)}",
+        f"{duration(computing)} of that{_mostly(lines, waited)}",
         lines,
         "Each read waits for all preceding device work, and the host cannot work "
         "ahead. Read a value one step later, every hundredth step, or several at once "
         "with jax.device_get.",
-        of_all(won, period, snapshot),
+        _of_all(won, period, snapshot),
     )
 
 
 def device(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that the device computes, if that is what takes the time."""
-    if (period := settled(snapshot)) is None:
+    if (period := _settled(snapshot)) is None:
         return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
@@ -198,7 +196,7 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = _busy(snapshot, period)
-    copies = next(transfers.arguments(snapshot), None)
+    copies = next(memory.arguments(snapshot), None)
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
@@ -222,9 +220,8 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def compiling(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that first compiles take the time, unless those of operations do."""
-    if (period := settled(snapshot)) is None:
+def _compiling(snapshot: Snapshot) -> Iterator[Finding]:
+    if (period := _settled(snapshot)) is None:
         return
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
@@ -266,7 +263,7 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
 
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    if (period := settled(snapshot)) is None:
+    if (period := _settled(snapshot)) is None:
         return
     took = period.of("idle")
     if took >= snapshot.limits.time_worth * period.seconds:
@@ -279,7 +276,7 @@ def _costs(
 ) -> Finding:
     """Return that something costs time, most of it at the first of *lines*."""
     where = lines[0][0] if lines else ""
-    return Finding(topic, where, text, further(lines), action, where, won)
+    return Finding(topic, where, text, _further(lines), action, where, won)
 
 
 def _severity(
@@ -346,7 +343,7 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
     return min(snapshot.device_seconds * period.seconds / since_start, period.seconds)
 
 
-def settled(snapshot: Snapshot) -> Period | None:
+def _settled(snapshot: Snapshot) -> Period | None:
     """Return the period to judge, `None` if there are too few looks."""
     period = snapshot.time.period
     return period if period.settled else None
@@ -358,20 +355,20 @@ def part(seconds: float, period: Period) -> str:
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
+def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
     """Return *seconds* of *period*, as a part of the whole observed time."""
     observed = snapshot.process.observed_seconds
     return seconds / period.seconds * observed if observed else seconds
 
 
-def mostly(lines: list[tuple[str, float]], took: float) -> str:
+def _mostly(lines: list[tuple[str, float]], took: float) -> str:
     """Return which of *lines*, most first, has most of what *took* so long."""
     if not lines or not took:
         return "."
     return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
 
 
-def further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
+def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
     """Return the lines after the first, as evidence."""
     whole = sum(seconds for _, seconds in lines)
     return tuple(
@@ -381,8 +378,7 @@ def further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
     )
 
 
-def data_starvation(limits: Limits) -> Alert:
-    """Alert on a loop that waits for its input."""
+def _data_starvation(limits: Limits) -> Alert:
     return _share_alert(
         limits.time_lost_window,
         _STARVED,
@@ -391,8 +387,7 @@ def data_starvation(limits: Limits) -> Alert:
     )
 
 
-def time_lost(limits: Limits) -> Alert:
-    """Alert on a loop that spends its time on something else."""
+def _time_lost(limits: Limits) -> Alert:
     return _share_alert(
         limits.time_lost_window,
         _LOST,
@@ -485,8 +480,8 @@ def _symptom(
     name: str, sentence: str, urgency: Urgency, finding: ProcessJudge, limit: str = ""
 ) -> Symptom:
     alert, build = {
-        "data_wait": (TIME_ALERTS[0], data_starvation),
-        "time_lost": (TIME_ALERTS[1], time_lost),
+        "data_wait": (TIME_ALERTS[0], _data_starvation),
+        "time_lost": (TIME_ALERTS[1], _time_lost),
     }.get(limit, ("", None))
     metric, panel = {
         "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
@@ -506,12 +501,12 @@ SYMPTOMS = (
     _symptom(
         *("eager", "Operations outside of jit take time.", TIME, eager, "time_lost")
     ),
-    _symptom("host", "Python keeps the device waiting.", TIME, host),
+    _symptom("host", "Python keeps the device waiting.", TIME, _host),
     _symptom(
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
     _symptom("device", "The device computes.", NOTE, device),
-    _symptom("compiling", "First compiles take the time.", NOTE, compiling),
+    _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
     *(
         _symptom(part.topic, part.sentence, part.urgency, part.judge, part.limit)
         for part in PARTS
