@@ -21,18 +21,6 @@ from jaxmon.symptoms import (
     steps,
     time,
 )
-from jaxmon.symptoms import (
-    compiles as cache,
-)
-from jaxmon.symptoms import (
-    results as values,
-)
-from jaxmon.symptoms import (
-    runs as checkpoints,
-)
-from jaxmon.symptoms import (
-    steps as slowdowns,
-)
 from jaxmon.symptoms.alert import Alert
 from jaxmon_alerts.slo.site import Site
 
@@ -46,11 +34,11 @@ services are selected there.
 # By the module of the symptom.
 _BOARDS = {
     "jaxmon-serving": (requests,),
-    "jaxmon-training": (steps, values, checkpoints, runs, time, job),
+    "jaxmon-training": (steps, runs, time, job),
     "jaxmon-accelerators": (hardware,),
-    "jaxmon-fleet": (cache, starts),
+    "jaxmon-fleet": (starts,),
     "jaxmon-itself": (monitoring,),
-    "jaxmon-debug": (compiles, memory, recompiles, results, slowdowns),
+    "jaxmon-debug": (compiles, memory, recompiles, results),
 }
 _BOARD = {
     **{
@@ -60,9 +48,12 @@ _BOARD = {
         for one in module.SYMPTOMS
         if one.rule[1]
     },
+    "JaxmonNonFinite": "jaxmon-training",
     "JaxmonNotReady": "jaxmon-debug",
     "JaxmonProgramsDiverge": "jaxmon-fleet",
     "JaxmonServiceVanished": "jaxmon-serving",
+    "JaxmonSlowdown": "jaxmon-debug",
+    "JaxmonThunderingCompilation": "jaxmon-fleet",
     "JaxmonTrainingDied": "jaxmon-training",
     "JaxmonWarmupFailed": "jaxmon-debug",
 }
