@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.functions import Function, Output
+from jaxmon.facts.functions import Output
 from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.reading import in_order
@@ -69,27 +69,38 @@ DIVERGING = (
 
 def outputs(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect outputs that were finite and are NaN now, and doubtful ones."""
+    now = snapshot.process.now
     for function in snapshot.functions:
-        for topic, make in (
-            ("nonfinite", _became_nan),
-            ("infinite", _became_infinite),
-            ("always_nan", _never_finite),
-        ):
-            found = [
-                output for output in function.numerics.outputs if output.state == topic
-            ]
-            if found:
-                yield make(topic, function, found, snapshot.process.now)
-                break
+        name = function.name
+        found: dict[str, list[Output]] = {}
+        for output in function.numerics.outputs:
+            found.setdefault(output.state, []).append(output)
+        if some := found.get("nonfinite"):
+            verdict, evidence = _became_nan(name, some, now)
+            yield Finding("nonfinite", name, verdict, evidence, NONFINITE)
+        elif some := found.get("infinite"):
+            verdict = (
+                f"{name} returns infinity: {_named(some[0])} was finite in call "
+                f"{some[0].finite_call:,}, and infinite in call {some[0].call:,}, "
+                f"{ago(now - some[0].time)}, and since."
+            )
+            yield Finding("infinite", name, verdict, (), INFINITE)
+        elif some := found.get("always_nan"):
+            verdict = (
+                f"{name} has returned NaN in all of {some[0].samples:,} sampled "
+                f"calls: {', '.join(map(_named, some[:_MOST_NAMED]))}."
+            )
+            yield Finding("always_nan", name, verdict, (), ALWAYS_NAN)
 
 
 def _became_nan(
-    topic: str, function: Function, found: list[Output], now: float
-) -> Finding:
+    name: str, found: list[Output], now: float
+) -> tuple[str, tuple[str, ...]]:
+    """Return the verdict and the evidence on outputs that were finite."""
     output = found[0]
     last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
     verdict = (
-        f"{function.name} returns NaN: {_named(output)} was finite in call "
+        f"{name} returns NaN: {_named(output)} was finite in call "
         f"{output.finite_call:,}{last}, and NaN in call {output.call:,}, "
         f"{ago(now - output.time)}, and since."
     )
@@ -100,30 +111,7 @@ def _became_nan(
         evidence.append(f"also NaN: {named}{more}")
     if output.recovered:
         evidence.append(f"it had recovered {times(output.recovered)} before")
-    return Finding(topic, function.name, verdict, tuple(evidence), NONFINITE)
-
-
-def _became_infinite(
-    topic: str, function: Function, found: list[Output], now: float
-) -> Finding:
-    output = found[0]
-    verdict = (
-        f"{function.name} returns infinity: {_named(output)} was finite in call "
-        f"{output.finite_call:,}, and infinite in call {output.call:,}, "
-        f"{ago(now - output.time)}, and since."
-    )
-    return Finding(topic, function.name, verdict, (), INFINITE)
-
-
-def _never_finite(
-    topic: str, function: Function, found: list[Output], now: float
-) -> Finding:
-    del now
-    verdict = (
-        f"{function.name} has returned NaN in all of {found[0].samples:,} sampled "
-        f"calls: {', '.join(map(_named, found[:_MOST_NAMED]))}."
-    )
-    return Finding(topic, function.name, verdict, (), ALWAYS_NAN)
+    return verdict, tuple(evidence)
 
 
 def _named(output: Output) -> str:

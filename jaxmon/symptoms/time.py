@@ -7,8 +7,9 @@ depends on the device: while it is busy, the host may wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
@@ -26,7 +27,6 @@ from jaxmon.symptoms.symptom import (
     NOTHING,
     TIME,
     Finding,
-    ProcessJudge,
     Symptom,
     Urgency,
 )
@@ -45,6 +45,9 @@ TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
 _STARVED = "data_wait"
 # States in which the device waits for the program.
 _LOST = "eager|gc|gil|blocked"
+
+
+PeriodJudge: TypeAlias = Callable[[Snapshot, Period], Iterator[Finding]]
 
 
 class TimePart(NamedTuple):
@@ -69,10 +72,8 @@ class TimePart(NamedTuple):
     urgency: Urgency = TIME
     limit: str = ""
 
-    def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def judge(self, snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
-        if (period := _settled(snapshot)) is None:
-            return
         took = self._took(snapshot, period)
         if took < snapshot.limits.time_worth * period.seconds:
             return
@@ -98,10 +99,8 @@ class TimePart(NamedTuple):
         return took
 
 
-def eager(snapshot: Snapshot) -> Iterator[Finding]:
+def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    if (period := _settled(snapshot)) is None:
-        return
     traced = _traced_again(snapshot, period)
     dispatch = period.of("eager") + traced
     took = dispatch + _eager_waits(snapshot, period)
@@ -122,9 +121,7 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     )._replace(severity=_severity(period.of("eager"), "time_lost", period, snapshot))
 
 
-def _host(snapshot: Snapshot) -> Iterator[Finding]:
-    if (period := _settled(snapshot)) is None:
-        return
+def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took, busy = period.of("python"), _busy(snapshot, period)
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
@@ -147,13 +144,11 @@ def _host(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def fetches(snapshot: Snapshot) -> Iterator[Finding]:
+def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """
     Detect reads of results that cost time: because the device is not busy meanwhile, or
     because the host cannot work ahead.
     """
-    if (period := _settled(snapshot)) is None:
-        return
     busy = _busy(snapshot, period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
     if waited < snapshot.limits.time_worth * period.seconds:
@@ -185,10 +180,8 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def device(snapshot: Snapshot) -> Iterator[Finding]:
+def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that the device computes, if that is what takes the time."""
-    if (period := _settled(snapshot)) is None:
-        return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
     if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
@@ -220,9 +213,7 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _compiling(snapshot: Snapshot) -> Iterator[Finding]:
-    if (period := _settled(snapshot)) is None:
-        return
+def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
@@ -261,10 +252,8 @@ def _compiling(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def idle(snapshot: Snapshot) -> Iterator[Finding]:
+def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    if (period := _settled(snapshot)) is None:
-        return
     took = period.of("idle")
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
@@ -343,12 +332,6 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
     return min(snapshot.device_seconds * period.seconds / since_start, period.seconds)
 
 
-def _settled(snapshot: Snapshot) -> Period | None:
-    """Return the period to judge, `None` if there are too few looks."""
-    period = snapshot.time.period
-    return period if period.settled else None
-
-
 def part(seconds: float, period: Period) -> str:
     """Return ``12 s, 10 % of 2 min``."""
     of_it = share(seconds, period.seconds)
@@ -379,24 +362,17 @@ def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
 
 
 def _data_starvation(limits: Limits) -> Alert:
-    return _share_alert(
-        limits.time_lost_window,
-        _STARVED,
-        limits.data_wait,
-        "Training waits for its input; the accelerators idle meanwhile.",
-    )
+    what = "Training waits for its input; the accelerators idle meanwhile."
+    return _share_alert(limits, _STARVED, limits.data_wait, what)
 
 
 def _time_lost(limits: Limits) -> Alert:
-    return _share_alert(
-        limits.time_lost_window,
-        _LOST,
-        limits.time_lost,
-        "Training spends most of its time on something else.",
-    )
+    what = "Training spends most of its time on something else."
+    return _share_alert(limits, _LOST, limits.time_lost, what)
 
 
-def _share_alert(window: str, states: str, limit: float, description: str) -> Alert:
+def _share_alert(limits: Limits, states: str, limit: float, description: str) -> Alert:
+    window = limits.time_lost_window
     lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
     # Of processes in a loop: a server waits for requests, not for data.
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
@@ -477,8 +453,14 @@ PARTS = (
 
 
 def _symptom(
-    name: str, sentence: str, urgency: Urgency, finding: ProcessJudge, limit: str = ""
+    name: str, sentence: str, urgency: Urgency, judge: PeriodJudge, limit: str = ""
 ) -> Symptom:
+    @wraps(judge)
+    def finding(snapshot: Snapshot) -> Iterator[Finding]:
+        # Of few looks, nothing is said.
+        period = snapshot.time.period
+        return judge(snapshot, period) if period.settled else iter(())
+
     alert, build = {
         "data_wait": (TIME_ALERTS[0], _data_starvation),
         "time_lost": (TIME_ALERTS[1], _time_lost),
