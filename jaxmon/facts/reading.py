@@ -49,7 +49,8 @@ class Observations(NamedTuple):
             or before.observed > self.observed
         ):
             return self
-        counts = array("d", map(_minus, self.counts, before.counts))
+        both = zip(self.counts, before.counts, strict=True)
+        counts = array("d", [max(now - then, 0.0) for now, then in both])
         return self._replace(counts=counts, sum=self.sum - before.sum)
 
     def quantile(self, fraction: float) -> float | None:
@@ -133,10 +134,6 @@ def _number(text: str) -> float:
         if len(_BOUNDS) < _MOST_BOUNDS:
             _BOUNDS[text] = bound
     return bound
-
-
-def _minus(now: float, before: float) -> float:
-    return max(now - before, 0.0)
 
 
 _MOST_BOUNDS = 1000

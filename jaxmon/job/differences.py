@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from jaxmon.facts.rank import Rank, SharedFunction
+from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.layout import INDENT, counted
 from jaxmon.job.model import DeviatingRanks, SetupDifference
 from jaxmon.job.waiting import devices
@@ -127,9 +127,11 @@ def _settled(name: str, values: _Values) -> _Values:
     be about to compile what these have.
     """
     numbers: dict[int, int | None] = {
-        id(rank): _function(rank, name).programs
+        id(rank): function.programs
         for some in values.values()
         for rank in some
+        for function in rank.functions
+        if function.name == name
     }
     usual = Counter(numbers.values()).most_common(1)[0][0]
     settled = {
@@ -137,10 +139,6 @@ def _settled(name: str, values: _Values) -> _Values:
         for value, some in values.items()
     }
     return {value: some for value, some in settled.items() if some}
-
-
-def _function(rank: Rank, name: str) -> SharedFunction:
-    return next(function for function in rank.functions if function.name == name)
 
 
 def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:

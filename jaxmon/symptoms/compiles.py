@@ -366,7 +366,7 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         why = f", mostly because {WHY[cause]}" if is_explained else ""
         finding += f", {recompiled:,} of them recompiles{why}"
     short = (
-        f"{_short(function.name)} {function.built}"
+        f"{function.name.rpartition('.')[2]} {function.built}"
         for function in inside[:_MOST_EVIDENCE]
     )
     lines = _lines(snapshot, took)
@@ -397,10 +397,6 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
         if line not in calls and seconds >= _WORTH_A_LINE * took
     ]
-
-
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _effects(snapshot: Snapshot) -> Iterator[Finding]:

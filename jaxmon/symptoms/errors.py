@@ -84,6 +84,7 @@ def _errors(snapshot: Snapshot) -> Iterator[Finding]:
         listed = most if len(kinds) == 1 else listed
         name = function.name if function.name != "unknown" else "A jitted function"
         latest = _latest(snapshot.of_kind("error"), function.name, most)
+        exception = latest.details.get("type") if latest else None
         often = times(sum(kinds.values()))
         verdict = f"{name} failed {often}: {listed}."
         if function.name == "unknown" and latest and _DELETED in latest.message:
@@ -93,7 +94,7 @@ def _errors(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             verdict,
             (quoted(latest, snapshot.process.now),) if latest else (),
-            _error_advice(most, latest.details.get("type") if latest else None),
+            ERROR_TYPES.get(str(exception)) or ERRORS.get(most, ""),
             where=str(latest.details.get("where") or "") if latest else "",
         )
 
@@ -105,14 +106,6 @@ def _latest(events: list[Event], function: str, kind: str) -> Event | None:
         if event.function == function and event.details.get("error_kind", kind) == kind
     )
     return next(fitting, None)
-
-
-def _error_advice(kind: str, exception: object) -> str:
-    """
-    Return the advice on errors of *kind*, the latest of which was an *exception* of
-    that name.
-    """
-    return ERROR_TYPES.get(str(exception)) or ERRORS.get(kind, "")
 
 
 def _warned(snapshot: Snapshot) -> Iterator[Finding]:

@@ -53,7 +53,8 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     The page has the labels of the program, because it is about that service; the ticket
     has those of the sidecar that reads the device.
     """
-    gpus, tpus, day = _lost_gpus(), _lost_tpus(), limits.duration("1d")
+    gpus, day = _lost_gpus(), limits.duration("1d")
+    tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
@@ -104,10 +105,6 @@ def _lost_gpus() -> Expr:
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
     blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
     return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
-
-
-def _lost_tpus() -> Expr:
-    return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
 
 
 def _gpu_xid(limits: Limits) -> Alert:

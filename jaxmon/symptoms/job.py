@@ -102,11 +102,10 @@ def _straggler(limits: Limits) -> Alert:
     alone = mean.unless(spans, *by)
     times = alone.joined(programs, on=by, take=("fingerprint",))
     enough = times.count(*same) >= _LEAST_PROCESSES
+    busy = promql.recorded(DEVICE_TIME, labels=by)
     slower = times.relative_to(times.median(*same).and_(enough), *same)
     return Alert(
-        expr=(slower > limits.straggler)
-        .and_(_device_share() > _LEAST_SHARE, *by)
-        .max(*by),
+        expr=(slower > limits.straggler).and_(busy > _LEAST_SHARE, *by).max(*by),
         for_=limits.straggler_for,
         description=(
             "One process's device takes longer for a program that each runs for "
@@ -119,10 +118,6 @@ def _straggler(limits: Limits) -> Alert:
             "process."
         ),
     )
-
-
-def _device_share() -> Expr:
-    return promql.recorded(DEVICE_TIME, labels=(*PROCESS, "function"))
 
 
 def _programs_diverge(limits: Limits) -> Alert:

@@ -281,11 +281,6 @@ def _severity(
     return TICKET if much else None
 
 
-def _jitted(snapshot: Snapshot) -> bool:
-    """Return whether the program calls jitted functions."""
-    return any(function.calls or function.misses for function in snapshot.users)
-
-
 def _reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
     lines = snapshot.transfers.lines
@@ -301,7 +296,7 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     """
     dispatch, called = period.of("eager"), period.of("device")
     waited, busy = period.of("fetch"), _busy(snapshot, period)
-    if not _jitted(snapshot):
+    if not any(function.calls or function.misses for function in snapshot.users):
         return waited
     few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
     # If the time of jitted functions is unknown, it may be that.
