@@ -1,15 +1,19 @@
 """
 A verdict on jobs as text, as short as possible whatever the number of ranks, and as
-JSON types.
+JSON types; and the stacks of the threads of many ranks, grouped by likeness, the rarest
+first: in a hang most ranks are at the same place, and whoever is elsewhere is suspect,
+as ByteRobust does it (Wan et al. 2025, arXiv 2509.16293).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon.facts.host import JobHost
 from jaxmon.facts.walltime import Standing
-from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.host.formats.layout import INDENT, counted, duration, shortened, wrapped
 from jaxmon.job import collectives, compiles, differences, stragglers_text
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
 from jaxmon.job.words import (
@@ -288,3 +292,82 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
             for rank in suspects.ranks[:_MOST_PROCESSES]
         ],
     }
+
+
+_MOST_GROUPS = 20
+_MOST_OF_A_STACK = 20
+
+Stack: TypeAlias = tuple[str, ...]
+
+
+class StackGroup(NamedTuple):
+    """
+    Threads that are in the same functions.
+
+    Attributes:
+        ranks: on which ranks, sorted.
+        threads: their number.
+        stack: the commonest of theirs, innermost line first.
+        stacks: how many different ones there are; they differ in lines.
+    """
+
+    ranks: tuple[int, ...]
+    threads: int
+    stack: Stack
+    stacks: int
+
+
+def of_hosts(hosts: Iterable[JobHost]) -> Iterator[tuple[int, Stack]]:
+    """Yield the stacks of all threads on *hosts*, each with the number of its rank."""
+    for host in hosts:
+        for rank in host.ranks:
+            stacks: Mapping[str, Sequence[Stack]] = host.stacks
+            for stack in stacks.get(rank.worker, ()):
+                if rank.index is not None:
+                    yield rank.index, stack
+
+
+def stack_groups(stacks: Iterable[tuple[int, Stack]]) -> list[StackGroup]:
+    """Return *stacks* by the functions that they consist of, the rarest first."""
+    ranks: defaultdict[Stack, set[int]] = defaultdict(set)
+    found: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
+    for rank, stack in stacks:
+        likeness = tuple([_likeness(line) for line in stack])
+        ranks[likeness].add(rank)
+        found[likeness][stack] += 1
+    made = [
+        StackGroup(
+            tuple(sorted(ranks[likeness])),
+            sum(of.values()),
+            of.most_common(1)[0][0],
+            len(of),
+        )
+        for likeness, of in found.items()
+    ]
+    return sorted(made, key=lambda group: (len(group.ranks), group.ranks, group.stack))
+
+
+def stack_lines(found: Sequence[StackGroup], width: int) -> list[str]:
+    """Return *found* in lines of at most *width* columns."""
+    text: list[str] = []
+    for group in found[:_MOST_GROUPS]:
+        several = (
+            f", {group.threads:,} threads" if group.threads > len(group.ranks) else ""
+        )
+        differ = f", on {group.stacks} different lines" if group.stacks > 1 else ""
+        text += ["", shortened(f"{numbers(group.ranks)}{several}{differ}:", width)]
+        text += [
+            shortened(f"{INDENT}{line}", width)
+            for line in group.stack[:_MOST_OF_A_STACK]
+        ]
+        if (left := len(group.stack) - _MOST_OF_A_STACK) > 0:
+            text.append(f"{INDENT}and {counted(left, 'further line')}")
+    if (left := len(found) - _MOST_GROUPS) > 0:
+        text += ["", f"and {counted(left, 'further group')} of threads"]
+    return text[1:]
+
+
+def _likeness(line: str) -> str:
+    """Return file and function of a *line* ``file.py:12 in function``."""
+    place, _, function = line.rpartition(" in ")
+    return f"{place.rpartition(':')[0]} in {function}"
