@@ -13,7 +13,6 @@ from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
@@ -263,7 +262,7 @@ def _stuck(age: float, limits: Limits) -> str:
 def _compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
-        expr=oldest > durations.seconds(limits.stuck_after),
+        expr=oldest > seconds_in(limits.stuck_after),
         summary=(
             A_PROCESS + "has been compiling one "
             "program for {{ $value | humanizeDuration }}."
@@ -317,7 +316,7 @@ def _compile_slow(limits: Limits) -> Alert:
     # A program of a training run may compile for minutes, once, and a server compiles
     # what it starts with.
     serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
-    warm = gauge(catalog.UPTIME_SECONDS) > 2 * durations.seconds(window)
+    warm = gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
     number, quick = (
         counted_series.increase(window).and_(warm, *PROCESS).sum("job")
         for counted_series in (compiles.count, compiles.at_most(_SLOW_SECONDS))

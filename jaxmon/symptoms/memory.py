@@ -12,7 +12,6 @@ from jaxmon.facts.memory import Device, Transfer
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
@@ -232,14 +231,14 @@ def _host_filling(facts: HostFacts) -> Iterator[Reason]:
 def _host_memory_growth(limits: Limits) -> Alert:
     window = limits.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
-    growth = promql.gauge_slope(rss, window) * durations.seconds(window)
+    growth = promql.gauge_slope(rss, window) * seconds_in(window)
     mean = gauge_over(rss, "avg", window)
     age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
     grown = (growth / mean).max(*PROCESS) > limits.host_memory_growth
     return Alert(
         # A program that starts grows; that must have left the window. The same Many
         # other programs export metrics of that name to Prometheus.
-        expr=grown.and_(age > 2 * durations.seconds(window)).and_(
+        expr=grown.and_(age > 2 * seconds_in(window)).and_(
             gauge(catalog.BUILD_INFO), *PROCESS
         ),
         # A step, such as loading more data, is within the window for no longer.

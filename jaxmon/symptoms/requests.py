@@ -245,7 +245,7 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
     after = limits.hang_after
     answered = events.REQUESTS.within(after, ne("outcome", "client_error"))
     silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
-    waiting = (silent_for > durations.seconds(after)).unless(_some(answered))
+    waiting = (silent_for > seconds_in(after)).unless(_some(answered))
     given_up = _given_up(limits).unless(waiting)
     ever = _some(counter(catalog.REQUESTS, eq("outcome", "success")).total())
     for severity, expr in (
@@ -254,7 +254,7 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
     ):
         yield Alert(
             expr=expr,
-            for_=durations.text(durations.seconds(after) * _HANGS_FOR),
+            for_=durations.text(seconds_in(after) * _HANGS_FOR),
             severity=severity,
             description=(
                 "Requests come in and none is answered: they are in progress, or their "
@@ -270,7 +270,7 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
 def _given_up(limits: Limits) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
-    window = durations.text(2 * durations.seconds(limits.hang_after))
+    window = durations.text(2 * seconds_in(limits.hang_after))
     given_up = eq("outcome", "client_error")
     answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
     number, seconds = (
@@ -278,7 +278,7 @@ def _given_up(limits: Limits) -> Expr:
         for counted_events in (events.REQUESTS, events.REQUEST_SECONDS)
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
-    patient = mean > durations.seconds(limits.cancelled_after)
+    patient = mean > seconds_in(limits.cancelled_after)
     return patient.and_(number >= _CALLERS).unless(_some(answered))
 
 
@@ -392,7 +392,7 @@ def _cold_latency(limits: Limits) -> Alert:
     slow = cold.quantile(0.95, *_ROUTE, window=window)
     enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
     return Alert(
-        expr=(slow > durations.seconds(limits.cold_latency)).and_(enough),
+        expr=(slow > seconds_in(limits.cold_latency)).and_(enough),
         summary=(
             "5 % of the cold requests to route {{ $labels.route }} of job "
             "{{ $labels.job }} took longer than {{ $value | humanizeDuration }} in the "

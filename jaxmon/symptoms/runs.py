@@ -28,7 +28,6 @@ from jaxmon.facts.run import (
     seconds_of_a_step,
 )
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, share, times
 from jaxmon.limits import Limits
@@ -292,7 +291,7 @@ def _goodput_low(limits: Limits) -> Alert:
         )
         for length, back in ((_RECENT, ""), (_AROUND, window))
     )
-    added = (spent - spent_then) > durations.seconds(window) * _ADDED
+    added = (spent - spent_then) > seconds_in(window) * _ADDED
     share = (productive - productive_then) / added
     return Alert(
         # A run that marks no steps has no goodput.
@@ -355,7 +354,7 @@ def _checkpoint_age(limits: Limits) -> Alert:
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
     return Alert(
         # One process may save for all.
-        expr=(saved.min("job") > durations.seconds(limits.checkpoint_age)).and_(loops),
+        expr=(saved.min("job") > seconds_in(limits.checkpoint_age)).and_(loops),
         description="A run makes no more checkpoints; a failure costs its work.",
         summary=(
             "The last checkpoint of job {{ $labels.job }} ended "

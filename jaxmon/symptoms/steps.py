@@ -178,11 +178,11 @@ def named(loop: LoopSummary) -> str:
 def _training_stalled(limits: Limits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
-    limit = durations.seconds(limits.stalled_after)
+    limit = seconds_in(limits.stalled_after)
     excused = busy(
         limit,
-        compiling=durations.seconds(limits.stuck_after),
-        active=durations.seconds(limits.activity_after),
+        compiling=seconds_in(limits.stuck_after),
+        active=seconds_in(limits.activity_after),
     )
     age = gauge(catalog.STEP_AGE_SECONDS)
     late = age > patience(age, limit)
@@ -361,7 +361,7 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
 def recorded_times(scale: float) -> dict[str, Expr]:
     """Return what is recorded; *scale* divides windows, names keep them."""
     window = durations.scaled("5m", scale)
-    hour = durations.seconds(durations.scaled("1h", scale))
+    hour = seconds_in(durations.scaled("1h", scale))
     sampled = histogram(catalog.EXECUTION_SECONDS)
     seconds, samples = (
         promql.recorded_over("sum", recorded(name, labels=_PROGRAM), hour)
