@@ -172,9 +172,9 @@ def read(pages: list[str]) -> list[JobHost]:
 
 def grouped(hosts: list[JobHost]) -> list[str]:
     """Return the stacks on *hosts* as they are printed."""
-    from jaxmon.job import stacks
+    from jaxmon.job import text
 
-    return stacks.lines(stacks.groups(stacks.of_hosts(hosts)), _WIDTH)
+    return text.stack_lines(text.stack_groups(text.of_hosts(hosts)), _WIDTH)
 
 
 def _rank(number: int, stacks: bool) -> dict[str, Any]:  # noqa: FBT001 - a variant

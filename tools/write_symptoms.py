@@ -6,32 +6,36 @@ Writes docs/symptoms.md: everything that can be wrong, who says it, and by which
 
 The limits of an alert are those that are read as it is built, and those of a judgement
 the ones that its function mentions, and what this calls in its module, unless that
-judges other symptoms. What agents decide while they measure is in `BY_AGENTS`.
+judges other symptoms; likewise its facts. What agents and `jaxmon.job` judge by,
+symptoms say themselves. Metrics are those that are judged, by alerts or for the page.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from jaxmon import catalog
+from jaxmon.catalog.every import BY_NAME
 from jaxmon.cli.reference import page, table
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.recent import HostFacts
 from jaxmon.limits import LIMITS
-from jaxmon.symptoms.alert import Severity, SiteLimits
+from jaxmon.symptoms.alert import Alert, SiteLimits
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import MODES, Symptom
-from jaxmon.symptoms.table import SYMPTOMS
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "symptoms.md"
-BY_AGENTS = {"slower": "slower"}
-"""The limits by which agents decide that something is a fact, by symptom."""
 MAKERS = ("Finding", "reason", "_of_route", "_costs")
 
 INTRODUCTION = """\
@@ -39,9 +43,20 @@ INTRODUCTION = """\
 
 Everything that jaxmon says of a program, a host or a job, once, by kind of failure.
 *Finding* is the topic in `jaxmon explain --json`, *page* what the answer of the live
-page, `ps` and `top` counts as a reason, whose `kind` is the same name. Alerts have a
-runbook of their name. Limits have these names in [`slo.yaml`](alerting.md), for screens
-and alerts alike."""
+page, `ps` and `top` counts as a reason, whose `kind` is the same name, and *job* what
+`jaxmon job why` says. Facts are what a process, its host or a job
+[reports](architecture.md#the-life-of-a-fact). Limits have these names in
+[`slo.yaml`](alerting.md), for screens and alerts alike. What has neither alert nor
+runbook has its advice in the finding."""
+# Of a fact in the code, what it is called in JSON; the rest is no fact of its own.
+FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
+    "of_kind": "events",
+    "compile_time": "functions",
+    "load_time": "functions",
+    **dict.fromkeys(("process", "limits", "now", "recent", "lately"), ""),
+    "requests_lately": "requests",
+    "verdict": "",
+}
 
 
 class Reads(dict[str, Any]):
@@ -57,21 +72,30 @@ class Reads(dict[str, Any]):
         return default
 
 
-def built(symptom: Symptom) -> tuple[list[Severity], list[str]]:
-    """Return the severities of the alert of *symptom*, and the limits that it reads."""
+def built(symptom: Symptom) -> tuple[list[Alert], list[str]]:
+    """Return the rules of the alert of *symptom*, and the limits that these read."""
     if symptom.rule[1] is None:
         budgets = (one for one in slo.load() if one.alert == symptom.alert)
-        return [one.severity for slo in budgets for one in burn_alerts(slo, 1)], []
+        return [one for slo in budgets for one in burn_alerts(slo, 1)], []
     limits, reads = SiteLimits(), Reads()
     limits.changed = reads
-    severities = [one.severity for one in symptom.alerts(limits)]
-    return severities, list(dict.fromkeys(reads.names))
+    return symptom.alerts(limits), list(dict.fromkeys(reads.names))
+
+
+def queried(alerts: Iterable[Alert]) -> Iterator[str]:
+    """Yield the metrics that the queries of *alerts* name, as such or as recorded."""
+    text = " ".join(str(one.expr) for one in alerts)
+    for name in re.findall(r"(?:jaxmon|process)_\w+", text):
+        stem = re.sub("_(sum|count|bucket)$", "", name)
+        yield from (one for one in (name, f"{name}_total", stem) if one in BY_NAME)
 
 
 class Mentions(NamedTuple):
-    """What a function mentions: limits, symptoms that it finds, and other names."""
+    """What a function mentions: limits, facts, metrics, symptoms, other names."""
 
     limits: set[str]
+    facts: set[str]
+    metrics: set[str]
     symptoms: set[str]
     names: set[str]
 
@@ -81,7 +105,9 @@ def mentions(path: str) -> Mapping[str, Mentions]:
     """Return what each function and method of a module mentions."""
     return {
         node.name: Mentions(
-            {x.attr for x in ast.walk(node) if is_limit(x)},
+            {x.attr for x in ast.walk(node) if is_of(x, "limits")},
+            {x.attr for x in ast.walk(node) if is_of(x, "snapshot", "facts")},
+            {x.attr for x in ast.walk(node) if is_of(x, "catalog")},
             {text for x in ast.walk(node) for text in made_by(x)},
             {name for x in ast.walk(node) if (name := called(x))},
         )
@@ -97,11 +123,11 @@ def called(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def is_limit(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """Return whether *node* is an attribute of ``limits``."""
+def is_of(node: ast.AST, *names: str) -> TypeGuard[ast.Attribute]:
+    """Return whether *node* is an attribute of one of *names*."""
     if not isinstance(node, ast.Attribute):
         return False
-    return getattr(node.value, "id", getattr(node.value, "attr", "")) == "limits"
+    return getattr(node.value, "id", getattr(node.value, "attr", "")) in names
 
 
 def made_by(node: ast.AST) -> list[str]:
@@ -116,53 +142,72 @@ def made_by(node: ast.AST) -> list[str]:
 
 def reach(
     name: str, about: str, of: Mapping[str, Mentions], seen: set[str]
-) -> Iterator[str]:
-    """Yield the limits by which the function *name* judges *about*."""
+) -> Iterator[Mentions]:
+    """Yield what the function *name* mentions, and what it calls, to judge *about*."""
     if name not in of or name in seen:
         return
     seen.add(name)
     if of[name].symptoms <= {about} or about in of[name].symptoms or len(seen) == 1:
-        yield from of[name].limits
+        yield of[name]
         for other in of[name].names:
             yield from reach(other, about, of, seen)
 
 
-def judged(symptom: Symptom) -> Iterator[str]:
-    """Yield the limits of a finding, and of a reason of the answer."""
-    if limit := BY_AGENTS.get(symptom.name):
-        yield limit
+def judged(symptom: Symptom) -> Iterator[Mentions]:
+    """Yield what the judges of a finding, and of a reason of the answer, mention."""
     judges: list[Callable[..., Any] | None]
     judges = [symptom.finding, symptom.together, symptom.reason]
     for judge in [one for one in judges if one]:
         of = mentions(inspect.getfile(judge))
-        found = set(reach(judge.__name__, symptom.name, of, set()))
-        yield from (one for one in LIMITS if one in found)
+        yield from reach(judge.__name__, symptom.name, of, set())
 
 
 def row(one: Symptom) -> list[str]:
     """Return the row of the page."""
     finding = f"finding `{one.name}`" if one.finding or one.together else ""
     named = "page" if finding else f"page `{one.name}`"
-    shown = ", ".join(filter(None, (finding, named * bool(one.reason))))
-    severities, limits = built(one)
-    tier = " or ".join(dict.fromkeys(severities))
-    alert = f"[{one.alert}](../runbooks/{one.alert}.md), {tier}"
+    # What has an alert is on the page at the latest when that fires.
+    on_page = one.reason or one.severity or (finding and one.alert)
+    job = "job" if one.ranks else ""
+    shown = ", ".join(filter(None, (finding, named if on_page else "", job)))
+    alerts, limits = built(one)
+    tier = " or ".join(dict.fromkeys(alert.severity for alert in alerts))
     missing = f"none: {one.missing}" if one.missing else ""
-    observed = [one.observed] if one.observed else []
-    names = dict.fromkeys([*observed, *judged(one), *limits])
+    found = [*judged(one)]
+    mentioned = {limit for of in found for limit in of.limits}
+    facts = {FIELDS.get(fact, "") for of in found for fact in of.facts} - {""}
+    read = [getattr(catalog, name).name for of in found for name in sorted(of.metrics)]
+    shows = [] if one.metric is None else [one.metric.name]
+    runbook = f"[{one.runbook}](../runbooks/{one.runbook}.md)" if one.runbook else ""
     return [
         one.sentence,
+        listed([*sorted(facts), *(["ranks"] if one.ranks else [])]),
+        listed([*shows, *read, *queried(alerts)]),
+        listed(
+            [
+                *(*one.observed, *one.ranks),
+                *(name for name in LIMITS if name in mentioned),
+                *limits,
+            ]
+        ),
         shown or missing,
-        alert if one.alert else missing,
-        ", ".join(f"`{name}`" for name in names),
-        "" if one.metric is None else f"`{one.metric.name}`",
+        f"{one.alert}, {tier}" if one.alert else missing,
+        runbook,
         one.panel,
     ]
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return *names*, each once."""
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+
+
 def written() -> str:
     """Return the page."""
-    head = ("What", "Screens", "Alert", "Limits", "Metric", "Panel")
+    head = (
+        *("What", "Facts", "Metrics", "Limits"),
+        *("Screens", "Alert", "Runbook", "Panel"),
+    )
     parts = ["<!-- Generated by `make generate`; do not edit. -->", INTRODUCTION]
     for mode, title in MODES.items():
         rows = [row(one) for one in SYMPTOMS.values() if one.mode == mode]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 from jaxmon.exposition.families import Family
 from jaxmon.facts.charts import EVERY, ChartSamples
 from jaxmon.facts.reading import read
-from jaxmon.facts.recent import Window
+from jaxmon.facts.recent import TEN_MINUTES, Window
 from jaxmon.facts.status import CollectorSummary
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.page import shared
@@ -168,17 +168,22 @@ class Live:
 
         now = read(self._families(), time=self._clock())
         before = self._window.before(now.time)
+        earlier = self._window.before(now.time, TEN_MINUTES)
         if worker is not None:
             found = by_process(now).get(worker)
             if found is None or not worker:
                 return None
             now, verdict = found, verdict.of(worker)
-            before = by_process(before).get(worker) if before is not None else None
+            before, earlier = (
+                None if past is None else by_process(past).get(worker)
+                for past in (before, earlier)
+            )
         elif self._onsets is None:
             self._onsets = answer.Onsets()
         return summarise(
             now,
             before,
+            earlier,
             version=self._version,
             whole=worker is None,
             run_dir=self._run_dir,

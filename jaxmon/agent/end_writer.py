@@ -12,18 +12,19 @@ from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic
-from jaxmon.facts.end_file import (
+from jaxmon.facts.ending import FINISHED, RUNNING, ProcessEnd, State
+from jaxmon.facts.endings import (
     COUNTS_AT,
     MOST_STORED,
+    counted_age,
     line_of,
+    now,
     page_of,
     read_pages,
     records,
     stored_counts,
     write_lock,
 )
-from jaxmon.facts.ending import FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.facts.endings import counted_age, now
 from jaxmon.host.files.descriptor import (
     FLAGS,
     Descriptor,

@@ -16,7 +16,6 @@ from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
 from jaxmon.screens.text import heading, screen
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import (
     NOTHING,
     HostFindings,
@@ -25,7 +24,7 @@ from jaxmon.symptoms.findings import (
     find,
     verdict,
 )
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 
 
 _SCHEMA = 1

@@ -14,7 +14,7 @@ from jaxmon.errors import CommandError, PageError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.facts.reading import Reading, by_process, read
-from jaxmon.facts.recent import MINUTE, Recent, Window
+from jaxmon.facts.recent import MINUTE, TEN_MINUTES, Recent, Window
 from jaxmon.facts.record import Fact
 from jaxmon.facts.status import (
     UNREAD,
@@ -342,21 +342,27 @@ class HostReader:
 
     def summary(self) -> Summary:
         """Return the status of the host."""
-        return self._summary(self._now, self._before(), self._verdict, self._onsets)
+        past = self._before(), self._window.before(self._now.time, TEN_MINUTES)
+        return self._summary(self._now, past, self._verdict, self._onsets)
 
     def processes(self) -> list[ProcessView]:
         """Return the processes by slot, those that crashed among them."""
-        before = self._before()
-        earlier = by_process(before) if before is not None else {}
+        then, long_before = (
+            {} if past is None else by_process(past)
+            for past in (
+                self._before(),
+                self._window.before(self._now.time, TEN_MINUTES),
+            )
+        )
         found = []
         for worker, now in by_process(self._now).items():
-            then = earlier.get(worker)
-            summary = self._summary(now, then, self._verdict.of(worker), None)
+            before = then.get(worker)
+            past = before, long_before.get(worker)
+            summary = self._summary(now, past, self._verdict.of(worker), None)
+            compiles = _compiles(worker, now, before)
             # What ended in order is none.
             found += [
-                ProcessView(
-                    agent, summary, condition(agent), _compiles(worker, now, then)
-                )
+                ProcessView(agent, summary, condition(agent), compiles)
                 for agent in summary.agents
             ]
         return sorted(found, key=lambda process: process.order)
@@ -371,14 +377,14 @@ class HostReader:
     def _summary(
         self,
         now: Reading,
-        before: Reading | None,
+        past: tuple[Reading | None, Reading | None],
         verdict: HostVerdict,
         onsets: Onsets | None,
     ) -> Summary:
         """Return the status of a process; with *onsets*, that of the host."""
         return summarise(
             now,
-            before,
+            *past,
             whole=onsets is not None,
             run_dir=self._source.name,
             verdict=verdict,

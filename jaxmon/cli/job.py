@@ -128,7 +128,7 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
 
-    found = examine(sidecars.ask(timed=True))
+    found = examine(sidecars.ask(timed=True), limits_of(None))
     if as_json:
         output.document(document(found))
     else:
@@ -230,27 +230,24 @@ def _why(
     clear: bool,
 ) -> JobState:
     """Ask once, print what is found, and return how the worst job is."""
-    from jaxmon.job import stacks as grouped
-    from jaxmon.job.text import document, worst
+    from jaxmon.job import text
     from jaxmon.job.verdict import judge
 
     hosts = sidecars.ask(stacks=stacks)
     verdict = judge(hosts, limits)
-    groups: list[grouped.StackGroup] = []
-    if stacks:
-        groups = grouped.groups(grouped.of_hosts(hosts))
+    groups = text.stack_groups(text.of_hosts(hosts)) if stacks else []
     if as_json:
-        whole = document(verdict)
+        whole = text.document(verdict)
         if stacks:
             whole["stacks"] = [group._asdict() for group in groups]
         output.document(whole)
-        return worst(verdict)
+        return text.worst(verdict)
     if clear and output.is_terminal(sys.stdout):
         output.control(_CLEAR)
     _print(verdict)
     if stacks:
-        output.lines(["", *grouped.lines(groups, output.report_width())])
-    return worst(verdict)
+        output.lines(["", *text.stack_lines(groups, output.report_width())])
+    return text.worst(verdict)
 
 
 def _print(verdict: Verdict) -> None:

@@ -14,10 +14,8 @@ from typing import TypedDict
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Observations
-from jaxmon.facts.reading import Key, Reading
-from jaxmon.facts.recent import Recent
-from jaxmon.facts.traffic import slowest_p95
+from jaxmon.facts.reading import Key, Observations, Reading
+from jaxmon.facts.recent import Recent, slowest_p95
 
 
 EVERY = 5.0
@@ -133,7 +131,7 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
             found[_HOST][name] = whole(values.values())
 
     requests = recent.distributions(catalog.REQUEST_SECONDS)
-    failed = {key: one for key, one in requests.items() if key[2] == "error"}
+    failed = {key: observed for key, observed in requests.items() if key[2] == "error"}
     put("requests", _rates(requests, recent), sum)
     put(
         "errors",
@@ -141,7 +139,11 @@ def _samples(now: Reading, recent: Recent) -> dict[str, dict[str, float]]:
         sum,
     )
     for worker in {_HOST, *(key[0] for key in requests)}:
-        of = {key: one for key, one in requests.items() if worker in (_HOST, key[0])}
+        of = {
+            key: observed
+            for key, observed in requests.items()
+            if worker in (_HOST, key[0])
+        }
         if (p95 := slowest_p95(of)) is not None:
             found.setdefault(worker, {})["p95"] = p95
     put("steps", _rates(recent.distributions(catalog.STEP_SECONDS), recent), min)
@@ -162,9 +164,9 @@ _Whole = Callable[[Iterable[float]], float]
 def _rates(found: Mapping[Key, Observations], recent: Recent) -> dict[str, float]:
     """Return how many a second there were, by process."""
     rates: dict[str, float] = {}
-    for key, one in found.items():
+    for key, observed in found.items():
         if seconds := recent.seconds(key[0]):
-            rates[key[0]] = rates.get(key[0], 0.0) + one.observed / seconds
+            rates[key[0]] = rates.get(key[0], 0.0) + observed.observed / seconds
     return rates
 
 

@@ -152,8 +152,8 @@ class ProcessEnd(Fact):
         if self.kind == "exit":
             by = _signal(self.code - _BY_SIGNAL)
             code = f"{self.code} ({by})" if by else str(self.code)
-            said = f": {self.message}" if self.message else ""
-            return f"exited with code {code}{said}{self._after(0)}"
+            message = f": {self.message}" if self.message else ""
+            return f"exited with code {code}{message}{self._after(0)}"
         if FINISHED in (self.state, self.kind):
             return f"finished with code {self.status}" if self.status else "finished"
         return self._silent()
@@ -192,16 +192,18 @@ class ProcessEnd(Fact):
 
     def _after(self, index: int) -> str:
         """Return one of its causes: the first one, or the last."""
-        if not self.causes or not str(one := self.causes[index]):
+        if not self.causes or not str(cause := self.causes[index]):
             return ""
-        return f" (after {one})" if one.message or not index else ""
+        return f" (after {cause})" if cause.message or not index else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known, as JSON types, without what has its default."""
-        known = self.__dict__.items()
-        found = {key: one for key, one in known if one != getattr(ProcessEnd, key)}
+        values = self.__dict__.items()
+        found = {
+            key: value for key, value in values if value != getattr(ProcessEnd, key)
+        }
         if self.causes:
-            found["causes"] = [vars(one) for one in self.causes]
+            found["causes"] = [vars(cause) for cause in self.causes]
         return {"schema": SCHEMA, **found}
 
 
@@ -235,8 +237,8 @@ def read(document: object) -> ProcessEnd:
     found = {}
     for name in ProcessEnd.__annotations__.keys() & given.keys():
         kind = _OPTIONAL.get(name) or type(getattr(ProcessEnd, name))
-        if (one := _plausible(kind, given[name])) is not None:
-            found[name] = one
+        if (value := _plausible(kind, given[name])) is not None:
+            found[name] = value
     record = ProcessEnd(**found)
     if record.starts < 1 or record.state not in (RUNNING, FINISHED, CRASHED):
         msg = "no record of a process"
@@ -249,9 +251,9 @@ def _plausible(kind: type, value: object) -> Any:
     if kind is tuple:
         items = value if isinstance(value, list) else ()
         return tuple(
-            Underlying(_text(one.get("type")), _text(one.get("message")))
-            for one in items
-            if isinstance(one, Mapping)
+            Underlying(_text(item.get("type")), _text(item.get("message")))
+            for item in items
+            if isinstance(item, Mapping)
         )
     if isinstance(value, str):
         return _text(value) if kind is str else None

@@ -27,7 +27,7 @@ every count is in it once. Such a chain ends where the next process cannot know 
 predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
 The next process then removes the counts, before it counts as a start of the slot.
 
-`jaxmon.agent.end_writer` writes it, and `jaxmon.facts.end_file` has its layout. Anyone
+`jaxmon.agent.end_writer` writes it, and `jaxmon.facts.endings` has its layout. Anyone
 who may write in the run directory may write anything here: what cannot be a record
 counts as none. If a cleaner removes the file, its holder or the next one starts
 another.
@@ -35,29 +35,151 @@ another.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
+import stat
+import struct
 import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.facts.end_file import (
-    is_held,
-    line_of,
-    open_slot,
-    page_of,
-    read_pages,
-    records,
-    stored_counts,
-)
+from jaxmon.facts import ending
 from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
-from jaxmon.host.files.descriptor import (
-    require_own,
-)
+from jaxmon.host.files.descriptor import FLAGS, require_own
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.schema import NewerSchemaError
+
+
+_PAGE = 4096
+COUNTS_AT = 2 * _PAGE
+MOST_STORED = 1 << 18
+# Records have lists of causes.
+_DEEPEST = 10
+_LONGEST_LOOP = 400
+# What is dropped first of a record that is too long for its page.
+_LONG = (
+    *("causes", "message", "program", "called", "function", "place", "activity"),
+    *("awaited", "type", "loop", "where", "coordinator", "running"),
+)
+# A record is read again if it is written meanwhile.
+_ATTEMPTS = 3
+# struct flock of 64-bit Linux: type, whence, start, length (0: all), pid (0: none).
+_FLOCK = "hhqqi4x"
+
+
+def open_slot(path: Path | str, flags: int) -> int | None:
+    """Return a descriptor of the regular file *path*, `None` if there is none."""
+    try:
+        descriptor = os.open(path, flags | FLAGS)
+    except OSError:
+        return None
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def is_held(descriptor: int) -> bool | None:
+    """Return whether a process holds the lock; does not acquire it."""
+    try:
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, write_lock())
+        kind: int = struct.unpack(_FLOCK, found)[0]
+    except (OSError, AttributeError, struct.error):
+        return None  # not on this system
+    return kind != fcntl.F_UNLCK
+
+
+def write_lock() -> bytes:
+    """Return the lock of the whole file, for `fcntl`."""
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+def read_pages(descriptor: int) -> bytes:
+    """Return both pages, as they are between two writes."""
+    raw = os.pread(descriptor, COUNTS_AT, 0)
+    for _ in range(_ATTEMPTS):
+        again = os.pread(descriptor, COUNTS_AT, 0)
+        if again == raw:
+            break
+        raw = again
+    return raw
+
+
+def records(raw: bytes) -> tuple[ProcessEnd, ProcessEnd | None] | None:
+    """
+    Return the record of the latest process, and that of the one before it, `None` if
+    there are none.
+
+    Raises:
+        NewerSchemaError: they are of a later release.
+    """
+    written = [
+        record
+        for page in (0, 1)
+        if (record := _record(raw[page * _PAGE : (page + 1) * _PAGE])) is not None
+        and record.starts % 2 == page
+    ]
+    written.sort(key=lambda record: -record.starts)
+    if not written:
+        return None
+    latest, *rest = written
+    follows = bool(rest) and rest[0].starts + 1 == latest.starts
+    return latest, rest[0] if follows else None
+
+
+def _record(page: bytes) -> ProcessEnd | None:
+    line, end, _ = page.partition(b"\n")
+    if not end or not line:
+        return None
+    try:
+        text = line.decode()
+        return ending.read(json_text.parse(text, odd_numbers=True, depth=_DEEPEST))
+    except NewerSchemaError:
+        raise
+    except ValueError as error:
+        interrupts.pass_on(error)
+        return None
+
+
+def line_of(record: ProcessEnd) -> bytes:
+    """Return *record* as a line that fits into a page, without what is too long."""
+    if len(json.dumps(record.running)) > _LONGEST_LOOP:  # a character takes 12 at most
+        record = record.replace(running=record.running[: _LONGEST_LOOP // 12])
+    raw = _encoded(record)
+    for name in _LONG:
+        if len(raw) <= _PAGE:
+            break
+        record = record.replace(**{name: getattr(ProcessEnd, name)})
+        raw = _encoded(record)
+    return raw
+
+
+def _encoded(record: ProcessEnd) -> bytes:
+    return json.dumps(record.as_json(), separators=(",", ":")).encode() + b"\n"
+
+
+def page_of(record: ProcessEnd) -> int:
+    """Return where the page of *record* begins."""
+    return record.starts % 2 * _PAGE
+
+
+def stored_counts(descriptor: int, of: ProcessEnd) -> bytes | None:
+    """Return the counts that the process *of* left, compressed; `None` if not whole."""
+    if not 0 < of.counted_bytes <= MOST_STORED:
+        return None
+    raw = os.pread(descriptor, of.counted_bytes, COUNTS_AT)
+    head = b"%d\n" % of.starts
+    whole = len(raw) == of.counted_bytes and raw.startswith(head)
+    return raw[len(head) :] if whole else None
 
 
 KEPT = 300.0
@@ -114,9 +236,9 @@ class SlotEnds(NamedTuple):
 
     def of(self, starts: int) -> ProcessEnd | None:
         """Return the record of the process *starts* of the slot, if it is known."""
-        for one in (self.latest, self.before):
-            if one is not None and one.starts == starts:
-                return one
+        for record in (self.latest, self.before):
+            if record is not None and record.starts == starts:
+                return record
         return None
 
 
@@ -147,7 +269,7 @@ def ends(directory: Path) -> dict[str, ProcessEnd]:
         found = slots(directory)
     except OSError:
         return {}
-    return {worker: one.ended for worker, one in found.items() if one.ended}
+    return {worker: ends.ended for worker, ends in found.items() if ends.ended}
 
 
 def slots(
@@ -168,13 +290,13 @@ def slots(
         if (match := re.fullmatch(_NAME, name)) is None:
             continue
         try:
-            one = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
+            ends = slot(os.path.join(directory, name))  # noqa: PTH118 - likewise
         except NewerSchemaError as error:
             if refused is not None:
                 refused[str(int(match[1]))] = str(error)
             continue
-        if one is not None:
-            found[int(match[1])] = one
+        if ends is not None:
+            found[int(match[1])] = ends
     return {str(number): found[number] for number in sorted(found)}
 
 
@@ -250,9 +372,9 @@ def counted_age(of: ProcessEnd) -> float | None:
     return age if of.counted_bytes and is_valid else None
 
 
-def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
+def complete(path: Path, starts: int, facts: Mapping[str, Any]) -> None:
     """
-    Add what is *known* from outside to the record of the process *starts* of a slot,
+    Add the *facts* known from outside to the record of the process *starts* of a slot,
     which is gone: its exit status. For the sidecar, if it may write there.
     """
     try:
@@ -268,7 +390,7 @@ def complete(path: Path, starts: int, known: Mapping[str, Any]) -> None:
         try:
             status = os.fstat(descriptor)
             require_own(status, path, status.st_mode)
-            os.pwrite(descriptor, line_of(end.replace(**known)), page_of(end))
+            os.pwrite(descriptor, line_of(end.replace(**facts)), page_of(end))
         finally:
             os.close(descriptor)
     except (OSError, NewerSchemaError):  # another user's; replaced meanwhile

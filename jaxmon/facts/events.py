@@ -48,7 +48,9 @@ class Recompile(Fact):
     @property
     def texts(self) -> tuple[str, ...]:
         """The differences as text."""
-        return tuple(one.text for one in self.differences if one.text)
+        return tuple(
+            difference.text for difference in self.differences if difference.text
+        )
 
 
 class Warned(Fact):
@@ -128,7 +130,7 @@ class Errors(Fact):
     def readable_reports(self) -> list[str]:
         """The paths of the text reports next to the JSON ones."""
         return [
-            f"{one.removesuffix('.json')}.txt" if one.endswith(".json") else one
-            for one in self.oom_reports
-            if one
+            f"{path.removesuffix('.json')}.txt" if path.endswith(".json") else path
+            for path in self.oom_reports
+            if path
         ]

@@ -3,7 +3,7 @@ What jitted functions, their programs and the persistent cache report.
 
 How times of one kind vary, and whether they are longer than others, beyond noise, has
 one definition, too: of a running process against its own past, and of one run against
-another. Both have the samples; `jaxmon.symptoms.slowdowns` and Prometheus have only
+another. Both have the samples; `jaxmon.symptoms.steps` and Prometheus have only
 sums and buckets, and compare means and quantiles of windows.
 """
 
@@ -372,6 +372,11 @@ class Function(Fact):
     def device_seconds(self) -> float:
         """Seconds that the device computed it: mean execution time, times calls."""
         return (self.samples.execution_mean or 0.0) * (self.calls or 0)
+
+    @property
+    def recompile_seconds(self) -> float:
+        """Seconds of compile time for all causes of recompiles."""
+        return sum(map(self.recompile_time, self.recompiles))
 
     def recompile_time(self, cause: str) -> float:
         """Seconds of compile time for *cause*, as if all compiles took as long."""

@@ -218,25 +218,25 @@ def host(target: str, document: object) -> JobHost:
     doubts: list[str] = []
     others, stacks = 0, {}
     setups = {
-        name: _setup(one)
-        for name, one in list(mapping(given.get("setups")).items())[:_MOST_SETUPS]
+        name: _setup(setup)
+        for name, setup in list(mapping(given.get("setups")).items())[:_MOST_SETUPS]
     }
-    for one in map(mapping, documents[:_MOST_ON_A_HOST]):
-        if run := one.get("run"):
+    for entry in map(mapping, documents[:_MOST_ON_A_HOST]):
+        if run := entry.get("run"):
             runs.append(run)
         try:
-            schema.require(one, SCHEMA, oldest=0)
+            schema.require(entry, SCHEMA, oldest=0)
         except ValueError as error:
-            doubts.append(f"worker {one.get('worker')!s:.8}: {error}")
+            doubts.append(f"worker {entry.get('worker')!s:.8}: {error}")
             continue
-        rank, dropped = sifted(Rank, one)
+        rank, dropped = sifted(Rank, entry)
         if dropped:
             names = ", ".join(dropped)
             doubts.append(f"worker {rank.worker}: implausible values dropped: {names}")
         if _is_of_a_job(rank):
-            setup = setups.get(str(one.get("setup")), {})
+            setup = setups.get(str(entry.get("setup")), {})
             ranks.append(rank.replace(setup=setup))
-            stacks[rank.worker] = _stacks(one.get("stacks"))
+            stacks[rank.worker] = _stacks(entry.get("stacks"))
             continue
         others += not rank.ended
         if rank.words.failed or rank.ended == KILLED:
@@ -280,4 +280,4 @@ def _setup(given: object) -> Mapping[str, str]:
 
 def _stacks(document: object) -> tuple[tuple[str, ...], ...]:
     threads = from_json(_StackedThreads, document).threads if document else ()
-    return tuple(one.stack for one in threads if one.stack)
+    return tuple(thread.stack for thread in threads if thread.stack)

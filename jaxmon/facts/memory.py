@@ -119,7 +119,7 @@ class Allocations(Fact):
     def peak_of(self, device: str) -> MemoryPeak:
         """Return the peak of *device*, empty if it is unknown."""
         return next(
-            (one for one in self.peaks if one.device == device), MemoryPeak(device)
+            (peak for peak in self.peaks if peak.device == device), MemoryPeak(device)
         )
 
 

@@ -121,22 +121,27 @@ class Snapshot(Fact):
 
     @property
     def users(self) -> list[Function]:
-        """The program's functions, without JAX's own."""
+        """The functions of the program, not JAX's own."""
         return [function for function in self.functions if not function.internal]
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds that the device computed all functions."""
+        return sum(function.device_seconds for function in self.functions)
 
     @property
     def compile_time(self) -> float:
         """Seconds that the compiles of all functions together took."""
-        return sum(one.compile_time for one in self.functions)
+        return sum(function.compile_time for function in self.functions)
 
     @property
     def load_time(self) -> float:
         """Seconds of loading programs from the persistent cache."""
-        return sum(one.load_time for one in self.functions)
+        return sum(function.load_time for function in self.functions)
 
     def of_kind(self, kind: str) -> list[Event]:
         """Return the events of *kind*, oldest first."""
-        return [one for one in self.events if one.kind == kind]
+        return [event for event in self.events if event.kind == kind]
 
 
 def read(

@@ -215,15 +215,15 @@ class Rank(Fact):
         Return how often it has called *function*, `None` if that is unknown; one that
         it has never called is not among its functions.
         """
-        for one in self.functions:
-            if one.name == function:
-                return one.calls
+        for of in self.functions:
+            if of.name == function:
+                return of.calls
         return 0 if self.functions else None
 
     def fingerprint(self, function: str) -> str:
         """Return that of its latest program of *function*, empty if unknown."""
-        found = (one.fingerprint for one in self.functions if one.name == function)
-        return next(found, "")
+        shared = [of for of in self.functions if of.name == function]
+        return shared[0].fingerprint if shared else ""
 
     def __str__(self) -> str:
         """Return its number, host and process."""

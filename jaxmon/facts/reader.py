@@ -14,15 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from jaxmon.facts.record import Fact
 from jaxmon.host.formats.layout import clean
@@ -74,12 +66,12 @@ _UNSIGNED = (
 _dropped: ContextVar[dict[str, None] | None] = ContextVar("dropped", default=None)
 
 # Inspecting the types of fields takes time.
-_known: dict[Any, Reader] = {}
+_readers: dict[Any, Reader] = {}
 
 
 def _record(kind: Any) -> Reader:
     """Return what reads a *kind*."""
-    if (made := _known.get(kind)) is not None:
+    if (made := _readers.get(kind)) is not None:
         return made
     hints = get_type_hints(kind)
     readers = {
@@ -92,11 +84,11 @@ def _record(kind: Any) -> Reader:
         if value is None:
             return None
         given = mapping(value)
-        known = ((name, given[name]) for name in given if name in readers)
-        found = ((name, readers[name](one)) for name, one in known)
-        return kind(**{name: one for name, one in found if one is not None})
+        fields = ((name, given[name]) for name in given if name in readers)
+        found = ((name, readers[name](item)) for name, item in fields)
+        return kind(**{name: item for name, item in found if item is not None})
 
-    _known[kind] = read
+    _readers[kind] = read
     return read
 
 
@@ -150,18 +142,18 @@ def _literal(values: tuple[object, ...], value: object) -> object:
 
 
 def _mapping(read: Reader, value: object) -> dict[str, Any]:
-    found = ((key, read(one)) for key, one in mapping(value).items())
-    return {clean(str(key)): one for key, one in found if one is not None}
+    found = ((key, read(item)) for key, item in mapping(value).items())
+    return {clean(str(key)): item for key, item in found if item is not None}
 
 
 def _tuple(read: Reader, value: object) -> tuple[Any, ...]:
-    found = (read(one) for one in _items(value))
-    return tuple(one for one in found if one is not None)
+    found = (read(item) for item in _items(value))
+    return tuple(item for item in found if item is not None)
 
 
 def _items(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
-        return ({**mapping(one), "name": name} for name, one in value.items())
+        return ({**mapping(item), "name": name} for name, item in value.items())
     return value if isinstance(value, (list, tuple)) else ()
 
 

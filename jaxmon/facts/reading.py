@@ -2,16 +2,144 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf, isfinite
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, quantile
 from jaxmon.exposition.parse import labels
-from jaxmon.facts.distributions import Observations, distributions
+
+
+_LE = ',le="'
+
+
+class Observations(NamedTuple):
+    """
+    The observations of a histogram.
+
+    Attributes:
+        bounds: upper bounds of the buckets; the last one is infinite.
+        counts: observations up to each bound.
+        sum: of the observed values.
+    """
+
+    bounds: tuple[float, ...]
+    counts: Sequence[float]
+    sum: float
+
+    @property
+    def observed(self) -> float:
+        """Number of observations."""
+        return self.counts[-1]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the observed values, `None` without any."""
+        return self.sum / self.observed if self.observed > 0 else None
+
+    def since(self, before: Self | None) -> Self:
+        """Return what was observed since *before*; all of it after a restart."""
+        if (
+            before is None
+            or before.bounds != self.bounds
+            or before.observed > self.observed
+        ):
+            return self
+        both = zip(self.counts, before.counts, strict=True)
+        counts = array("d", [max(now - then, 0.0) for now, then in both])
+        return self._replace(counts=counts, sum=self.sum - before.sum)
+
+    def quantile(self, fraction: float) -> float | None:
+        """Return a `quantile` of the observations, `None` without any."""
+        return quantile(self.bounds[:-1], self.counts, fraction)
+
+
+def total(found: Iterable[Observations]) -> Observations | None:
+    """
+    Return all observations of *found*, `None` without any; histograms with other bounds
+    than the first one's are ignored.
+    """
+    every = list(found)
+    if not every:
+        return None
+    bounds = every[0].bounds
+    same = [observed for observed in every if observed.bounds == bounds]
+    counts = array(
+        "d", map(sum, zip(*(observed.counts for observed in same), strict=True))
+    )
+    return Observations(bounds, counts, sum(observed.sum for observed in same))
+
+
+def distributions(
+    family: Family, default: Mapping[str, str]
+) -> dict[tuple[str, ...], Observations]:
+    """
+    Return the histograms of *family* by process and labels.
+
+    Args:
+        family: a histogram of the catalogue.
+        default: labels of the series that do not have them.
+    """
+    metric = family.metric
+    names = ("worker", *metric.labels)
+    bucket, summed = f"{metric.name}_bucket", f"{metric.name}_sum"
+    buckets: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    sums: dict[tuple[str, ...], float] = {}
+    latest, into = "", [(0.0, 0.0)]
+    for series, value in family.samples:
+        # Of one histogram, all buckets follow each other, and differ in their bound.
+        head, _, bound = series.rpartition(_LE)
+        if head and head == latest and bound.endswith('"}'):
+            into.append((_number(bound[:-2]), value))
+            continue
+        name, _, text = series.partition("{")
+        if name not in (bucket, summed):
+            continue
+        found = {**default, **labels(text)}
+        key = tuple([found.get(label, "") for label in names])
+        if name == summed:
+            sums[key] = value
+            continue
+        latest, into = head, buckets.setdefault(key, [])
+        into.append((_number(found.get("le", "")), value))
+    return {
+        key: made
+        for key, pairs in buckets.items()
+        if (made := _distribution(pairs, sums.get(key, 0.0))) is not None
+    }
+
+
+def _distribution(
+    pairs: list[tuple[float, float]], observed: float
+) -> Observations | None:
+    pairs.sort()
+    bounds = tuple([bound for bound, _ in pairs])
+    counts = array("d", [count for _, count in pairs])
+    if bounds[-1] != inf or not isfinite(observed) or not all(map(isfinite, counts)):
+        return None
+    return Observations(_SAME.setdefault(bounds, bounds), counts, observed)
+
+
+def _number(text: str) -> float:
+    bound = _BOUNDS.get(text)
+    if bound is None:
+        try:
+            bound = float(text)
+        except ValueError:
+            bound = -inf  # of no use: the histogram has no infinite bound then
+        if len(_BOUNDS) < _MOST_BOUNDS:
+            _BOUNDS[text] = bound
+    return bound
+
+
+_MOST_BOUNDS = 1000
+_BOUNDS: dict[str, float] = {"+Inf": inf}
+# Most histograms have the bounds of the catalogue, which are kept once.
+_SAME: dict[tuple[float, ...], tuple[float, ...]] = {}
 
 
 T = TypeVar("T")
@@ -21,17 +149,14 @@ Key: TypeAlias = tuple[str, ...]
 
 Row: TypeAlias = tuple[Mapping[str, str], float]
 
-COMPARED = (
-    catalog.REQUEST_SECONDS,
-    catalog.BATCH_FILL_RATIO,
-    catalog.STEP_SECONDS,
-)
+COMPARED = (catalog.REQUEST_SECONDS, catalog.BATCH_FILL_RATIO, catalog.STEP_SECONDS)
 """The histograms of which the last minute is shown."""
 
 _COUNTERS = (
     catalog.DATA_WAIT_SECONDS,
     catalog.TIME_SECONDS,
     catalog.CHECKPOINT_FAILURES,
+    catalog.DROPPED,
     catalog.PROCESS_START_TIME_SECONDS,
 )
 _GAUGES = (
@@ -141,11 +266,7 @@ class Reading(NamedTuple):
 
 
 def read(
-    families: Iterable[Family],
-    *,
-    time: float,
-    worker: str = "",
-    details: bool = True,
+    families: Iterable[Family], *, time: float, worker: str = "", details: bool = True
 ) -> Reading:
     """
     Return what *families* say; metrics that no screen shows are skipped unread.
@@ -200,12 +321,10 @@ def label_names(metric: Metric) -> tuple[str, ...]:
 
 def in_order(workers: Iterable[str]) -> tuple[str, ...]:
     """Return *workers* by the number of their slots."""
-    return tuple(sorted(workers, key=lambda one: (len(one), one)))
+    return tuple(sorted(workers, key=lambda worker: (len(worker), worker)))
 
 
-def _split(
-    found: Mapping[str, Mapping[Key, T]],
-) -> dict[str, dict[str, dict[Key, T]]]:
+def _split(found: Mapping[str, Mapping[Key, T]]) -> dict[str, dict[str, dict[Key, T]]]:
     split: dict[str, dict[str, dict[Key, T]]] = defaultdict(lambda: defaultdict(dict))
     for name, of in found.items():
         for key, value in of.items():

@@ -1,21 +1,38 @@
-"""What happened between two readings, process by process."""
+"""
+What happened between two readings, process by process, and so lately: requests, queues
+and batches by route and queue, steps by loop; with it, all that is known of a host.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.facts.distributions import Observations
-from jaxmon.facts.reading import Key, Reading
+from jaxmon.facts.reading import Key, Observations, Reading, in_order, total
+from jaxmon.facts.status import (
+    AcceleratorSummary,
+    AgentSummary,
+    BatchSummary,
+    DeviceSummary,
+    HostVerdict,
+    Latency,
+    LoopSummary,
+    QueueSummary,
+    RequestSummary,
+)
+from jaxmon.limits import Limits
 
 
 YOUNG = 90.0
 _SAME_START = 1.0
 
-MINUTE = 60.0
+MINUTE, TEN_MINUTES = 60.0, 600.0
 _MOST = 6
-# Shorter differences are chance; longer ones are not of the last minute.
-_LEAST, _OLDEST = 10.0, 180.0
+# Shorter differences are chance; longer ones, as multiples, are not of that time.
+_LEAST, _OLDEST = 10.0, 3
 
 
 class Recent:
@@ -32,7 +49,7 @@ class Recent:
         self, now: Reading, before: Reading | None, *, young: float = YOUNG
     ) -> None:
         self._now, self._before, self._young = now, before, young
-        self._known = _processes(before) if before is not None else frozenset()
+        self._workers_before = _processes(before) if before is not None else frozenset()
 
     def seconds(self, worker: str) -> float | None:
         """
@@ -55,8 +72,8 @@ class Recent:
     def distributions(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* observed, if that is known."""
         return {
-            key: one.since(self._distribution_before(metric, key))
-            for key, one in self._now.distributions(metric).items()
+            key: observed.since(self._distribution_before(metric, key))
+            for key, observed in self._now.distributions(metric).items()
             if self.seconds(key[0]) is not None
         }
 
@@ -75,9 +92,9 @@ class Recent:
     def usual(self, metric: Metric) -> dict[Key, Observations]:
         """Return what each histogram *metric* of processes that are old observed."""
         return {
-            key: one
+            key: observed
             for key in self._now.distributions(metric)
-            if (one := self._distribution_before(metric, key)) is not None
+            if (observed := self._distribution_before(metric, key)) is not None
         }
 
     def _value_before(self, metric: Metric, key: Key) -> float:
@@ -93,7 +110,7 @@ class Recent:
     def _is_old(self, worker: str) -> bool:
         """Return whether the process is the one that was read before, and not young."""
         before, now = self._before, self._now
-        if before is None or worker not in self._known:
+        if before is None or worker not in self._workers_before:
             return False
         first, started = before.started(worker), now.started(worker)
         if first is None or started is None:
@@ -110,38 +127,300 @@ class Recent:
 
 
 class Window:
-    """
-    Keeps a few readings, so that there is one from about a minute ago.
+    """Keeps a few readings: there is one from about a minute ago, and from ten."""
 
-    Args:
-        seconds: how long ago.
-    """
-
-    def __init__(self, seconds: float = MINUTE) -> None:
-        self._seconds = seconds
-        self._kept: deque[Reading] = deque()
+    def __init__(self) -> None:
+        self._kept: dict[float, deque[Reading]] = {
+            seconds: deque() for seconds in (MINUTE, TEN_MINUTES)
+        }
 
     def add(self, reading: Reading) -> None:
         """Keep *reading*, unless there is one from just before it."""
-        kept = self._kept
-        if kept and kept[-1].time > reading.time:  # the clock was set back
-            kept.clear()
-        if kept and reading.time - kept[-1].time < self._seconds / _MOST:
-            return
-        kept.append(reading.compared())
-        # The first one is the youngest that is old enough.
-        while len(kept) > 1 and reading.time - kept[1].time >= self._seconds:
-            kept.popleft()
+        compared = reading.compared()
+        for seconds, kept in self._kept.items():
+            if kept and kept[-1].time > reading.time:  # the clock was set back
+                kept.clear()
+            if kept and reading.time - kept[-1].time < seconds / _MOST:
+                continue
+            kept.append(compared)
+            # The first one is the youngest that is old enough.
+            while len(kept) > 1 and reading.time - kept[1].time >= seconds:
+                kept.popleft()
 
-    def before(self, time: float) -> Reading | None:
-        """Return the reading to compare with one of *time*, `None` without one."""
-        first = self._kept[0] if self._kept else None
-        if first is None or not _LEAST <= time - first.time < _OLDEST:
+    def before(self, time: float, seconds: float = MINUTE) -> Reading | None:
+        """
+        Return the reading of so many *seconds* before *time* to compare with, of less
+        if there is none as old; `None` without one.
+        """
+        kept = self._kept[seconds]
+        if not kept or not _LEAST <= time - kept[0].time < _OLDEST * seconds:
             return None
-        return first
+        return kept[0]
 
 
 def _processes(reading: Reading) -> frozenset[str]:
     """Return the processes that *reading* has something of."""
     every = (*reading.values.values(), *reading.histograms.values())
     return frozenset(key[0] for of in every for key in of)
+
+
+_WARM = "warm"
+
+
+def requests(now: Reading, recent: Recent) -> list[RequestSummary]:
+    """Return the routes, those that fail most first, then the most frequent."""
+    every = _by_route(now.distributions(catalog.REQUEST_SECONDS))
+    lately = _by_route(recent.distributions(catalog.REQUEST_SECONDS))
+    usual = _by_route(recent.usual(catalog.REQUEST_SECONDS))
+    waiting = _by_label(now.of(catalog.REQUESTS_IN_PROGRESS))
+    oldest = _by_label(now.of(catalog.REQUEST_OLDEST_SECONDS))
+    found = []
+    for route in every.keys() | waiting.keys():
+        all_of, new, before = (of.get(route, {}) for of in (every, lately, usual))
+        summary = _request(route, all_of, new, before, recent)
+        in_progress = waiting.get(route)
+        if in_progress is not None:
+            workers = in_order({*summary.workers, *in_progress})
+            summary = summary.replace(
+                workers=workers, in_progress=sum(in_progress.values())
+            )
+        ages = oldest.get(route)
+        if ages and summary.in_progress:
+            worker = max(ages, key=lambda worker: ages[worker])
+            summary = summary.replace(oldest=ages[worker], oldest_worker=worker)
+        found.append(summary)
+    return sorted(
+        found,
+        key=lambda summary: (
+            -(summary.recent_failed or 0),
+            -summary.total,
+            summary.route,
+        ),
+    )
+
+
+def slowest_p95(found: Mapping[Key, Observations]) -> float | None:
+    """
+    Return the p95 of the route whose is highest, of all its successful requests, warm
+    or not; `None` without any.
+    """
+    routes = _by_route(found).values()
+    times = [_latency(_of(of, "success")) for of in routes]
+    return max(
+        (latency.p95 for latency in times if latency and latency.p95), default=None
+    )
+
+
+def queues(now: Reading) -> list[QueueSummary]:
+    """Return the queues, the deepest first."""
+    return sorted(
+        (
+            QueueSummary(
+                queue=name, workers=in_order(depths), depth=sum(depths.values())
+            )
+            for name, depths in _by_label(now.of(catalog.QUEUE_DEPTH)).items()
+        ),
+        key=lambda summary: (-summary.depth, summary.queue),
+    )
+
+
+def batches(now: Reading, recent: Recent) -> list[BatchSummary]:
+    """Return the batches of each route, the most frequent first."""
+    every = _by_route(now.distributions(catalog.BATCH_FILL_RATIO))
+    lately = _by_route(recent.distributions(catalog.BATCH_FILL_RATIO))
+    found = []
+    for route, of in every.items():
+        new = total(lately.get(route, {}).values())
+        found.append(
+            BatchSummary(
+                route=route,
+                workers=_workers(of),
+                total=_count(of.values()),
+                rate=_rate(lately.get(route, {}), recent),
+                fill=new.mean if new is not None else None,
+            )
+        )
+    return sorted(found, key=lambda summary: (-summary.total, summary.route))
+
+
+def _request(
+    route: str,
+    every: Mapping[Key, Observations],
+    lately: Mapping[Key, Observations],
+    usual: Mapping[Key, Observations],
+    recent: Recent,
+) -> RequestSummary:
+    is_known = bool(lately) or not every
+    finished, failed = _count(lately.values()), _count(_of(lately, "error"))
+    waited = finished - _count(_of(lately, None, warm=True))
+    before = total(_of(usual, "success", warm=True))
+    times = [
+        seconds for key in lately if (seconds := recent.seconds(key[0])) is not None
+    ]
+    return RequestSummary(
+        route=route,
+        workers=_workers(every),
+        total=_count(every.values()),
+        failed=_count(_of(every, "error")),
+        client_errors=_count(_of(every, "client_error")),
+        cold_total=_count(_of(every, None, warm=False)),
+        recent_seconds=max(times, default=None),
+        recent=finished if is_known else None,
+        recent_failed=failed if is_known else None,
+        rate=_rate(lately, recent),
+        error_ratio=failed / finished if finished else None,
+        cold_ratio=waited / finished if finished else None,
+        latency=_latency(_of(lately, "success")),
+        warm=_latency(_of(lately, "success", warm=True)),
+        cold=_latency(_of(lately, "success", warm=False)),
+        usual_p50=before.quantile(0.5) if before is not None else None,
+        usual_p95=before.quantile(0.95) if before is not None else None,
+        in_progress=None,
+        oldest=None,
+        oldest_worker="",
+    )
+
+
+def _of(
+    found: Mapping[Key, Observations], outcome: str | None, *, warm: bool | None = None
+) -> list[Observations]:
+    """Return the histograms of *outcome*, and of the requests that were *warm*."""
+    return [
+        observed
+        for (_, _, ended_as, start), observed in found.items()
+        if outcome in (None, ended_as) and warm in (None, start == _WARM)
+    ]
+
+
+def _latency(found: Iterable[Observations]) -> Latency | None:
+    every = total(found)
+    if every is None or every.observed <= 0:
+        return None
+    return Latency(
+        count=every.observed,
+        p50=every.quantile(0.5),
+        p95=every.quantile(0.95),
+        p99=every.quantile(0.99),
+    )
+
+
+def _rate(lately: Mapping[Key, Observations], recent: Recent) -> float | None:
+    """Return how many a second there were, in all processes; `None` if unknown."""
+    if not lately:
+        return None
+    counts: dict[str, float] = defaultdict(float)
+    for key, observed in lately.items():
+        counts[key[0]] += observed.observed
+    times = {worker: recent.seconds(worker) for worker in counts}
+    return sum(counts[worker] / seconds for worker, seconds in times.items() if seconds)
+
+
+def _count(found: Iterable[Observations]) -> float:
+    return sum(observed.observed for observed in found)
+
+
+def _by_route(found: Mapping[Key, Observations]) -> dict[str, dict[Key, Observations]]:
+    routes: dict[str, dict[Key, Observations]] = defaultdict(dict)
+    for key, observed in found.items():
+        routes[key[1]][key] = observed
+    return routes
+
+
+def _by_label(found: Mapping[Key, float]) -> dict[str, dict[str, float]]:
+    """Return the values by the metric's only label, then by process."""
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for (worker, label), value in found.items():
+        values[label][worker] = value
+    return values
+
+
+def _workers(keys: Iterable[Key]) -> tuple[str, ...]:
+    return in_order({key[0] for key in keys})
+
+
+_STEP = "step"
+
+
+def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
+    """Return the loops, those that run first, then those with most steps."""
+    lately = recent.distributions(catalog.STEP_SECONDS)
+    usual = recent.usual(catalog.STEP_SECONDS)
+    waits = recent.values(catalog.DATA_WAIT_SECONDS)
+    goodput = _goodput(recent)
+    ages = now.of(catalog.STEP_AGE_SECONDS)
+    every = now.distributions(catalog.STEP_SECONDS)
+    keys: dict[str, set[Key]] = defaultdict(set)
+    for key in (*every, *ages):
+        keys[key[1]].add(key)
+    found = []
+    for loop, of in keys.items():
+        new = total(lately[key] for key in of if key in lately)
+        before = total(usual[key] for key in of if key in usual)
+        rates = [
+            lately[key].observed / seconds
+            for key in of
+            if key in lately and (seconds := recent.seconds(key[0]))
+        ]
+        running = {key[0]: ages[key] for key in of if key in ages}
+        oldest = max(running, key=lambda worker: running[worker], default="")
+        parts = [goodput[key[0]] for key in of if key[0] in goodput]
+        waited = sum(waits.get(key, 0.0) for key in of)
+        found.append(
+            LoopSummary(
+                loop=loop,
+                workers=in_order({key[0] for key in of}),
+                steps=sum(every[key].observed for key in of if key in every),
+                rate=min(rates, default=None),
+                p50=new.quantile(0.5) if new is not None else None,
+                p95=new.quantile(0.95) if new is not None else None,
+                mean=new.mean if new is not None else None,
+                usual=before.mean if before is not None else None,
+                data_wait_ratio=_ratio(waited, new),
+                goodput=sum(parts) / len(parts) if parts and running else None,
+                age=running.get(oldest),
+                age_worker=oldest,
+            )
+        )
+    return sorted(
+        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
+    )
+
+
+def _ratio(waited: float, steps: Observations | None) -> float | None:
+    """Return what part of the *steps* was spent waiting."""
+    if steps is None or steps.observed <= 0 or steps.sum <= 0:
+        return None
+    return min(waited / steps.sum, 1.0)
+
+
+def _goodput(recent: Recent) -> Mapping[str, float]:
+    """Return what part of each process's wall time was spent in steps."""
+    whole: dict[str, float] = defaultdict(float)
+    steps: dict[str, float] = defaultdict(float)
+    for (worker, activity), seconds in recent.values(catalog.TIME_SECONDS).items():
+        whole[worker] += seconds
+        if activity == _STEP:
+            steps[worker] += seconds
+    return {worker: steps[worker] / of for worker, of in whole.items() if of > 0}
+
+
+class HostFacts(NamedTuple):
+    """
+    What is known of the processes of a host, and the limits to judge by.
+
+    Attributes:
+        lately: the last ten minutes, or what of them is known; *recent* is the last.
+        requests_lately: the requests in that time, by route.
+    """
+
+    now: Reading
+    recent: Recent
+    lately: Recent
+    requests: Sequence[RequestSummary]
+    requests_lately: Mapping[str, RequestSummary]
+    loops: Sequence[LoopSummary]
+    agents: Sequence[AgentSummary]
+    devices: Sequence[DeviceSummary]
+    accelerators: Sequence[AcceleratorSummary]
+    verdict: HostVerdict
+    limits: Limits

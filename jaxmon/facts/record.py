@@ -91,17 +91,17 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
                 found[name] = _by_name(found[name])
     elif depth and isinstance(value, (dict, Mapping)):
         items = islice(value.items(), _MOST_ITEMS) if value else ()
-        found = {_key(key): one for key, one in items}
+        found = {_key(key): item for key, item in items}
     elif depth and isinstance(value, (list, tuple, set, frozenset)):
-        return [encoded(one, depth - 1) for one in islice(value, _MOST_ITEMS)]
+        return [encoded(item, depth - 1) for item in islice(value, _MOST_ITEMS)]
     elif isinstance(value, str):
         return _text(value)
     else:
         return _number(value) if isinstance(value, Real) else f"<{_NAME(type(value))}>"
-    for name, one in found.items():
+    for name, item in found.items():
         # Half of all are counts: without a call.
-        if type(one) is not int or not 0 <= one < _LARGEST:
-            found[name] = encoded(one, depth - 1)
+        if type(item) is not int or not 0 <= item < _LARGEST:
+            found[name] = encoded(item, depth - 1)
     return found
 
 
@@ -128,7 +128,7 @@ def last(values: Iterable[object], *, size: int) -> tuple[list[str], int]:
 
 def _by_name(records: Iterable[Any]) -> dict[str, dict[str, Any]]:
     """Return what was given in *records*, by their names."""
-    found = {one.name: vars(one).copy() for one in records}
+    found = {record.name: vars(record).copy() for record in records}
     for given in found.values():
         given.pop("name", None)
     return found

@@ -210,8 +210,8 @@ def from_document(document: Any) -> RunRecord:
 
 def plausible(found: RunRecord) -> RunRecord | None:
     """Return *found* without what is impossible, `None` if it is no record."""
-    known = found.run and found.writer and found.starts > 0 and found.time > 0
-    if found.schema != SCHEMA or not known:
+    is_record = found.run and found.writer and found.starts > 0 and found.time > 0
+    if found.schema != SCHEMA or not is_record:
         return None
     numbers = {
         name: min(max(getattr(found, name), 0), type(getattr(found, name))(_MOST))
@@ -223,8 +223,8 @@ def plausible(found: RunRecord) -> RunRecord | None:
             "attempt": None if found.attempt is None else max(found.attempt, 0),
             "down": None if found.down is None else min(max(found.down, 0.0), _MOST),
             "furthest": max(numbers["furthest"], numbers["step"], numbers["first"]),
-            "seconds": _known(found.seconds, RUN_ACTIVITIES),
-            "interruptions": _known(found.interruptions, RUN_ENDINGS),
+            "seconds": _positive(found.seconds, RUN_ACTIVITIES),
+            "interruptions": _positive(found.interruptions, RUN_ENDINGS),
         }
     )
 
@@ -232,10 +232,10 @@ def plausible(found: RunRecord) -> RunRecord | None:
 def latest(found: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the latest record of each run, of those that attempts of it left."""
     runs: dict[tuple[str, float], RunRecord] = {}
-    for one in found:
-        known = runs.setdefault((one.run, one.began), one)
-        if (one.starts, one.time) > (known.starts, known.time):
-            runs[one.run, one.began] = one
+    for record in found:
+        other = runs.setdefault((record.run, record.began), record)
+        if (record.starts, record.time) > (other.starts, other.time):
+            runs[record.run, record.began] = record
     return list(runs.values())
 
 
@@ -245,15 +245,17 @@ def name(text: str) -> str:
 
 
 _NUMBERS = [
-    one for one in RunRecord.fields if type(getattr(RunRecord, one)) in (int, float)
+    field
+    for field in RunRecord.fields
+    if type(getattr(RunRecord, field)) in (int, float)
 ]
 
 
-def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _positive(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {
-        one: min(value, type(value)(_MOST))
-        for one in names
-        if (value := found.get(one, 0)) > 0
+        name: min(value, type(value)(_MOST))
+        for name in names
+        if (value := found.get(name, 0)) > 0
     }
 
 
@@ -321,5 +323,5 @@ def saving(record: RunRecord) -> Saving | None:
         return found  # the formula does not hold
     step = seconds_of_a_step(record)
     steps = best / step if step else 0.0
-    known = round(steps) if isfinite(steps) else 0
-    return found._replace(best=best, least=best / between, steps=known)
+    whole_steps = round(steps) if isfinite(steps) else 0
+    return found._replace(best=best, least=best / between, steps=whole_steps)

@@ -101,7 +101,7 @@ class RecordedFunction:
             "qualname": self.qualname,
             "parameters": None if self.parameters is None else list(self.parameters),
             "options": dict(self.options),
-            "signatures": [one.as_json() for one in self.signatures],
+            "signatures": [signature.as_json() for signature in self.signatures],
             "not_exportable": dict(self.omitted),
         }
 
@@ -127,7 +127,7 @@ class Document:
             "schema": SCHEMA,
             "versions": dict(self.versions),
             "main": self.main,
-            "functions": [one.as_json() for one in self.functions],
+            "functions": [function.as_json() for function in self.functions],
         }
 
 
@@ -163,8 +163,10 @@ def parsed(document: Any) -> Document:
     found = require_object("the file", document)
     schema.require(found, SCHEMA)
     versions = {
-        name: _text(f"versions.{name}", one)
-        for name, one in require_object("versions", found.get("versions", {})).items()
+        name: _text(f"versions.{name}", version)
+        for name, version in require_object(
+            "versions", found.get("versions", {})
+        ).items()
     }
     functions = require_list("functions", found.get("functions"))
     if len(functions) > _MOST_FUNCTIONS:
@@ -188,7 +190,9 @@ def _function(value: Any) -> RecordedFunction:
     parameters = found.get("parameters")
     if parameters is not None:
         listed = require_list(f"parameters of {name}", parameters)
-        parameters = tuple(_text(f"parameter of {name}", one) for one in listed)
+        parameters = tuple(
+            _text(f"parameter of {name}", parameter) for parameter in listed
+        )
     options = require_object(f"options of {name}", found.get("options", {}))
     omitted = require_object(
         f"not_exportable of {name}", found.get("not_exportable", {})
@@ -199,9 +203,9 @@ def _function(value: Any) -> RecordedFunction:
         module,
         qualname,
         parameters,
-        {key: _text(f"option of {name}", one) for key, one in options.items()},
-        tuple(_signature(name, one) for one in signatures),
-        {key: _whole(f"count of {name}", one) for key, one in omitted.items()},
+        {key: _text(f"option of {name}", option) for key, option in options.items()},
+        tuple(_signature(name, signature) for signature in signatures),
+        {key: _whole(f"count of {name}", number) for key, number in omitted.items()},
     )
 
 
@@ -209,8 +213,8 @@ def _signature(name: str, value: Any) -> RecordedSignature:
     found = require_object(f"a signature of {name}", value)
     args = require_list(f"args of {name}", found.get("args"))
     kwargs = require_object(f"kwargs of {name}", found.get("kwargs", {}))
-    for one in (*args, *kwargs.values()):
-        _require_node(name, one)
+    for argument in (*args, *kwargs.values()):
+        _require_node(name, argument)
     calls = found.get("calls")
     return RecordedSignature(
         tuple(args),
@@ -238,12 +242,14 @@ def _require_node(name: str, value: Any) -> None:
         _require_static(name, node.get("static"))
     if kind == "static":
         return
-    for one in require_list(f"an argument of {name}", node[kind]):
-        inner = one
+    for item in require_list(f"an argument of {name}", node[kind]):
+        inner = item
         if kind == "dict":
-            pair = require_list(f"an argument of {name}", one)
+            pair = require_list(f"an argument of {name}", item)
             if len(pair) != 2 or type(pair[0]) not in (str, int):  # noqa: PLR2004
-                msg = f"an argument of {name} has {one!r:.80} in place of key and value"
+                msg = (
+                    f"an argument of {name} has {item!r:.80} in place of key and value"
+                )
                 raise ValueError(msg)
             inner = pair[1]
         _require_node(name, inner)
@@ -260,9 +266,9 @@ def _require_path(name: str, value: Any) -> None:
 
 def _require_leaf(name: str, leaf: Mapping[str, Any]) -> None:
     shape = require_list(f"a shape of {name}", leaf["shape"])
-    for one in shape:
-        if _whole(f"a dimension of {name}", one) > _LARGEST:
-            msg = f"a dimension of {name} is {one}, more than {_LARGEST}"
+    for dimension in shape:
+        if _whole(f"a dimension of {name}", dimension) > _LARGEST:
+            msg = f"a dimension of {name} is {dimension}, more than {_LARGEST}"
             raise ValueError(msg)
     dtype = _text(f"a dtype of {name}", leaf.get("dtype"))
     if not re.fullmatch(_DTYPE, dtype):
@@ -289,14 +295,14 @@ def _require_static(name: str, value: Any) -> None:
         if not whole.get(kind, False):
             msg = f"a static argument of {name} is {value!r:.80}, which is no value"
             raise ValueError(msg)
-    for one in inner if isinstance(inner, list) else ():
-        _require_static(name, one)
+    for item in inner if isinstance(inner, list) else ():
+        _require_static(name, item)
 
 
 def _is_pairs(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a key and a value
-        for one in value
+        isinstance(item, list) and len(item) == 2  # noqa: PLR2004 - a key and a value
+        for item in value
     )
 
 

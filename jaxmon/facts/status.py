@@ -8,13 +8,10 @@ processes started. Text in it comes from programs and is not trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from jaxmon.facts.reading import Reading
-from jaxmon.facts.recent import Recent
 from jaxmon.facts.record import NOTHING, Fact
-from jaxmon.limits import Limits
 
 
 State = Literal["failing", "degraded", "fine", "unknown"]
@@ -25,7 +22,7 @@ class Reason(Fact):
     """
     Why users are not all right, in one sentence; ``workers`` are the processes.
 
-    ``kind`` is the name of a symptom; `jaxmon.symptoms.table` has them all.
+    ``kind`` is the name of a symptom; `jaxmon.symptoms.findings` has them all.
     ``because`` is the likely cause in one sentence, with its line if that is known, and
     empty without one. ``subject`` is the route, the loop or what else it is about.
     """
@@ -182,7 +179,7 @@ class FunctionSummary(Totals):
 
 class FindingSummary(Fact):
     """
-    A finding, and what those of its topic have in common: `jaxmon.symptoms.finding`
+    A finding, and what those of its topic have in common: `jaxmon.symptoms.symptom`
     and `jaxmon.symptoms.symptom` say what is what.
     """
 
@@ -351,8 +348,8 @@ class HostVerdict(Fact):
 
     def of(self, worker: str) -> HostVerdict:
         """Return what is wrong with the process *worker* alone."""
-        known = self.processes.get(worker)
-        alone = {} if known is None else {worker: known}
+        verdict = self.processes.get(worker)
+        alone = {} if verdict is None else {worker: verdict}
         return self.replace(processes=alone, shared=())
 
     def current(self, uptimes: Mapping[str, float]) -> HostVerdict:
@@ -361,30 +358,18 @@ class HostVerdict(Fact):
         others, by their *uptimes*, are successors that are not judged yet.
         """
         age = self.age or 0.0
-        gone = {worker for worker in self.processes if uptimes.get(worker, age) < age}
+        replaced = {
+            worker for worker in self.processes if uptimes.get(worker, age) < age
+        }
         return self.replace(
             processes={
-                worker: one
-                for worker, one in self.processes.items()
-                if worker not in gone
+                worker: verdict
+                for worker, verdict in self.processes.items()
+                if worker not in replaced
             },
-            shared=tuple(o for o in self.shared if gone.isdisjoint(o.workers)),
+            shared=tuple(o for o in self.shared if replaced.isdisjoint(o.workers)),
         )
 
 
 UNREAD = HostVerdict()
 """Before anything was read."""
-
-
-class HostFacts(NamedTuple):
-    """What is known of the processes of a host, and the limits to judge by."""
-
-    now: Reading
-    recent: Recent
-    requests: Sequence[RequestSummary]
-    loops: Sequence[LoopSummary]
-    agents: Sequence[AgentSummary]
-    devices: Sequence[DeviceSummary]
-    accelerators: Sequence[AcceleratorSummary]
-    verdict: HostVerdict
-    limits: Limits

@@ -49,10 +49,10 @@ class FailedHelper(Fact):
         from jaxmon.host.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
 
         when = "" if self.age_seconds is None else f" {ago(max(self.age_seconds, 0.0))}"
-        said = f"{self.type}: {self.message}" if self.message else self.type
+        message = f"{self.type}: {self.message}" if self.message else self.type
         place = f", {self.where}" if self.where else ""
         place += f" in {self.function}" if self.function else ""
-        return f"thread{name} ended{when} by {said}{place}"
+        return f"thread{name} ended{when} by {message}{place}"
 
 
 def _exited(code: int) -> str:
@@ -130,15 +130,17 @@ class Period(Fact):
             marked: whether time in activities that the program marks counts.
         """
         found: dict[str, float] = {}
-        for one in self.places:
-            if one.state in states and one.place and (marked or not one.activity):
-                found[one.place] = found.get(one.place, 0.0) + one.seconds
+        for place in self.places:
+            if place.state in states and place.place and (marked or not place.activity):
+                found[place.place] = found.get(place.place, 0.0) + place.seconds
         return sorted(found.items(), key=lambda item: -item[1])
 
     def calls(self, function: str) -> str:
         """Return the line that calls *function* most of the time, empty if unknown."""
-        places = [one for one in self.places if one.function == function and one.place]
-        return max(places, key=lambda one: one.seconds).place if places else ""
+        places = [
+            place for place in self.places if place.function == function and place.place
+        ]
+        return max(places, key=lambda place: place.seconds).place if places else ""
 
 
 class Standing(Fact):

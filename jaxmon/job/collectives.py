@@ -15,11 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, JobHost
+from jaxmon.facts.host import (
+    CollectiveTimes,
+    CommunicatorRank,
+    JobHost,
+    LaggingRank,
+    MissingProcess,
+)
 from jaxmon.facts.rank import Rank
-from jaxmon.host.formats.layout import INDENT, ago, counted, duration, share
+from jaxmon.host.formats.layout import ago, counted, duration, share
 from jaxmon.job.model import Job, JobState, LateRank, RasView
-from jaxmon.job.words import advice_lines, point
+from jaxmon.job.words import advice_lines, points
 from jaxmon.limits import Limits
 
 
@@ -65,11 +71,12 @@ def ras_view(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> RasView | None:
         target,
         ras,
         tuple(
-            (one, _rank(places, one.host, one.pid)) for one in ras.behind[:_MOST_OF_RAS]
+            (lagging, _rank(places, lagging.host, lagging.pid))
+            for lagging in ras.behind[:_MOST_OF_RAS]
         ),
         tuple(
-            (one, _rank(places, one.host, one.pid))
-            for one in ras.missing[:_MOST_OF_RAS]
+            (process, _rank(places, process.host, process.pid))
+            for process in ras.missing[:_MOST_OF_RAS]
         ),
     )
 
@@ -140,20 +147,33 @@ def ras_document(view: RasView | None) -> dict[str, Any] | None:
         "dead": processes.dead,
         "lagging": view.ras.lagging,
         "behind": [
-            {"rank": _index(rank), "host": one.host, "pid": one.pid, "lag": one.lag}
-            for one, rank in view.behind
+            {
+                "rank": _index(rank),
+                "host": lagging.host,
+                "pid": lagging.pid,
+                "lag": lagging.lag,
+            }
+            for lagging, rank in view.behind
         ],
         "missing": [
-            {"rank": _index(rank), "host": one.host, "pid": one.pid, "state": one.state}
-            for one, rank in view.missing
+            {
+                "rank": _index(rank),
+                "host": process.host,
+                "pid": process.pid,
+                "state": process.state,
+            }
+            for process, rank in view.missing
         ],
     }
 
 
+def _name(process: LaggingRank | MissingProcess, rank: Rank | None) -> str:
+    return str(rank or f"pid {process.pid} on {process.host or 'an unknown host'}")
+
+
 def _missing(view: RasView) -> Iterator[str]:
-    for one, rank in view.missing[:_MOST_NAMED]:
-        name = rank or f"pid {one.pid} on {one.host or 'an unknown host'}"
-        yield f"{name} {_STATES.get(one.state, 'is missing')}"
+    for process, rank in view.missing[:_MOST_NAMED]:
+        yield f"{_name(process, rank)} {_STATES.get(process.state, 'is missing')}"
     processes = view.ras.processes
     named = len(view.missing[:_MOST_NAMED])
     if (more := processes.unresponsive + processes.dead - named) > 0:
@@ -161,9 +181,8 @@ def _missing(view: RasView) -> Iterator[str]:
 
 
 def _lagging(view: RasView) -> Iterator[str]:
-    for one, rank in view.behind[:_MOST_NAMED]:
-        name = rank or f"pid {one.pid} on {one.host or 'an unknown host'}"
-        yield f"{name} is {counted(one.lag, 'collective')} behind"
+    for lagging, rank in view.behind[:_MOST_NAMED]:
+        yield f"{_name(lagging, rank)} is {counted(lagging.lag, 'collective')} behind"
     if (more := view.ras.lagging - len(view.behind[:_MOST_NAMED])) > 0:
         yield f"{more:,} more ranks are behind"
 
@@ -214,11 +233,11 @@ def _timed(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> Iterator[_Timed]:
         seconds = inspected.seconds[:_WINDOWS]
         if len(seconds) < _WINDOWS or not all(map(_is_usual, seconds)):
             continue
-        own = {
+        by_process = {
             (rank.host, rank.pid): rank for rank in host.ranks if id(rank) in of_the_job
         }
         for collectives in inspected.ranks:
-            rank = own.get((collectives.host, collectives.pid))
+            rank = by_process.get((collectives.host, collectives.pid))
             if rank is not None and _is_enough(collectives):
                 yield _Timed(rank, collectives, seconds)
 
@@ -278,10 +297,7 @@ def _median(windows: Sequence[CollectiveTimes]) -> CollectiveTimes:
 
 def late_lines(found: Sequence[LateRank], width: int) -> Iterator[str]:
     """Yield who comes last, in lines of at most *width* columns."""
-    for late in found[:_MOST_SHOWN]:
-        yield from point(late_text(late), width)
-    if (left := len(found) - _MOST_SHOWN) > 0:
-        yield f"{INDENT}and {left:,} more"
+    yield from points([*map(late_text, found)], _MOST_SHOWN, width)
     if found:
         yield from advice_lines(_ADVICE, width)
 

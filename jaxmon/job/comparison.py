@@ -66,9 +66,10 @@ class TimeByCall:
 
     def sums(self, column: str, positions: Sequence[CallPosition]) -> list[float]:
         """Return the sums of *column* up to each of *positions*."""
-        known = self._sums[_INDEX[column]]
+        cumulative = self._sums[_INDEX[column]]
         return [
-            known[row] + part * (known[row + 1] - known[row]) for row, part in positions
+            cumulative[row] + part * (cumulative[row + 1] - cumulative[row])
+            for row, part in positions
         ]
 
     def calls_before(self, seconds: float) -> float:
@@ -180,8 +181,8 @@ class ComparedRank:
         """Return *column* as a fraction of the time of each window."""
         spent = _steps(self.course.sums(column, self.positions))
         return [
-            one / all_ if all_ > 0 else 0.0
-            for one, all_ in zip(spent, self.seconds, strict=True)
+            part / all_ if all_ > 0 else 0.0
+            for part, all_ in zip(spent, self.seconds, strict=True)
         ]
 
 
@@ -195,25 +196,25 @@ class RankComparison:
         edges: calls at which the windows begin and end, the latest first.
         ages: seconds since then.
         window: seconds of the latest windows, at least.
-        each: calls that make a step.
+        step_calls: calls that make a step.
     """
 
     sides: Sequence[ComparedRank]
     edges: Sequence[float]
     ages: Sequence[float]
     window: float
-    each: float
+    step_calls: float
 
     @property
     def recent(self) -> int:
         """The number of windows in which single pauses can be distinguished."""
         calls = [after - before for after, before in pairwise(self.edges)]
-        longer = (at for at, one in enumerate(calls) if one > calls[0] * _AS_LONG)
+        longer = (at for at, number in enumerate(calls) if number > calls[0] * _AS_LONG)
         return next(longer, len(calls))
 
     def steps(self, windows: range) -> float:
         """Return the steps in *windows*."""
-        return (self.edges[windows.start] - self.edges[windows.stop]) / self.each
+        return (self.edges[windows.start] - self.edges[windows.stop]) / self.step_calls
 
     @property
     def windows(self) -> int:
@@ -230,56 +231,56 @@ def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | N
         ranks: those that respond.
         window: seconds of the latest windows, at least.
     """
-    known = [
+    courses = [
         (rank, course)
         for rank in ranks
         if (course := time_by_call(rank.course)) is not None
     ]
-    if len(known) < 2:  # noqa: PLR2004 - none to compare with
+    if len(courses) < 2:  # noqa: PLR2004 - none to compare with
         return None
-    usual = sorted(known, key=lambda item: item[1].calls)[len(known) // 2][1]
-    each = calls_each(ranks)
-    ahead = usual.calls - _BEHIND_STEPS * each
+    usual = sorted(courses, key=lambda item: item[1].calls)[len(courses) // 2][1]
+    step_calls = calls_each(ranks)
+    ahead = usual.calls - _BEHIND_STEPS * step_calls
     least = min(usual.calls_before(_BEHIND_SECONDS), ahead)
-    known = [(one, course) for one, course in known if course.calls >= least]
-    end = min(course.calls for _, course in known)
-    edges, ages = _grid(usual, end, window, each)
+    courses = [(rank, course) for rank, course in courses if course.calls >= least]
+    end = min(course.calls for _, course in courses)
+    edges, ages = _grid(usual, end, window, step_calls)
     if len(edges) <= WINDOWS:
         return None
     sides = [
-        ComparedRank(one, course, [course.position(edge) for edge in edges])
-        for one, course in known
+        ComparedRank(rank, course, [course.position(edge) for edge in edges])
+        for rank, course in courses
     ]
     latest = range(WINDOWS)
     times = [side.spent("seconds", latest) for side in sides]
     usually = median(times)
     sides = [
-        one
-        for one, seconds in zip(sides, times, strict=True)
+        side
+        for side, seconds in zip(sides, times, strict=True)
         if abs(seconds - usually) <= _APART * usually
     ]
     # If most go their own ways, they are not in step.
-    if len(sides) < 2 or 2 * len(sides) <= len(known):  # noqa: PLR2004 - see above
+    if len(sides) < 2 or 2 * len(sides) <= len(courses):  # noqa: PLR2004 - see above
         return None
-    return RankComparison(sides, edges, ages, window, each)
+    return RankComparison(sides, edges, ages, window, step_calls)
 
 
 def calls_each(ranks: Iterable[Rank]) -> float:
     """Return how many calls make a step: as many as there are for each of the most."""
     for rank in ranks:
-        known = (function.calls or 0 for function in rank.functions)
-        calls = [one for one in known if one > 0]
+        counts = (function.calls or 0 for function in rank.functions)
+        calls = [count for count in counts if count > 0]
         if calls:
             return sum(calls) / max(calls)
     return 1.0
 
 
 def _grid(
-    usual: TimeByCall, end: float, window: float, each: float
+    usual: TimeByCall, end: float, window: float, step_calls: float
 ) -> tuple[list[float], list[float]]:
     """
     Return the calls at which windows begin, back from *end*, and their ages. They have
-    as many calls as are usual in that time now, in whole steps of *each*: one pause,
+    as many calls as are usual in that time now, in whole steps: one pause,
     however long, does not fill several of them.
     """
     first = min(_FIRST_CALLS, end / 2)
@@ -289,8 +290,8 @@ def _grid(
         seconds = max(window, ages[-1] * _PART) if old else window
         # When calls were shorter there were more of them.
         made = edges[-1] - usual.calls_before(ages[-1] + seconds)
-        steps = max(round(max(seconds / usual.seconds_of_a_call, made) / each), 1)
-        edge = edges[-1] - steps * each
+        steps = max(round(max(seconds / usual.seconds_of_a_call, made) / step_calls), 1)
+        edge = edges[-1] - steps * step_calls
         if edge < first:
             break
         edges.append(edge)

@@ -51,7 +51,7 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
     spent: defaultdict[int, float] = defaultdict(float)
     of_functions: defaultdict[str, float] = defaultdict(float)
     loaders: set[int] = set()
-    for name, some in _known(present).items():
+    for name, some in _alike(present).items():
         # It is the one that writes: what it loaded, all could have loaded. At the first
         # start a rank that is late loads what this one has just written.
         most = next((of.loaded for rank, of in some if rank.index == _WRITER), 0)
@@ -68,7 +68,7 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
     elif _are_restarted(present):
         # Without evidence that others loaded it, it has to be worth a cache.
         least = max(least, limits.rank_uncached_seconds)
-        for name, some in _known(present).items():
+        for name, some in _alike(present).items():
             for rank, of in some:
                 spent[rank.index or 0] += of.compile_seconds
                 of_functions[name] += of.compile_seconds
@@ -92,7 +92,7 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
     )
 
 
-def _known(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]]:
+def _alike(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]]:
     """
     Return the functions that several ranks have compiled or loaded, with those that
     have done so as often as most; the others may be about to.
@@ -103,11 +103,11 @@ def _known(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]
         for of in rank.functions:
             if (times := of.compiled + of.loaded) > 0 and of.fingerprint:
                 found[of.name, of.fingerprint, times].append((rank, of))
-    known: dict[str, list[tuple[Rank, SharedFunction]]] = {}
+    usual: dict[str, list[tuple[Rank, SharedFunction]]] = {}
     for (name, _, _), some in found.items():
-        if len(some) > max(len(known.get(name, ())), 1):
-            known[name] = some
-    return known
+        if len(some) > max(len(usual.get(name, ())), 1):
+            usual[name] = some
+    return usual
 
 
 def _cause(ranks: Sequence[Rank], late: set[int]) -> tuple[MissCause, str]:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from jaxmon.facts.rank import Rank, SharedFunction
+from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.layout import INDENT, counted
 from jaxmon.job.model import DeviatingRanks, SetupDifference
 from jaxmon.job.waiting import devices
@@ -48,7 +48,7 @@ def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
             found[numbers].append(difference)
     odd = [
         DeviatingRanks(
-            numbers, tuple(by_number[one] for one in numbers), tuple(differences)
+            numbers, tuple(by_number[number] for number in numbers), tuple(differences)
         )
         for numbers, differences in found.items()
     ]
@@ -127,9 +127,11 @@ def _settled(name: str, values: _Values) -> _Values:
     be about to compile what these have.
     """
     numbers: dict[int, int | None] = {
-        id(rank): _function(rank, name).programs
+        id(rank): function.programs
         for some in values.values()
         for rank in some
+        for function in rank.functions
+        if function.name == name
     }
     usual = Counter(numbers.values()).most_common(1)[0][0]
     settled = {
@@ -137,10 +139,6 @@ def _settled(name: str, values: _Values) -> _Values:
         for value, some in values.items()
     }
     return {value: some for value, some in settled.items() if some}
-
-
-def _function(rank: Rank, name: str) -> SharedFunction:
-    return next(function for function in rank.functions if function.name == name)
 
 
 def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
@@ -174,7 +172,7 @@ def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
             "differences": [
                 {
                     "name": of.name,
-                    "value": of.own if of.values == 1 else None,
+                    "value": of.value if of.values == 1 else None,
                     "others": of.usual,
                     "values": of.values,
                 }
@@ -195,5 +193,5 @@ def _clause(difference: SetupDifference) -> str:
             f"{difference.values:,} values of {name.rstrip(':')}, others "
             f"{difference.usual or 'none'}"
         )
-    own, usual = difference.own or "not set", difference.usual or "not set"
-    return f"{name} {own}, others {usual}"
+    value, usual = difference.value or "not set", difference.usual or "not set"
+    return f"{name} {value}, others {usual}"

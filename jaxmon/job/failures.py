@@ -121,8 +121,13 @@ def _kind(rank: Rank) -> FailureKind | None:
     words = rank.words
     if words.kind == "exception":
         # Someone may have called the hook for uncaught exceptions, and continued.
-        age, known = rank.age, words.age_seconds
-        if rank.responds and age is not None and known is not None and age < known - 1:
+        age, failed_age = rank.age, words.age_seconds
+        if (
+            rank.responds
+            and age is not None
+            and failed_age is not None
+            and age < failed_age - 1
+        ):
             return None
         return FailureKind.OOM if words.oom else FailureKind.EXCEPTION
     if words.kind == "exit":

@@ -57,15 +57,18 @@ class TimeFractions:
         self._found = found
         self._least_seconds = found.window * _LASTS
         rows = [
-            [sum(one) for one in zip(*map(side.ratios, columns), strict=True)]
+            [
+                sum(fractions)
+                for fractions in zip(*map(side.ratios, columns), strict=True)
+            ]
             for side in found.sides
         ]
         if sampled:
             rows = _completed(rows, found.sides)
         self.rows = rows
         # Of two, compare with the one that waits.
-        self.high = [median_high(one) for one in zip(*rows, strict=True)]
-        self.low = [median_low(one) for one in zip(*rows, strict=True)]
+        self.high = [median_high(fractions) for fractions in zip(*rows, strict=True)]
+        self.low = [median_low(fractions) for fractions in zip(*rows, strict=True)]
 
     def of(self, number: int, windows: range) -> float:
         """Return the fraction of the rank *number* in *windows* together."""
@@ -94,10 +97,10 @@ class TimeFractions:
             # At the ends it was for a part only, and between two pauses by chance.
             half = fmean([lags[window] for window in some]) / 2
             for windows in _rows(_mended(lags), some, half):
-                known = range(windows.start, min(windows.stop, self._found.recent))
-                if len(known) < WINDOWS or self._found.steps(known) < _STEPS:
+                distinct = range(windows.start, min(windows.stop, self._found.recent))
+                if len(distinct) < WINDOWS or self._found.steps(distinct) < _STEPS:
                     continue
-                if sum([seconds[window] for window in known]) >= self._least_seconds:
+                if sum([seconds[window] for window in distinct]) >= self._least_seconds:
                     yield windows
 
     def least(self, number: int, lags: Sequence[float], windows: range) -> float:
@@ -128,34 +131,36 @@ def _completed(
         [ratio >= _IS_KNOWN for ratio in side.ratios("known")] for side in sides
     ]
     windows = []
-    for some, known in zip(
+    for some, are_sampled in zip(
         zip(*rows, strict=True), zip(*are_known, strict=True), strict=True
     ):
-        sampled = list(compress(some, known))
+        sampled = list(compress(some, are_sampled))
         if 2 * len(sampled) > len(some):
             usual = median_high(sampled)
-            found = zip(some, known, strict=True)
-            windows.append([one if is_known else usual for one, is_known in found])
+            found = zip(some, are_sampled, strict=True)
+            windows.append(
+                [fraction if is_known else usual for fraction, is_known in found]
+            )
         else:
             windows.append([0.0] * len(some))
-    return [list(one) for one in zip(*windows, strict=True)]
+    return [list(window) for window in zip(*windows, strict=True)]
 
 
 def _rows(lags: Sequence[float], windows: range, least: float) -> Iterator[range]:
     """Yield those of *windows* in a row that have *least* at least."""
     start = windows.start
-    for one in (*windows, windows.stop):
-        if one < windows.stop and lags[one] >= least:
+    for window in (*windows, windows.stop):
+        if window < windows.stop and lags[window] >= least:
             continue
-        if one > start:
-            yield range(start, one)
-        start = one + 1
+        if window > start:
+            yield range(start, window)
+        start = window + 1
 
 
 def _mended(lags: Sequence[float]) -> list[float]:
     """Return *lags* without dips of a single window, which are chance as well."""
     sides = zip(lags, lags[1:], lags[2:], strict=False)
-    inner = [max(own, min(after, before)) for after, own, before in sides]
+    inner = [max(lag, min(after, before)) for after, lag, before in sides]
     return [*lags[:1], *inner, *lags[1:][-1:]]
 
 
@@ -172,12 +177,12 @@ def busy_for_certain(side: ComparedRank, windows: range) -> float | None:
 
 def busy_by_estimate(side: ComparedRank, windows: range) -> float | None:
     """Return the same of whatever it runs, by sampled execution times."""
-    known = side.spent("known", windows)
-    if known <= side.spent("seconds", windows) * _MOSTLY:
+    seconds = side.spent("known", windows)
+    if seconds <= side.spent("seconds", windows) * _MOSTLY:
         return None
     works = side.spent("together", windows) + side.spent("alone", windows)
     # Estimates of a busy host add up to more than the time.
-    return min(works / known, 1.0)
+    return min(works / seconds, 1.0)
 
 
 class DeviceIdleness:
@@ -204,12 +209,12 @@ class DeviceIdleness:
         `None` if that is unknown.
         """
         if windows not in self._usual:
-            found = [self._busy(one, windows) for one in self._sides]
-            known = [one for one in found if one is not None]
-            most = 2 * len(known) > len(found)
-            self._usual[windows] = median_high(known) if most else None
-        usual, own = self._usual[windows], self._busy(self._sides[number], windows)
-        return None if usual is None or own is None else usual - own
+            found = [self._busy(side, windows) for side in self._sides]
+            fractions = [value for value in found if value is not None]
+            most = 2 * len(fractions) > len(found)
+            self._usual[windows] = median_high(fractions) if most else None
+        usual, fraction = self._usual[windows], self._busy(self._sides[number], windows)
+        return None if usual is None or fraction is None else usual - fraction
 
 
 class Stoppages:
@@ -225,6 +230,6 @@ class Stoppages:
         without free processors holds all of them.
         """
         if windows not in self._usual:
-            found = [one.ratio("held", windows) for one in self._sides]
+            found = [side.ratio("held", windows) for side in self._sides]
             self._usual[windows] = median_low(found)
         return side.ratio("held", windows) - self._usual[windows]

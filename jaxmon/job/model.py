@@ -150,7 +150,7 @@ class Straggler:
         ratio: how much of the time they wait for it.
         spent: seconds of a step that it spends on what `kind` says.
         median: the same of the median rank.
-        own: seconds of a step in which it does not wait for the device.
+        busy: seconds of a step in which it does not wait for the device.
         times_median: how many times as long that is as of the median rank.
         times_past: the same of itself before; `None` if it was never faster.
         place: ``file:line`` where it is most of that time; empty if unknown.
@@ -168,7 +168,7 @@ class Straggler:
     ratio: float
     spent: float
     median: float
-    own: float
+    busy: float
     times_median: float
     times_past: float | None = None
     place: str = ""
@@ -221,8 +221,8 @@ class RasView:
     @property
     def is_healthy(self) -> bool:
         """Whether all processes respond, and no rank is behind."""
-        known = self.ras.processes
-        return not (self.ras.lagging or known.unresponsive or known.dead)
+        processes = self.ras.processes
+        return not (self.ras.lagging or processes.unresponsive or processes.dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,11 @@ class LateRank:
 class SetupDifference:
     """
     A name, the value of some ranks, and that of most; empty if it is not set. If there
-    are many values, *own* is how many.
+    are many values, *value* is how many.
     """
 
     name: str
-    own: str
+    value: str
     usual: str
     values: int = 1
 

@@ -21,6 +21,7 @@ from jaxmon.job.failures import FailureKind, RankFailure, failure_of
 from jaxmon.job.model import Job, JobState, Suspects
 from jaxmon.job.verdict import busy, judge
 from jaxmon.job.waiting import apart_from, waiting_of
+from jaxmon.limits import Limits
 
 
 _SLACK = 2.0
@@ -93,14 +94,14 @@ class PostMortems:
     unknown: tuple[RankFailure, ...] = ()
 
 
-def examine(hosts: Sequence[JobHost]) -> PostMortems:
-    """Return how the jobs of *hosts* failed."""
+def examine(hosts: Sequence[JobHost], limits: Limits | None = None) -> PostMortems:
+    """Return how the jobs of *hosts* failed, and by *limits*, which of them hang."""
     by_job: defaultdict[tuple[str, int], list[RankFailure]] = defaultdict(list)
     for host in hosts:
         for rank in host.ranks:
             if (failure := failure_of(host, rank)) is not None:
                 by_job[rank.coordinator, rank.count or 0].append(failure)
-    verdict = judge(hosts)
+    verdict = judge(hosts, limits)
     made = [
         _post_mortem(job, by_job[job.coordinator, job.count]) for job in verdict.jobs
     ]
@@ -123,7 +124,7 @@ def _unknown(hosts: Iterable[JobHost]) -> tuple[RankFailure, ...]:
 
 def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
     order = _ordered(_latest(found))
-    failed = {one.rank.index: one for one in order.every()}
+    failed = {failure.rank.index: failure for failure in order.every()}
     again = [
         rank.index
         for rank in job.ranks
@@ -133,7 +134,7 @@ def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
     ]
     alive = [rank for rank in job.ranks if rank.responds and rank.index not in failed]
     waiting = waiting_of(alive)
-    known = {rank.index for rank in job.ranks}
+    reported = {rank.index for rank in job.ranks}
     return PostMortem(
         job.coordinator,
         job.count,
@@ -147,8 +148,8 @@ def _post_mortem(job: Job, found: Iterable[RankFailure]) -> PostMortem:
             for rank in job.ranks
             if rank.ended == FINISHED and rank.index not in failed
         ),
-        tuple(n for n in range(job.count) if n not in known),
-        tuple(one for one in again if one is not None),
+        tuple(n for n in range(job.count) if n not in reported),
+        tuple(number for number in again if number is not None),
         job.state is JobState.HUNG,
     )
 
@@ -171,15 +172,15 @@ def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
     another's process began.
     """
     latest: dict[int, RankFailure] = {}
-    for one in sorted(found, key=lambda one: one.time):
-        latest[one.rank.index or 0] = one
+    for failure in sorted(found, key=lambda failure: failure.time):
+        latest[failure.rank.index or 0] = failure
     began = max(map(_began, latest.values()), default=0.0)
-    return [one for one in latest.values() if one.last >= began]
+    return [failure for failure in latest.values() if failure.last >= began]
 
 
-def _began(one: RankFailure) -> float:
-    """Return when the process of *one* began to be observed, 0 if that is unknown."""
-    rank, host = one.rank, one.host
+def _began(failure: RankFailure) -> float:
+    """Return when the process of *failure* began to be observed, 0 if unknown."""
+    rank, host = failure.rank, failure.host
     if rank.observed_seconds <= 0:
         return 0.0
     lived = rank.since_seconds + rank.observed_seconds
@@ -203,7 +204,7 @@ class _Order(NamedTuple):
 
 def _ordered(found: Iterable[RankFailure]) -> _Order:
     """Return which of the failures was the first, and what the others are."""
-    every = sorted(found, key=lambda one: (one.time, one.rank.index or 0))
+    every = sorted(found, key=lambda failure: (failure.time, failure.rank.index or 0))
     end = min(
         [failure.last for failure in every if failure.of_peers], default=float("inf")
     )
@@ -230,19 +231,19 @@ def _ordered(found: Iterable[RankFailure]) -> _Order:
 
 def _first(causes: Sequence[RankFailure]) -> RankFailure:
     """Return the likeliest first of *causes*, which are in order."""
-    said = [failure for failure in causes if not failure.is_silent]
+    outspoken = [failure for failure in causes if not failure.is_silent]
     silent = [failure for failure in causes if failure.is_silent]
-    if said:
+    if outspoken:
         # JAX kills ranks after one has failed; before that, something else did.
-        before = [failure for failure in silent if failure.last < said[0].first]
-        return before[0] if before else said[0]
+        before = [failure for failure in silent if failure.last < outspoken[0].first]
+        return before[0] if before else outspoken[0]
     same = [failure for failure in silent if failure.meets(silent[0])]
     # Without the coordinator, which rank 0 runs, JAX ends all others at once.
-    return min(same, key=lambda one: (one.rank.index != 0, one.time))
+    return min(same, key=lambda failure: (failure.rank.index != 0, failure.time))
 
 
-def _follows(one: RankFailure, first: RankFailure) -> bool:
-    """Return whether JAX probably ended *one* because *first* had failed."""
-    if one.kind is not FailureKind.KILLED:
+def _follows(failure: RankFailure, first: RankFailure) -> bool:
+    """Return whether JAX ended the rank of *failure* because *first* had failed."""
+    if failure.kind is not FailureKind.KILLED:
         return False
-    return not first.is_silent or first.rank.index == 0 or not one.meets(first)
+    return not first.is_silent or first.rank.index == 0 or not failure.meets(first)

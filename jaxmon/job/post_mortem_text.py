@@ -18,10 +18,11 @@ from jaxmon.job.words import (
     numbers,
     point,
     short,
+    silent_lines,
 )
 
 
-_MOST_JOBS, _MOST_FAILURES, _MOST_HOSTS, _MOST_GROUPS = 20, 10, 10, 5
+_MOST_JOBS, _MOST_FAILURES, _MOST_GROUPS = 20, 10, 5
 # Clocks that differ less mislead no one who reads logs.
 _SAME = 1.0
 
@@ -56,19 +57,12 @@ def lines(found: PostMortems, width: int) -> list[str]:
         text += ["", *_job(job, width)]
     if (left := len(found.jobs) - _MOST_JOBS) > 0:
         text += ["", f"and {counted(left, 'further job')}"]
-    silent = [host for host in found.hosts if host.trouble]
+    silent = [(host.target, host.trouble) for host in found.hosts if host.trouble]
+    answered = len(found.hosts) - len(silent)
     if not found.jobs:
-        answered = counted(len(found.hosts) - len(silent), "host")
-        text += ["", f"No rank of a job on {answered}."]
+        text += ["", f"No rank of a job on {counted(answered, 'host')}."]
     text += _unknown_ranks(found, width)
-    if silent:
-        hosts = counted(len(found.hosts), "host")
-        text += ["", f"{len(silent):,} of {hosts} did not answer:"]
-        for host in silent[:_MOST_HOSTS]:
-            text += point(f"{host.target}: {host.trouble}", width)
-        if (left := len(silent) - _MOST_HOSTS) > 0:
-            text.append(f"{INDENT}and {left:,} more")
-    return text[1:]
+    return [*text[1:], *silent_lines(silent, answered, width)]
 
 
 def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
@@ -89,8 +83,8 @@ def headline(job: PostMortem) -> str:
     name = names.pop() if len(names) == 1 else job.coordinator
     size = f"{counted(job.count, 'rank')}{f' of {name}' if name else ''}"
     where = f"{size}, on {counted(job.hosts, 'host')}"
-    known = "NO FAILURE KNOWN" if job.missing else "NO FAILURE"
-    return f"{'FAILED' if job.failed else known}: {where}"
+    outcome = "NO FAILURE KNOWN" if job.missing else "NO FAILURE"
+    return f"{'FAILED' if job.failed else outcome}: {where}"
 
 
 def what(failure: RankFailure) -> str:
@@ -128,8 +122,8 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         ("later", job.later),
         ("consequence", job.consequences),
     ):
-        for one in found[:_MOST_FAILURES]:
-            text = f"{title}, {_since(one, first)}: {one.rank} {_did(one)}"
+        for failure in found[:_MOST_FAILURES]:
+            text = f"{title}, {_since(failure, first)}: {failure.rank} {_did(failure)}"
             yield from point(text, width)
         if (left := len(found) - _MOST_FAILURES) > 0:
             yield f"{INDENT}and {counted(left, 'further one')}"
@@ -153,7 +147,7 @@ def _others(job: PostMortem) -> Iterator[str]:
     for doing in job.running[:_MOST_GROUPS]:
         verb = "has" if len(doing.numbers) == 1 else "have"
         yield f"{numbers(doing.numbers)} {verb} not failed, and {does(doing)}"
-    for found, one, several in (
+    for found, single, several in (
         (job.waiting, "only waits for others", "only wait for others"),
         (job.finished, "has finished", "have finished"),
         (
@@ -163,7 +157,7 @@ def _others(job: PostMortem) -> Iterator[str]:
         ),
     ):
         if found:
-            yield f"{numbers(found)} {one if len(found) == 1 else several}"
+            yield f"{numbers(found)} {single if len(found) == 1 else several}"
     yield from _missing(job)
 
 
@@ -240,11 +234,11 @@ def _unknown(job: PostMortem) -> str:
             "what failed first is not known: each of these errors is about another "
             f"process, and {numbers(job.missing)} left nothing here"
         )
-    known = "no rank failed before these, which are about other processes: look at"
+    lead = "no rank failed before these, which are about other processes: look at"
     if job.running:
         found = sorted(n for group in job.running for n in group.numbers)
-        return f"{known} what {numbers(found)} did instead, and at the network"
-    return f"{known} the network, and for a process that was restarted"
+        return f"{lead} what {numbers(found)} did instead, and at the network"
+    return f"{lead} the network, and for a process that was restarted"
 
 
 def _seen_first(job: PostMortem) -> Iterator[str]:
@@ -255,12 +249,12 @@ def _seen_first(job: PostMortem) -> Iterator[str]:
             yield f"what rank 0 printed is a consequence of the failure of rank {cause}"
 
 
-def _since(one: RankFailure, first: RankFailure | None) -> str:
+def _since(failure: RankFailure, first: RankFailure | None) -> str:
     if first is None:
-        return f"at {_clock(one.time)}"
-    if one.meets(first):
-        return f"within {duration(_within(one, first))}"
-    after = one.time - first.time
+        return f"at {_clock(failure.time)}"
+    if failure.meets(first):
+        return f"within {duration(_within(failure, first))}"
+    after = failure.time - first.time
     return (
         f"{duration(after)} later"
         if after >= 0
@@ -268,9 +262,9 @@ def _since(one: RankFailure, first: RankFailure | None) -> str:
     )
 
 
-def _within(one: RankFailure, other: RankFailure | None) -> float:
-    other = other or one
-    return max(one.last, other.last) - min(one.first, other.first)
+def _within(failure: RankFailure, other: RankFailure | None) -> float:
+    other = other or failure
+    return max(failure.last, other.last) - min(failure.first, other.first)
 
 
 def _clock(time: float) -> str:
@@ -302,7 +296,7 @@ def document(found: PostMortems) -> dict[str, Any]:
 
 def _job_document(job: PostMortem) -> dict[str, Any]:
     def listed(of: tuple[RankFailure, ...]) -> list[dict[str, Any]]:
-        return [_failure(one, job.first) for one in of[:MOST_NUMBERS]]
+        return [_failure(failure, job.first) for failure in of[:MOST_NUMBERS]]
 
     return {
         "coordinator": job.coordinator,
@@ -324,25 +318,25 @@ def _job_document(job: PostMortem) -> dict[str, Any]:
     }
 
 
-def _failure(one: RankFailure, first: RankFailure | None) -> dict[str, Any]:
-    words = one.rank.words
+def _failure(failure: RankFailure, first: RankFailure | None) -> dict[str, Any]:
+    words = failure.rank.words
     return {
-        "rank": one.rank.index,
-        "host": one.rank.host,
-        "target": one.host.target,
-        "pid": one.rank.pid,
-        "ending": one.kind.value,
-        "what": what(one),
-        "code": words.code if one.kind is FailureKind.EXIT else None,
-        "of_peers": one.of_peers,
+        "rank": failure.rank.index,
+        "host": failure.rank.host,
+        "target": failure.host.target,
+        "pid": failure.rank.pid,
+        "ending": failure.kind.value,
+        "what": what(failure),
+        "code": words.code if failure.kind is FailureKind.EXIT else None,
+        "of_peers": failure.of_peers,
         "where": words.where,
         "function": words.function,
-        "reached": list(reached(one)),
-        "time": one.time,
-        "uncertainty_seconds": (one.last - one.first) / 2,
-        "seconds_after_first": None if first is None else one.time - first.time,
-        "oom_kills": one.rank.oom_kills,
-        "host_oom_kills": one.rank.host_oom_kills,
+        "reached": list(reached(failure)),
+        "time": failure.time,
+        "uncertainty_seconds": (failure.last - failure.first) / 2,
+        "seconds_after_first": None if first is None else failure.time - first.time,
+        "oom_kills": failure.rank.oom_kills,
+        "host_oom_kills": failure.rank.host_oom_kills,
     }
 
 

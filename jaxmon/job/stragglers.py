@@ -20,13 +20,7 @@ from statistics import median_low
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank, RecentLine
-from jaxmon.job.comparison import (
-    WINDOW,
-    WINDOWS,
-    ComparedRank,
-    RankComparison,
-    compare,
-)
+from jaxmon.job.comparison import WINDOW, WINDOWS, ComparedRank, RankComparison, compare
 from jaxmon.job.lags import (
     DeviceIdleness,
     Stoppages,
@@ -78,14 +72,14 @@ class _SlowWindows:
 
     Attributes:
         lag: how much shorter its wait is than the median rank's, or its work longer.
-        known: of these windows, those in which it is known what it did.
+        explained: of these windows, those in which it is known what it did.
         kind: known if it is the device that works.
     """
 
     side: ComparedRank
     windows: range
     lag: float
-    known: range
+    explained: range
     kind: SlowKind | None = None
 
     @property
@@ -157,7 +151,7 @@ def _host_bound(
 ) -> _SlowWindows | None:
     """Return when the others waited for the rank *number*, which did not."""
     row = waits.rows[number]
-    lags = [usual - own for usual, own in zip(waits.high, row, strict=True)]
+    lags = [usual - fraction for usual, fraction in zip(waits.high, row, strict=True)]
     for windows in waits.slow(number, lags):
         lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
         if lag < waits.least(number, lags, windows):
@@ -166,7 +160,7 @@ def _host_bound(
             waits.sides[number],
             median_low([row[window] for window in windows]),
         )
-        certain, likely = [one.idle(number, windows) for one in devices]
+        certain, likely = [device.idle(number, windows) for device in devices]
         if (
             held.longer(side, windows) >= lag / 2
             or (certain is not None and certain >= lag / 2)
@@ -200,14 +194,16 @@ def _device_bound(
     because of what it runs alone.
     """
     row, side = together.rows[number], together.sides[number]
-    lags = [usual - own for usual, own in zip(together.high, row, strict=True)]
+    lags = [
+        usual - fraction for usual, fraction in zip(together.high, row, strict=True)
+    ]
     for windows in together.slow(number, lags):
         lag = together.usual(number, windows, high=True) - together.of(number, windows)
         # It takes a while until enough of its own programs have been sampled.
-        known = range(windows.start, windows.start + 1)
-        longer = alone.of(number, known) - alone.usual(number, known, high=False)
+        latest = range(windows.start, windows.start + 1)
+        longer = alone.of(number, latest) - alone.usual(number, latest, high=False)
         if lag >= together.least(number, lags, windows) and longer >= lag / 2:
-            return _SlowWindows(side, windows, longer, known, SlowKind.COMPUTE)
+            return _SlowWindows(side, windows, longer, latest, SlowKind.COMPUTE)
     return None
 
 
@@ -249,8 +245,8 @@ class _Accounts:
         """Return what the rank does while others wait."""
 
         def more(kind: SlowKind) -> float:
-            own = self.of(run.side, run.windows, kind)
-            return own - self.usual(run.windows, kind)
+            fraction = self.of(run.side, run.windows, kind)
+            return fraction - self.usual(run.windows, kind)
 
         # A process whose threads contend for the GIL seems to lack processors, too.
         if more(SlowKind.HOST) >= max(run.lag * _MOST_OF_IT, 2 * more(SlowKind.GIL)):
@@ -261,11 +257,11 @@ class _Accounts:
 def _straggler(
     run: _SlowWindows, found: RankComparison, accounts: _Accounts, gpus: _GpuStates
 ) -> Straggler:
-    side, windows, known = run.side, run.windows, run.known
+    side, windows, explained = run.side, run.windows, run.explained
     kind = run.kind or accounts.kind(run)
     whole = kind if kind is SlowKind.COMPUTE else None
-    step = accounts.step(known, side)
-    own = accounts.of(side, known, whole) * step
+    step = accounts.step(explained, side)
+    busy = accounts.of(side, explained, whole) * step
     before = range(windows.stop, found.windows)
     past = None
     if before:
@@ -276,11 +272,11 @@ def _straggler(
         side.rank,
         kind,
         run.lag,
-        accounts.of(side, known, kind) * step,
-        accounts.usual(known, kind) * step,
-        own,
-        _times(own, accounts.usual(known, whole) * step),
-        None if past is None else _times(own, past),
+        accounts.of(side, explained, kind) * step,
+        accounts.usual(explained, kind) * step,
+        busy,
+        _times(busy, accounts.usual(explained, whole) * step),
+        None if past is None else _times(busy, past),
         # Where it was lately says nothing of what was before.
         "" if ended else place.place,
         "" if ended else place.activity,
@@ -296,11 +292,17 @@ def _straggler(
 def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
     """Return the line where *rank* is more of the time than *others* are."""
     states = _STATES.get(kind, ())
-    own = {one.place: one for one in rank.places if one.state in states and one.place}
-    usual = {place: median_low(found) for place, found in _ratios(own, states, others)}
+    places = {
+        place.place: place
+        for place in rank.places
+        if place.state in states and place.place
+    }
+    usual = {
+        place: median_low(found) for place, found in _ratios(places, states, others)
+    }
     return max(
-        own.values(),
-        key=lambda one: one.ratio - usual.get(one.place, 0.0),
+        places.values(),
+        key=lambda line: line.ratio - usual.get(line.place, 0.0),
         default=RecentLine(),
     )
 
@@ -309,16 +311,18 @@ def _ratios(
     places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
 ) -> Iterable[tuple[str, list[float]]]:
     """Return for each of *places* for how much of the time *ranks* are there."""
-    found: dict[str, list[float]] = {one: [] for one in places}
+    found: dict[str, list[float]] = {place: [] for place in places}
     for rank in ranks:
-        there = {one.place: one.ratio for one in rank.places if one.state in states}
+        there = {
+            place.place: place.ratio for place in rank.places if place.state in states
+        }
         for place, ratios in found.items():
             ratios.append(there.get(place, 0.0))
     return found.items()
 
 
-def _times(one: float, other: float) -> float:
-    return one / other if other > 0 else math.inf
+def _times(seconds: float, other: float) -> float:
+    return seconds / other if other > 0 else math.inf
 
 
 def _lost(
@@ -331,8 +335,8 @@ def _lost(
     Return the fraction of the time that would be saved if all that are slow now were
     like the slowest of the others.
     """
-    now = {one: run for one, run in runs.items() if not run.is_over}
-    rest = [one for one in range(len(found.sides)) if one not in now]
+    now = {number: run for number, run in runs.items() if not run.is_over}
+    rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0
     for device, scale in ((False, waits), (True, alone)):
         latest = range(1 if device else WINDOWS)
@@ -341,7 +345,7 @@ def _lost(
             for number, run in now.items()
             if (run.kind is SlowKind.COMPUTE) is device
         ]
-        others = sorted([scale.of(one, latest) for one in rest], reverse=device)
+        others = sorted([scale.of(number, latest) for number in rest], reverse=device)
         if slow and others:
             # The very slowest of thousands is an error of sampling.
             usual = others[len(others) // _OTHERS]
@@ -367,12 +371,13 @@ class _GpuStates:
             for xid in host.xids:
                 self._xids.setdefault(xid.uuid, []).append(xid.xid)
         found = [self._of(rank) for rank in ranks] if self._reasons else []
-        reasons = {reason for one in found for reason in one}
+        reasons = {reason for reasons_of_rank in found for reason in reasons_of_rank}
         # If it holds for most, it is how they are set up.
         self._usual = {
             reason
             for reason in reasons
-            if 2 * sum(reason in one for one in found) >= len(found)
+            if 2 * sum(reason in reasons_of_rank for reasons_of_rank in found)
+            >= len(found)
         }
 
     def throttled(self, rank: Rank) -> tuple[str, ...]:
@@ -385,4 +390,4 @@ class _GpuStates:
         return tuple(sorted(found))
 
     def _of(self, rank: Rank) -> set[str]:
-        return {one for uuid in rank.gpus for one in self._reasons.get(uuid, ())}
+        return {reason for uuid in rank.gpus for reason in self._reasons.get(uuid, ())}

@@ -8,14 +8,8 @@ from typing import Any
 
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration
 from jaxmon.job.model import SlowKind, Slowness, Straggler
-from jaxmon.job.words import (
-    MOST_NUMBERS,
-    Phrases,
-    advice_lines,
-    numbers,
-    point,
-    short,
-)
+from jaxmon.job.waiting import numbers_of
+from jaxmon.job.words import MOST_NUMBERS, Phrases, advice_lines, numbers, point, short
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3
@@ -84,12 +78,14 @@ def _summary(slowness: Slowness) -> Iterator[str]:
     if slowness.stragglers:
         yield _headline(slowness)
     named = {straggler.rank.index for straggler in slowness.stragglers}
-    others = [one for one in slowness.throttled if one[0].index not in named]
+    others = [
+        throttled for throttled in slowness.throttled if throttled[0].index not in named
+    ]
     if others:
         reasons = sorted({reason for _, found in others for reason in found})
-        indices = _indices([rank.index for rank, _ in others])
+        ranks = numbers(numbers_of(rank for rank, _ in others))
         yield (
-            f"{numbers(indices)}: GPUs throttled ({', '.join(reasons)}), unlike those "
+            f"{ranks}: GPUs throttled ({', '.join(reasons)}), unlike those "
             "of most ranks. If their part of a program takes longer for that, all "
             "wait; the time of each rank does not show it."
         )
@@ -97,9 +93,7 @@ def _summary(slowness: Slowness) -> Iterator[str]:
 
 def _headline(slowness: Slowness) -> str:
     """Return how much slower the job is, and because of which ranks."""
-    found = numbers(
-        _indices([straggler.rank.index for straggler in slowness.stragglers])
-    )
+    found = numbers(numbers_of(straggler.rank for straggler in slowness.stragglers))
     step, lost = slowness.step, slowness.lost
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
@@ -111,19 +105,19 @@ def _headline(slowness: Slowness) -> str:
 
 def _sentence(some: Sequence[Straggler]) -> str:
     """Return what stragglers that are alike spend their time on, and since when."""
-    one = some[0]
-    words = _PHRASES[one.kind]
+    first = some[0]
+    words = _PHRASES[first.kind]
     what = words.several if len(some) > 1 else words.single
     most = "up to " if len(some) > 1 else ""
-    where = f" at {one.place}" if one.place else ""
-    activity = f", in the activity {one.activity}" if one.activity else ""
-    function = f", most of all {short(one.function)}," if one.function else ""
+    where = f" at {first.place}" if first.place else ""
+    activity = f", in the activity {first.activity}" if first.activity else ""
+    function = f", most of all {short(first.function)}," if first.function else ""
     text = (
         f"{_who(some)} {what}{function}{where}{activity} for {most}"
-        f"{duration(one.spent)} of each step, the median rank for "
-        f"{duration(one.median)}"
+        f"{duration(first.spent)} of each step, the median rank for "
+        f"{duration(first.median)}"
     )
-    parts = [text, _since(one)]
+    parts = [text, _since(first)]
     throttled = sorted({reason for of in some for reason in of.throttled})
     xids = sorted({xid for of in some for xid in of.xids})
     if throttled:
@@ -144,7 +138,7 @@ def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
 
 def _who(some: Sequence[Straggler]) -> str:
     rank = some[0].rank
-    named = numbers(_indices([straggler.rank.index for straggler in some]))
+    named = numbers(numbers_of(straggler.rank for straggler in some))
     hosts = {straggler.rank.host for straggler in some}
     if len(some) == 1:
         return f"{named} ({rank.host}, pid {rank.pid})"
@@ -152,21 +146,23 @@ def _who(some: Sequence[Straggler]) -> str:
     return f"{named} (on {place})"
 
 
-def _since(one: Straggler) -> str:
-    text = f"for {_about(one.seconds)}"
-    if one.always:
+def _since(straggler: Straggler) -> str:
+    text = f"for {_about(straggler.seconds)}"
+    if straggler.always:
         return f"{text}, as long as is known"
-    past = one.times_past
+    past = straggler.times_past
     if past is None or not _FASTER_BEFORE <= past < math.inf:
         return f"{text} at least"
-    return f"{text}; before, its own part of a step took {duration(one.own / past)}"
+    return (
+        f"{text}; before, its own part of a step took {duration(straggler.busy / past)}"
+    )
 
 
-def _former_sentence(one: Straggler) -> str:
+def _former_sentence(straggler: Straggler) -> str:
     """Return that a rank was a straggler, and is none any more."""
     return (
-        f"{_who([one])} was slow for {_about(one.seconds)}, until "
-        f"{ago(one.ended_seconds)} ({one.kind.value})"
+        f"{_who([straggler])} was slow for {_about(straggler.seconds)}, until "
+        f"{ago(straggler.ended_seconds)} ({straggler.kind.value})"
     )
 
 
@@ -194,30 +190,32 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
     }
 
 
-def _straggler_document(one: Straggler) -> dict[str, Any]:
-    rank = one.rank
+def _straggler_document(straggler: Straggler) -> dict[str, Any]:
+    rank = straggler.rank
     return {
         "rank": rank.index,
         "host": rank.host,
         "pid": rank.pid,
         "worker": rank.worker,
-        "kind": one.kind.value,
-        "verdict": _former_sentence(one) if one.ended_seconds else _sentence([one]),
-        "action": _PHRASES[one.kind].advice,
-        "where": one.place,
-        "activity": one.activity,
-        "function": one.function,
-        "others_wait_ratio": one.ratio,
-        "seconds_of_step": one.spent,
-        "median_seconds_of_step": one.median,
-        "own_seconds_of_step": one.own,
-        "times_the_median": _finite(one.times_median),
-        "times_its_past": _finite(one.times_past),
-        "seconds": one.seconds,
-        "since_the_start": one.always,
-        "ended_seconds": one.ended_seconds or None,
-        "throttled": one.throttled,
-        "xids": one.xids,
+        "kind": straggler.kind.value,
+        "verdict": _former_sentence(straggler)
+        if straggler.ended_seconds
+        else _sentence([straggler]),
+        "action": _PHRASES[straggler.kind].advice,
+        "where": straggler.place,
+        "activity": straggler.activity,
+        "function": straggler.function,
+        "others_wait_ratio": straggler.ratio,
+        "seconds_of_step": straggler.spent,
+        "median_seconds_of_step": straggler.median,
+        "own_seconds_of_step": straggler.busy,
+        "times_the_median": _finite(straggler.times_median),
+        "times_its_past": _finite(straggler.times_past),
+        "seconds": straggler.seconds,
+        "since_the_start": straggler.always,
+        "ended_seconds": straggler.ended_seconds or None,
+        "throttled": straggler.throttled,
+        "xids": straggler.xids,
     }
 
 
@@ -227,7 +225,3 @@ def _about(seconds: float) -> str:
 
 def _finite(number: float | None) -> float | None:
     return None if number is None or math.isinf(number) else number
-
-
-def _indices(found: Sequence[int | None]) -> list[int]:
-    return sorted(index for index in found if index is not None)

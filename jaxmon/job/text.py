@@ -1,20 +1,25 @@
 """
 A verdict on jobs as text, as short as possible whatever the number of ranks, and as
-JSON types.
+JSON types; and the stacks of the threads of many ranks, grouped by likeness, the rarest
+first: in a hang most ranks are at the same place, and whoever is elsewhere is suspect,
+as ByteRobust does it (Wan et al. 2025, arXiv 2509.16293).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon.facts.host import JobHost
 from jaxmon.facts.walltime import Standing
-from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
+from jaxmon.host.formats.layout import INDENT, counted, duration, shortened, wrapped
 from jaxmon.job import collectives, compiles, differences, stragglers_text
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
 from jaxmon.job.words import (
     FIRST,
     MOST_NUMBERS,
+    MOST_SILENT,
     NETWORK,
     SCHEMA,
     UNCOUNTED,
@@ -25,13 +30,15 @@ from jaxmon.job.words import (
     how_many,
     numbers,
     point,
+    points,
+    silent_lines,
     waits,
     who,
 )
 from jaxmon.screens.timeouts import FLAGS, timeout
 
 
-_MOST_JOBS, _MOST_SUSPECTS, _MOST_SILENT = 20, 5, 10
+_MOST_JOBS, _MOST_SUSPECTS = 20, 5
 # Of a suspect.
 _MOST_LINES, _MOST_HELPERS = 5, 2
 _MOST_NAMES, _MOST_PROCESSES = 10, 10
@@ -62,7 +69,8 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         found += [""] * bool(missing and notes)
         for text in notes:
             found += wrapped(text, width)
-    return [*found[1:], *_silent(verdict, width), *_doubted(verdict, width)]
+    silent = silent_lines(verdict.silent, verdict.answered, width)
+    return [*found[1:], *silent, *_doubted(verdict, width)]
 
 
 def _others(number: int) -> Iterator[str]:
@@ -82,28 +90,11 @@ def _failed(number: int) -> Iterator[str]:
         )
 
 
-def _silent(verdict: Verdict, width: int) -> Iterator[str]:
-    silent = verdict.silent
-    if not silent:
-        return
-    hosts = counted(verdict.answered + len(silent), "host")
-    yield ""
-    yield f"{len(silent):,} of {hosts} did not answer:"
-    for target, trouble in silent[:_MOST_SILENT]:
-        yield from point(f"{target}: {trouble}", width)
-    if (left := len(silent) - _MOST_SILENT) > 0:
-        yield f"{INDENT}and {left:,} more"
-
-
 def _doubted(verdict: Verdict, width: int) -> Iterator[str]:
-    if not verdict.doubts:
-        return
-    yield ""
-    yield "Not read, so that the verdict may be wrong:"
-    for target, doubt in verdict.doubts[:_MOST_SILENT]:
-        yield from point(f"{target}, {doubt}", width)
-    if (left := len(verdict.doubts) - _MOST_SILENT) > 0:
-        yield f"{INDENT}and {left:,} more"
+    if verdict.doubts:
+        yield from ("", "Not read, so that the verdict may be wrong:")
+        texts = [f"{target}, {doubt}" for target, doubt in verdict.doubts]
+        yield from points(texts, MOST_SILENT, width)
 
 
 def headline(job: Job) -> str:
@@ -183,7 +174,7 @@ def _contenders(suspects: Suspects) -> list[Standing]:
     """Return the threads of one of *suspects* that wait for a lock, if it does."""
     if suspects.kind is not SuspectKind.LOCK:
         return []
-    return [one for one in suspects.ranks[0].now.others if one.stack]
+    return [thread for thread in suspects.ranks[0].now.others if thread.stack]
 
 
 def _stack(suspects: Suspects) -> tuple[str, ...]:
@@ -288,7 +279,7 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "where": suspects.place,
         "seconds": suspects.seconds,
         "calls": suspects.calls,
-        "gone": [str(one) for one in suspects.failed_helpers],
+        "gone": [str(helper) for helper in suspects.failed_helpers],
         "processes": [
             {
                 "rank": rank.index,
@@ -301,3 +292,82 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
             for rank in suspects.ranks[:_MOST_PROCESSES]
         ],
     }
+
+
+_MOST_GROUPS = 20
+_MOST_OF_A_STACK = 20
+
+Stack: TypeAlias = tuple[str, ...]
+
+
+class StackGroup(NamedTuple):
+    """
+    Threads that are in the same functions.
+
+    Attributes:
+        ranks: on which ranks, sorted.
+        threads: their number.
+        stack: the commonest of theirs, innermost line first.
+        stacks: how many different ones there are; they differ in lines.
+    """
+
+    ranks: tuple[int, ...]
+    threads: int
+    stack: Stack
+    stacks: int
+
+
+def of_hosts(hosts: Iterable[JobHost]) -> Iterator[tuple[int, Stack]]:
+    """Yield the stacks of all threads on *hosts*, each with the number of its rank."""
+    for host in hosts:
+        for rank in host.ranks:
+            stacks: Mapping[str, Sequence[Stack]] = host.stacks
+            for stack in stacks.get(rank.worker, ()):
+                if rank.index is not None:
+                    yield rank.index, stack
+
+
+def stack_groups(stacks: Iterable[tuple[int, Stack]]) -> list[StackGroup]:
+    """Return *stacks* by the functions that they consist of, the rarest first."""
+    ranks: defaultdict[Stack, set[int]] = defaultdict(set)
+    found: defaultdict[Stack, Counter[Stack]] = defaultdict(Counter)
+    for rank, stack in stacks:
+        likeness = tuple([_likeness(line) for line in stack])
+        ranks[likeness].add(rank)
+        found[likeness][stack] += 1
+    made = [
+        StackGroup(
+            tuple(sorted(ranks[likeness])),
+            sum(of.values()),
+            of.most_common(1)[0][0],
+            len(of),
+        )
+        for likeness, of in found.items()
+    ]
+    return sorted(made, key=lambda group: (len(group.ranks), group.ranks, group.stack))
+
+
+def stack_lines(found: Sequence[StackGroup], width: int) -> list[str]:
+    """Return *found* in lines of at most *width* columns."""
+    text: list[str] = []
+    for group in found[:_MOST_GROUPS]:
+        several = (
+            f", {group.threads:,} threads" if group.threads > len(group.ranks) else ""
+        )
+        differ = f", on {group.stacks} different lines" if group.stacks > 1 else ""
+        text += ["", shortened(f"{numbers(group.ranks)}{several}{differ}:", width)]
+        text += [
+            shortened(f"{INDENT}{line}", width)
+            for line in group.stack[:_MOST_OF_A_STACK]
+        ]
+        if (left := len(group.stack) - _MOST_OF_A_STACK) > 0:
+            text.append(f"{INDENT}and {counted(left, 'further line')}")
+    if (left := len(found) - _MOST_GROUPS) > 0:
+        text += ["", f"and {counted(left, 'further group')} of threads"]
+    return text[1:]
+
+
+def _likeness(line: str) -> str:
+    """Return file and function of a *line* ``file.py:12 in function``."""
+    place, _, function = line.rpartition(" in ")
+    return f"{place.rpartition(':')[0]} in {function}"

@@ -218,8 +218,8 @@ def _progress_made(rank: Rank) -> int:
     calls = [
         function.calls for function in rank.functions if function.calls is not None
     ]
-    known = [*calls, *(loop.steps for loop in rank.loops)]
-    return max(known, default=_RHYTHM)
+    progress = [*calls, *(loop.steps for loop in rank.loops)]
+    return max(progress, default=_RHYTHM)
 
 
 def _state(
@@ -258,8 +258,8 @@ def _suspects(
     found: list[Suspects] = []
     for kind, some in _absent(ranks).items():
         found += _alike(kind, some, waiting)
-    known = {rank.index for rank in ranks}
-    missing = tuple(number for number in range(count) if number not in known)
+    reported = {rank.index for rank in ranks}
+    missing = tuple(number for number in range(count) if number not in reported)
     if missing:
         found.append(
             Suspects(
@@ -269,11 +269,13 @@ def _suspects(
     others = apart_from(alive, waiting)
     behind = [rank for rank in others if not _has_dispatched(rank, waiting)]
     apart = busy(behind, waiting) or _apart(alive, waiting)
-    if _AWAITED & {one.kind for one in found}:
+    if _AWAITED & {group.kind for group in found}:
         # Then a rank may well read a result that never comes.
-        apart = [one for one in apart if one.kind is not SuspectKind.ELSEWHERE]
+        apart = [group for group in apart if group.kind is not SuspectKind.ELSEWHERE]
     found += apart
-    found.sort(key=lambda one: (_group(one.kind), len(one.numbers), one.numbers))
+    found.sort(
+        key=lambda group: (_group(group.kind), len(group.numbers), group.numbers)
+    )
     return tuple(found)
 
 
@@ -290,8 +292,8 @@ def busy(ranks: Iterable[Rank], waiting: DeviceWait) -> list[Suspects]:
 def _apart(alive: Sequence[Rank], waiting: DeviceWait) -> Iterable[Suspects]:
     """Yield those that wait in another program than most, or else on another line."""
     programs: defaultdict[str, list[Rank]] = defaultdict(list)
-    for one, function in deviating(alive, waiting.function):
-        programs[function].append(one)
+    for rank, function in deviating(alive, waiting.function):
+        programs[function].append(rank)
     for function, some in programs.items():
         for alike in _alike(SuspectKind.PROGRAM, some, waiting):
             yield replace(alike, function=function)
@@ -371,15 +373,15 @@ def _alike(
         key = (rank.now.place, _function(rank, kind)) if there else ("", "")
         groups[key].append(rank)
     for (place, function), some in groups.items():
-        calls = {_calls(one, waiting) for one in some if waiting.function}
-        seconds = [_seconds(one, kind) for one in some]
+        calls = {_calls(rank, waiting) for rank in some if waiting.function}
+        seconds = [_seconds(rank, kind) for rank in some]
         yield Suspects(
             kind,
             tuple(numbers_of(some)),
             tuple(some),
             place,
             function,
-            min([one for one in seconds if one is not None], default=None),
+            min([age for age in seconds if age is not None], default=None),
             next(iter(calls)) if len(calls) == 1 else None,
         )
 
@@ -401,7 +403,9 @@ def _function(rank: Rank, kind: SuspectKind) -> str:
     if kind is SuspectKind.ELSEWHERE:
         return rank.now.barrier or rank.now.function
     start = f"{rank.now.place} in "
-    found = (one.removeprefix(start) for one in rank.now.stack if one.startswith(start))
+    found = (
+        line.removeprefix(start) for line in rank.now.stack if line.startswith(start)
+    )
     return next(found, "")
 
 

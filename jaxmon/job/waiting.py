@@ -70,15 +70,15 @@ def elsewhere(alive: Sequence[Rank], waiting: DeviceWait) -> list[Rank]:
         for rank in alive
         if rank.index in numbers and rank.now.place and rank.now.place != waiting.place
     ]
-    early = [one for one in found if one.now.barrier]
+    early = [rank for rank in found if rank.now.barrier]
     calls = [rank.calls(waiting.function) for rank in early]
-    known = [number for number in calls if number is not None]
-    if waiting.barrier or not early or len(known) < len(early):
+    counts = [number for number in calls if number is not None]
+    if waiting.barrier or not early or len(counts) < len(early):
         return found
     return [
-        one
-        for one in found
-        if one.now.barrier or (one.calls(waiting.function) or 0) <= min(known)
+        rank
+        for rank in found
+        if rank.now.barrier or (rank.calls(waiting.function) or 0) <= min(counts)
     ]
 
 
@@ -97,8 +97,8 @@ def numbers_of(ranks: Iterable[Rank]) -> list[int]:
 def _waits(rank: Rank) -> bool:
     """Return whether *rank* waits for a device that may wait for other ranks."""
     # JAX initialises devices when it compiles the first function, if not before.
-    known = rank.now.state in _FOR_THE_DEVICE or starts(rank)
-    return known and not (is_local(rank) or rank.now.callback)
+    waits = rank.now.state in _FOR_THE_DEVICE or starts(rank)
+    return waits and not (is_local(rank) or rank.now.callback)
 
 
 def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Rank]]:
@@ -116,7 +116,7 @@ def _meeting_point(waiting: Sequence[Rank], function: str) -> tuple[str, list[Ra
         there.items(),
         key=lambda item: (
             len(item[1]),
-            max(one.calls(function) or 0 for one in item[1]),
+            max(rank.calls(function) or 0 for rank in item[1]),
         ),
     )
 
@@ -159,16 +159,16 @@ def deviating(ranks: Sequence[Rank], function: str) -> list[tuple[Rank, str]]:
     ranks, if it is not clear which is the right one.
     """
     return _by_calls(ranks) or [
-        (one, function) for one in _by_fingerprint(ranks, function)
+        (rank, function) for rank in _by_fingerprint(ranks, function)
     ]
 
 
 def devices(ranks: Sequence[Rank]) -> int:
     """Return how many devices their job has, at least those of one of its programs."""
-    known = [_whole(rank.setup.get("devices", "")) for rank in ranks]
+    counts = [_whole(rank.setup.get("devices", "")) for rank in ranks]
     count = ranks[0].count or 0 if ranks else 0
-    if ranks and all(known) and (len(ranks) == count or len(set(known)) == 1):
-        return sum(known) * count // len(ranks)
+    if ranks and all(counts) and (len(ranks) == count or len(set(counts)) == 1):
+        return sum(counts) * count // len(ranks)
     return max((of.devices for rank in ranks for of in rank.functions), default=0)
 
 
@@ -183,9 +183,9 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
     usual = dict(orders.most_common(1)[0][0])
     # Hostile or broken ones aside, there are few.
     other = {
-        one: extra
-        for one, _ in orders.most_common(_MOST_ORDERS)
-        if (extra := _extra(usual, one))
+        calls_made: extra
+        for calls_made, _ in orders.most_common(_MOST_ORDERS)
+        if (extra := _extra(usual, calls_made))
     }
     found = [
         (rank, other[made])
@@ -194,7 +194,7 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
     ]
     if not found or 2 * len(found) < len(ranks):
         return found
-    deviate = {id(one) for one, _ in found}
+    deviate = {id(rank) for rank, _ in found}
     rest = [(rank, rank.now.function) for rank in ranks if id(rank) not in deviate]
     return [*found, *rest]
 
@@ -209,9 +209,9 @@ def _of_all(rank: Rank, everywhere: int) -> Calls | None:
         for function in rank.functions
         if function.devices == everywhere
     ]
-    known = [(name, calls) for name, calls in found if calls]
+    counted = [(name, calls) for name, calls in found if calls]
     unknown = any(calls is None for _, calls in found)
-    return None if unknown else tuple(sorted(known))
+    return None if unknown else tuple(sorted(counted))
 
 
 def _extra(usual: dict[str, int], found: Calls) -> str:
@@ -219,23 +219,27 @@ def _extra(usual: dict[str, int], found: Calls) -> str:
     Return of which function *found* has calls that *usual* does not have, if it is of
     another sequence, and not only ahead or behind in the same one; else nothing.
     """
-    own = dict(found)
-    names = usual.keys() | own.keys()
-    more = [name for name in names if own.get(name, 0) > usual.get(name, 0)]
-    less = any(own.get(name, 0) < usual.get(name, 0) for name in names)
+    calls = dict(found)
+    names = usual.keys() | calls.keys()
+    more = [name for name in names if calls.get(name, 0) > usual.get(name, 0)]
+    less = any(calls.get(name, 0) < usual.get(name, 0) for name in names)
     return min(more) if more and less else ""
 
 
 def _by_fingerprint(ranks: Sequence[Rank], function: str) -> list[Rank]:
-    known = Counter(found for rank in ranks if (found := rank.fingerprint(function)))
-    if len(known) < 2:  # noqa: PLR2004 - one for all
+    fingerprints = Counter(
+        found for rank in ranks if (found := rank.fingerprint(function))
+    )
+    if len(fingerprints) < 2:  # noqa: PLR2004 - one for all
         return []
-    usual, times = known.most_common(1)[0]
+    usual, times = fingerprints.most_common(1)[0]
     # On hosts that differ from each other, each may have its own.
-    if 2 * times <= sum(known.values()):
-        return [] if len(known) > 2 else list(ranks)  # noqa: PLR2004 - two halves
+    if 2 * times <= sum(fingerprints.values()):
+        return [] if len(fingerprints) > 2 else list(ranks)  # noqa: PLR2004 - two halves
     return [
-        rank for rank in ranks if (own := rank.fingerprint(function)) and own != usual
+        rank
+        for rank in ranks
+        if (fingerprint := rank.fingerprint(function)) and fingerprint != usual
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from jaxmon.facts.rank import Rank
@@ -16,6 +16,9 @@ SCHEMA = 1
 
 MOST_NUMBERS = 1000
 """In a list of a document."""
+
+MOST_SILENT = 10
+"""Hosts that did not answer, or not with all."""
 
 _MOST_RANGES = 6
 _MOST_NAMED = 3
@@ -190,11 +193,11 @@ NETWORK = (
 def numbers(found: Sequence[int]) -> str:
     """Return ``rank 3``, ``ranks 0-2, 5``: sorted numbers, at most some of them."""
     ranges: list[list[int]] = []
-    for one in found:
-        if ranges and one == ranges[-1][1] + 1:
-            ranges[-1][1] = one
+    for number in found:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            ranges.append([one, one])
+            ranges.append([number, number])
     shown = [f"{a}-{b}" if a < b else str(a) for a, b in ranges[:_MOST_RANGES]]
     if left := sum(b - a + 1 for a, b in ranges[_MOST_RANGES:]):
         shown.append(f"and {left:,} more")
@@ -297,6 +300,25 @@ def short(function: str) -> str:
 def point(text: str, width: int) -> list[str]:
     """Return *text* on a job in lines of at most *width* columns."""
     return wrapped(text, width, first=INDENT, rest=INDENT * 2)
+
+
+def points(texts: Sequence[str], most: int, width: int) -> Iterator[str]:
+    """Yield the first of *texts* as points, and how many more there are."""
+    for text in texts[:most]:
+        yield from point(text, width)
+    if (left := len(texts) - most) > 0:
+        yield f"{INDENT}and {left:,} more"
+
+
+def silent_lines(
+    silent: Sequence[tuple[str, str]], answered: int, width: int
+) -> Iterator[str]:
+    """Yield which hosts did not answer, and why, besides those that have *answered*."""
+    if silent:
+        hosts = counted(answered + len(silent), "host")
+        yield from ("", f"{len(silent):,} of {hosts} did not answer:")
+        texts = [f"{target}: {trouble}" for target, trouble in silent]
+        yield from points(texts, MOST_SILENT, width)
 
 
 def advice_lines(text: str, width: int) -> list[str]:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from jaxmon.host.formats import durations
-from jaxmon.limits.fleet import FleetLimits
 from jaxmon.limits.limit import Limit
-from jaxmon.limits.process import ProcessLimits
+from jaxmon.limits.table import FleetLimits, ProcessLimits
 
 
 class Limits(ProcessLimits, FleetLimits):
@@ -61,9 +60,9 @@ class Limits(ProcessLimits, FleetLimits):
 
 
 LIMITS: Mapping[str, Limit[Any]] = {
-    one.name: one
+    limit.name: limit
     for home in (ProcessLimits, FleetLimits)
-    for one in vars(home).values()
-    if isinstance(one, Limit)
+    for limit in vars(home).values()
+    if isinstance(limit, Limit)
 }
 """All limits by name."""

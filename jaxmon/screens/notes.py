@@ -10,8 +10,6 @@ from jaxmon.version import version
 
 
 _MOST_FUNCTIONS = 8
-# More threads than processors wait for each other, also in a program alone.
-_STARVED = 0.5
 
 
 def doubts(snapshot: Snapshot) -> Iterator[str]:
@@ -33,7 +31,7 @@ def doubts(snapshot: Snapshot) -> Iterator[str]:
     for doubt in snapshot.run_doubts:
         yield f"{doubt}."
     waiting = snapshot.usual.waiting or 0.0
-    if waiting >= _STARVED:
+    if waiting >= snapshot.limits.rank_starved_share:
         yield (
             "Threads of this process waited for a processor for "
             f"{share(waiting, 1)} of the time in which they could run: other "

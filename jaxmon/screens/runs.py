@@ -31,8 +31,8 @@ from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.status import summarise
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact, find, verdict
+from jaxmon.symptoms.symptom import Finding
 
 
 SCHEMA = 1

@@ -7,9 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.facts.distributions import Observations, total
 from jaxmon.facts.reading import Key, Reading, in_order
-from jaxmon.facts.recent import YOUNG, Recent
+from jaxmon.facts.recent import (
+    TEN_MINUTES,
+    YOUNG,
+    HostFacts,
+    Recent,
+    batches,
+    loops,
+    queues,
+    requests,
+)
 from jaxmon.facts.status import (
     UNREAD,
     AcceleratorSummary,
@@ -19,83 +27,14 @@ from jaxmon.facts.status import (
     ErrorSummary,
     FindingsSummary,
     FunctionSummary,
-    HostFacts,
     HostVerdict,
-    LoopSummary,
     ProcessVerdict,
     Summary,
     Totals,
 )
-from jaxmon.facts.traffic import batches, queues, requests
 from jaxmon.limits import Limits
 from jaxmon.settings import RUNBOOKS
 from jaxmon.symptoms.answer import Onsets, answer
-
-
-_STEP = "step"
-
-
-def loops(now: Reading, recent: Recent) -> list[LoopSummary]:
-    """Return the loops, those that run first, then those with most steps."""
-    lately = recent.distributions(catalog.STEP_SECONDS)
-    usual = recent.usual(catalog.STEP_SECONDS)
-    waits = recent.values(catalog.DATA_WAIT_SECONDS)
-    goodput = _goodput(recent)
-    ages = now.of(catalog.STEP_AGE_SECONDS)
-    every = now.distributions(catalog.STEP_SECONDS)
-    keys: dict[str, set[Key]] = defaultdict(set)
-    for key in (*every, *ages):
-        keys[key[1]].add(key)
-    found = []
-    for loop, of in keys.items():
-        new = total(lately[key] for key in of if key in lately)
-        before = total(usual[key] for key in of if key in usual)
-        rates = [
-            lately[key].observed / seconds
-            for key in of
-            if key in lately and (seconds := recent.seconds(key[0]))
-        ]
-        running = {key[0]: ages[key] for key in of if key in ages}
-        oldest = max(running, key=lambda worker: running[worker], default="")
-        parts = [goodput[key[0]] for key in of if key[0] in goodput]
-        waited = sum(waits.get(key, 0.0) for key in of)
-        found.append(
-            LoopSummary(
-                loop=loop,
-                workers=in_order({key[0] for key in of}),
-                steps=sum(every[key].observed for key in of if key in every),
-                rate=min(rates, default=None),
-                p50=new.quantile(0.5) if new is not None else None,
-                p95=new.quantile(0.95) if new is not None else None,
-                mean=new.mean if new is not None else None,
-                usual=before.mean if before is not None else None,
-                data_wait_ratio=_ratio(waited, new),
-                goodput=sum(parts) / len(parts) if parts and running else None,
-                age=running.get(oldest),
-                age_worker=oldest,
-            )
-        )
-    return sorted(
-        found, key=lambda summary: (summary.age is None, -summary.steps, summary.loop)
-    )
-
-
-def _ratio(waited: float, steps: Observations | None) -> float | None:
-    """Return what part of the *steps* was spent waiting."""
-    if steps is None or steps.observed <= 0 or steps.sum <= 0:
-        return None
-    return min(waited / steps.sum, 1.0)
-
-
-def _goodput(recent: Recent) -> Mapping[str, float]:
-    """Return what part of each process's wall time was spent in steps."""
-    whole: dict[str, float] = defaultdict(float)
-    steps: dict[str, float] = defaultdict(float)
-    for (worker, activity), seconds in recent.values(catalog.TIME_SECONDS).items():
-        whole[worker] += seconds
-        if activity == _STEP:
-            steps[worker] += seconds
-    return {worker: steps[worker] / of for worker, of in whole.items() if of > 0}
 
 
 _UNKNOWN = ProcessVerdict()
@@ -112,6 +51,7 @@ _OF_JAX = ("jax", "jaxlib")
 def summarise(  # noqa: PLR0913 - what a status consists of
     now: Reading,
     before: Reading | None = None,
+    earlier: Reading | None = None,
     *,
     young: float = YOUNG,
     version: str = "",
@@ -129,6 +69,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         now: the latest reading.
         before: the one to compare it with, of about a minute ago; without it, nothing
             is known of the last minute of processes older than that.
+        earlier: likewise, of about ten minutes ago.
         young: age in seconds up to which all that a process did is recent.
         version: of jaxmon.
         whole: whether it is of all processes of a host.
@@ -141,11 +82,14 @@ def summarise(  # noqa: PLR0913 - what a status consists of
     uptimes = now.of(catalog.UPTIME_SECONDS)
     verdict = verdict.current({worker: value for (worker,), value in uptimes.items()})
     recent = Recent(now, before, young=young)
+    lately = Recent(now, earlier or before, young=max(young, TEN_MINUTES))
     every = functions(now)
     facts = HostFacts(
         now=now,
         recent=recent,
+        lately=lately,
         requests=requests(now, recent),
+        requests_lately={one.route: one for one in requests(now, lately)},
         loops=loops(now, recent),
         agents=_processes(now, verdict.processes),
         devices=_devices(now),

@@ -29,10 +29,9 @@ from jaxmon.screens.notes import notes
 from jaxmon.screens.section import Section
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about, verdict
 from jaxmon.symptoms.recompiles import recompile_advice
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 
 
 _FUNCTIONS = "COMPILE TIME"

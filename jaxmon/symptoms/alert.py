@@ -27,6 +27,12 @@ COUNT = '{{ $value | printf "%.0f" }}'
 PROCESS = ("job", "instance", "worker")
 """Labels that identify a process; without a sidecar there is no worker."""
 
+A_PROCESS = (
+    "A process of job {{ $labels.job }} on {{ $labels.instance }} "
+    "{{ with $labels.worker }}(worker {{ . }}) {{ end }}"
+)
+"""The process that an alert is about, at the start of its summary."""
+
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
 Match: TypeAlias = tuple[tuple[str, str], ...]
@@ -84,7 +90,8 @@ class Alert:
             ``info`` only inhibits other alerts.
         summary: what is wrong, with values; a template, only of labels that *expr*
             keeps.
-        description: what that means, one or two sentences.
+        description: what that means, one or two sentences; that of its symptom if
+            empty.
         for_: how long *expr* must hold.
         keep_for: how long it goes on firing without *expr*, across gaps.
         labels: further labels of the alert.
@@ -96,20 +103,20 @@ class Alert:
     """
 
     expr: Expr
-    severity: Severity
     summary: str
-    description: str
+    description: str = ""
+    severity: Severity = TICKET
     for_: str = ""
     keep_for: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
-        known = {*self.kept, "severity"}
+        labels = {*self.kept, "severity"}
         named = set(_LABEL.findall(self.summary))
-        if wrong := sorted(named - known):
-            of = self.name or self.description
-            msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(known)}"
+        if wrong := sorted(named - labels):
+            of = self.name or self.summary
+            msg = f"{of} has no label {', '.join(wrong)}; it has {sorted(labels)}"
             raise ValueError(msg)
 
     @property

@@ -1,9 +1,10 @@
 """
 Whether users are all right, in one sentence with its reasons.
 
-The numbers of the last minute decide, by the limits of findings and alerts; so a fault
-that is over is none any more. Findings add what only they can see. A fault is failing
-where its alert pages, and degraded where it is a ticket, or not due yet.
+The numbers of the last minute decide, of what seldom happens those of ten, by the
+limits of findings and alerts; so a fault that is over is none any more. Findings add
+what only they can see. A fault is failing where its alert pages, and degraded where it
+is a ticket, or not due yet.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from jaxmon.facts.status import Answer, HostFacts, Reason, State
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Answer, Reason, State
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import amount, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import PAGE, TICKET
-from jaxmon.symptoms.reason import reason, said
+from jaxmon.symptoms.findings import SYMPTOMS
+from jaxmon.symptoms.reason import reason, verdicts
 from jaxmon.symptoms.steps import named
-from jaxmon.symptoms.table import SYMPTOMS
 
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
@@ -27,7 +29,7 @@ STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
 # Seconds without a look after which it is not known what was meanwhile.
 _PAUSE = 30.0
 
-# What users notice themselves is said first.
+# What users notice themselves is verdicts first.
 _NOTICED = ("requests", "hanging", "cold_requests", "requests_slow", "stalled")
 
 _NO_PROCESS = "Not known: no instrumented process runs here."
@@ -52,42 +54,46 @@ class Onsets:
 
     def note(self, reasons: Iterable[Reason], time: float) -> None:
         """Note that there are *reasons* at this Unix time."""
-        known, watched = self._since, 0 <= time - self._latest < _PAUSE
+        earlier, watched = self._since, 0 <= time - self._latest < _PAUSE
         self._since = {
-            key: known.get(key, time) if watched else None
-            for one in reasons
-            for key in [(one.kind, one.subject)]
+            key: earlier.get(key, time) if watched else None
+            for reason in reasons
+            for key in [(reason.kind, reason.subject)]
         }
         self._latest = time
 
-    def follows(self, one: Reason, limits: Limits) -> str:
-        """Return since when *one* is, and when its alert follows, if that is known."""
-        wait = SYMPTOMS[one.kind].wait
-        since = self._since[one.kind, one.subject]
+    def follows(self, reason: Reason, limits: Limits) -> str:
+        """Return since when *reason* is, and when its alert follows, if known."""
+        wait = SYMPTOMS[reason.kind].wait
+        since = self._since[reason.kind, reason.subject]
         if not wait or since is None:
             return ""
         lasted, whole = self._latest - since, seconds_in(getattr(limits, wait))
         if lasted >= whole:
             return ""
-        alert = "page" if one.state == "failing" else "ticket"
+        alert = "page" if reason.state == "failing" else "ticket"
         return f"; since {duration(lasted)}, a {alert} follows at {duration(whole)}"
 
 
 def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     """Return whether users are all right; *onsets* are those of earlier looks."""
     # Some judge several symptoms.
-    judges = dict.fromkeys(one.reason for one in SYMPTOMS.values() if one.reason)
+    judges = dict.fromkeys(
+        symptom.reason for symptom in SYMPTOMS.values() if symptom.reason
+    )
     reasons = [found for judge in judges for found in judge(facts)]
-    reasons = [one.replace(because=_because(one, facts)) for one in reasons]
+    reasons = [reason.replace(because=_because(reason, facts)) for reason in reasons]
     reasons += _of_findings(facts, reasons)
     if onsets is not None:
         onsets.note(reasons, facts.now.time)
         reasons = [
-            one.replace(text=f"{one.text[:-1]}{onsets.follows(one, facts.limits)}.")
-            for one in reasons
+            reason.replace(
+                text=f"{reason.text[:-1]}{onsets.follows(reason, facts.limits)}."
+            )
+            for reason in reasons
         ]
-    reasons.sort(key=lambda one: one.kind not in _NOTICED)
-    reasons.sort(key=lambda one: STATES.index(one.state))
+    reasons.sort(key=lambda reason: reason.kind not in _NOTICED)
+    reasons.sort(key=lambda reason: STATES.index(reason.state))
     marked = bool(facts.requests or facts.loops)
     advice = "" if marked or not facts.agents else _MARK
     if reasons:
@@ -105,26 +111,31 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
 def _because(about: Reason, facts: HostFacts) -> str:
     """Return the likely cause in a sentence, empty if unknown."""
     explain = SYMPTOMS[about.kind].because
-    causes = explain(facts, about) if explain else said(facts, about, about.kind)
-    return next((one for one in causes if one and one not in about.text), "")
+    causes = explain(facts, about) if explain else verdicts(facts, about, about.kind)
+    return next((cause for cause in causes if cause and cause not in about.text), "")
 
 
 def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason]:
     """Yield what only the findings know, each once for all processes."""
     # A program that stands somewhere is what a loop that is stuck says.
-    known = {
-        (one.kind, "" if one.kind == "stalled" else one.subject) for one in reasons
+    covered = {
+        (reason.kind, "" if reason.kind == "stalled" else reason.subject)
+        for reason in reasons
     }
     found: dict[tuple[str, str], Reason] = {}
     for worker, process in facts.verdict.processes.items():
-        for one in process.findings or ():
-            topic, subject = one.topic, one.subject
-            if not one.severity or (topic, subject) in known or (topic, "") in known:
+        for finding in process.findings or ():
+            topic, subject = finding.topic, finding.subject
+            if (
+                not finding.severity
+                or (topic, subject) in covered
+                or (topic, "") in covered
+            ):
                 continue
             if (about := found.get((topic, subject))) is None:
-                severity = PAGE if one.severity == PAGE else TICKET
-                about = reason(topic, severity, one.verdict, (), subject)
-                evidence = [*one.evidence, one.where]
+                severity = PAGE if finding.severity == PAGE else TICKET
+                about = reason(topic, severity, finding.verdict, (), subject)
+                evidence = [*finding.evidence, finding.where]
                 about = about.replace(because=next(filter(None, evidence), ""))
             workers = (*about.workers, worker)
             found[topic, subject] = about.replace(workers=workers)
@@ -133,23 +144,23 @@ def _of_findings(facts: HostFacts, reasons: Iterable[Reason]) -> Iterator[Reason
 
 def _fine(facts: HostFacts) -> str:
     """Return what goes on while nothing is wrong."""
-    said = []
-    rates = [one.rate for one in facts.requests if one.rate is not None]
+    parts = []
+    rates = [route.rate for route in facts.requests if route.rate is not None]
     if rates and sum(rates) > 0:
-        said.append(f"{amount(sum(rates))} requests a second, and none fails")
-        if any(one.recent_failed for one in facts.requests):
-            said[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
-    running = [one for one in facts.loops if one.age is not None]
+        parts.append(f"{amount(sum(rates))} requests a second, and none fails")
+        if any(route.recent_failed for route in facts.requests):
+            parts[-1] = f"{amount(sum(rates))} requests a second, and hardly any fails"
+    running = [loop for loop in facts.loops if loop.age is not None]
     if len(running) == 1 and running[0].rate:
         loop = running[0]
         rate = amount(loop.rate or 0)
         steps = "step" if rate == "1" else "steps"
-        said.append(f"{rate} {steps} a second in {named(loop)}")
+        parts.append(f"{rate} {steps} a second in {named(loop)}")
     elif running:
-        said.append(f"{counted(len(running), 'loop')} at work")
-    elif ended := [one for one in facts.loops if one.rate]:
-        loop = max(ended, key=lambda one: one.steps)
-        said.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
-    if not said:
+        parts.append(f"{counted(len(running), 'loop')} at work")
+    elif ended := [loop for loop in facts.loops if loop.rate]:
+        loop = max(ended, key=lambda ended_loop: ended_loop.steps)
+        parts.append(f"{named(loop)} ended after {counted(loop.steps, 'step')}")
+    if not parts:
         return "Yes, as far as known: no request and no step in the last minute."
-    return f"Yes: {'; '.join(said)}."
+    return f"Yes: {'; '.join(parts)}."

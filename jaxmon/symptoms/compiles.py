@@ -1,29 +1,233 @@
-"""Compiles: stuck, failed, slow, one by one, most of the time, on every call."""
+"""
+Compiles: stuck, failed, slow, one by one, most of the time, on every call; and those
+that a cache would save: it misses, or processes compile the same.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmon import catalog, promql
+from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.host.formats import durations
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share_of_time, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.cache import NO_CACHE
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.recompiles import WHY
 from jaxmon.symptoms.requests import cold_requests
-from jaxmon.symptoms.symptom import FAILURE, NO_SCREEN, TIME, TOO_LITTLE, Symptom
+from jaxmon.symptoms.symptom import (
+    BUDGET,
+    FAILURE,
+    HINT,
+    NO_SCREEN,
+    TIME,
+    TOO_LITTLE,
+    Finding,
+    Symptom,
+)
+
+
+NO_CACHE = (
+    *("disabled", "no_directory", "below_threshold"),
+    *("private_directory", "varying_flags"),
+)
+"""Obstacles of programs that do without the cache."""
+TOPICS_OF_HOST = ("compiled_together",)
+"""Topics of findings that each of several processes has."""
+_MOST_EVIDENCE = 3
+_BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
+
+
+def cache(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect what prevents persistent cache hits."""
+    cache = snapshot.cache
+    quick = snapshot.compile_time < seconds_in(snapshot.limits.cache_worth)
+    for obstacle in cache.obstacles:
+        # Most programs have no cache, and start quickly.
+        if obstacle.reason in NO_CACHE and quick:
+            continue
+        yield Finding(
+            "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
+        )
+    if broken := {kind: n for kind, n in cache.errors.items() if n}:
+        counts = " and ".join(
+            f"{counted(n, f'{kind} error')}" for kind, n in broken.items()
+        )
+        failed = [e for e in snapshot.of_kind("cache") if e.details.get("operation")]
+        yield Finding(
+            "cache",
+            "errors",
+            f"The persistent cache had {counts}.",
+            tuple(event.message for event in failed[-1:]),
+            f"Check space and permissions of {cache.directory or 'its directory'}.",
+        )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _compiled_together(
+    snapshot: Snapshot, neighbours: Sequence[Snapshot]
+) -> Iterator[Finding]:
+    """
+    Detect programs that other processes of the host compiled at the same time.
+
+    The processes of a distributed program are left alone: each of them needs it.
+    """
+    others = [
+        {function.name: function for function in found.functions}
+        for found in neighbours
+    ]
+    devices = max(len(snapshot.memory.devices), 1)
+    found = [
+        (function, others_too)
+        for function in snapshot.users
+        if (function.program.devices or 1) <= devices
+        and (others_too := sum(_same(function, of) for of in others))
+    ]
+    seconds = sum(_seconds(function) for function, _ in found)
+    if seconds < seconds_in(snapshot.limits.together_slow):
+        return
+    found.sort(key=lambda pair: -_seconds(pair[0]))
+    first, count = found[0]
+    action = "Start one process before the others: they load what it has compiled"
+    if snapshot.cache.enabled and snapshot.cache.directory:
+        action += " from the persistent cache."
+    else:
+        action += ", if JAX_COMPILATION_CACHE_DIR is the same directory for all."
+    yield Finding(
+        "compiled_together",
+        first.name,
+        f"{_compiled_by(first, count)} at the same time.",
+        tuple(_compiled_by(*pair) for pair in found[1 : 1 + _MOST_EVIDENCE]),
+        action,
+        seconds=seconds,
+        severity=TICKET if _are_many(first, count, len(others), snapshot) else None,
+    )
+
+
+def _are_many(function: Function, others: int, of: int, snapshot: Snapshot) -> bool:
+    """Return whether *others*, of so many, and this one are enough for the alert."""
+    limits, number = snapshot.limits, others + 1
+    least = max(limits.thundering, limits.thundering_share * (of + 1))
+    age = snapshot.process.now - function.program.finished
+    lately = age < 2 * seconds_in(limits.thundering_window)
+    spent = number * _seconds(function)
+    return lately and number >= least and spent > limits.thundering_seconds
+
+
+def compared(snapshot: Snapshot) -> Snapshot:
+    """Return the part of *snapshot* that its comparison with others needs."""
+    return Snapshot(
+        functions=tuple(filter(_is_compiled, snapshot.functions)),
+        process=snapshot.process,
+        memory=snapshot.memory,
+        cache=snapshot.cache,
+        limits=snapshot.limits,
+    )
+
+
+def shared(
+    found: Mapping[str, Sequence[Finding]],
+) -> list[tuple[tuple[str, ...], Finding]]:
+    """
+    Return the findings that concern several processes, once each with its processes,
+    most seconds first.
+
+    Args:
+        found: findings by process.
+    """
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for process, findings in found.items():
+        for finding in findings:
+            if finding.topic in TOPICS_OF_HOST:
+                groups.setdefault(finding.subject, []).append((process, finding))
+    worst = []
+    for group in groups.values():
+        processes, same = zip(*group, strict=True)
+        worst.append((processes, max(same, key=lambda finding: finding.seconds)))
+    return sorted(worst, key=lambda group: -group[1].seconds)
+
+
+def is_worth_comparing(snapshot: Snapshot) -> bool:
+    """Return whether the process compiled long enough to compare it with others."""
+    took = sum(map(_seconds, filter(_is_compiled, snapshot.users)))
+    return took >= seconds_in(snapshot.limits.together_slow)
+
+
+def _compiled_by(function: Function, others: int) -> str:
+    took = duration(_seconds(function))
+    return (
+        f"{others + 1} processes of this host compiled {function.name}, each for {took}"
+    )
+
+
+def _same(function: Function, functions: Mapping[str, Function]) -> bool:
+    """Return whether *functions* has the same program, compiled at the same time."""
+    other = functions.get(function.name)
+    if other is None or not _is_compiled(function) or not _is_compiled(other):
+        return False
+    if function.program.fingerprint != other.program.fingerprint:
+        return False
+    first, last = sorted(
+        (function, other), key=lambda compiled: compiled.program.finished
+    )
+    return last.program.finished - _seconds(last) < first.program.finished
+
+
+def _is_compiled(function: Function) -> bool:
+    """Return whether it is known what was compiled, not loaded, and when."""
+    compiled, program = function.compiles, function.program
+    built = compiled.get("compiled") and not compiled.get("cache_hit")
+    return bool(built and program.fingerprint and program.finished)
+
+
+def _seconds(function: Function) -> float:
+    """Return how long a compile of *function* took on average."""
+    backend = function.phases.get("backend_compile")
+    compiled = function.compiles.get("compiled", 0)
+    return backend.seconds / compiled if backend and compiled else 0.0
+
+
+def _thundering_compilation(limits: Limits) -> Alert:
+    window = limits.thundering_window
+    by = (*PROCESS, "function")
+    compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
+    # Ranks of one run compile together, at the price of one.
+    alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
+    replicas = compiled.sum(*by).and_(alone, *PROCESS)
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
+    # No join: series that are pushed overlap with those that they replace.
+    same = programs.and_(replicas, *by)
+    # Of what compiles in a moment there is little to share.
+    backend = eq("phase", "backend_compile")
+    spent = events.COMPILE_SECONDS.within(window, backend).sum("job", "function")
+    number = same.count("job", "function", "fingerprint").max("job", "function")
+    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
+    least = processes * limits.thundering_share
+    many = promql.call("clamp_min", least, limits.thundering)
+    return Alert(
+        expr=number.reaching(many, "job").and_(spent > limits.thundering_seconds),
+        keep_for=window,
+        description=(
+            "Replicas compile the same program, each for itself; a shared persistent "
+            "cache would let one do it for all."
+        ),
+        summary=(
+            "{{ $value }} processes of job {{ $labels.job }} compiled the same program "
+            f"of function {{{{ $labels.function }}}} within {window}."
+        ),
+    )
 
 
 _EFFECT_SECONDS = 0.0005
-_MOST_EVIDENCE = 3
 _WORTH_A_LINE = 0.1
 _SLOW_SECONDS = 1.0
 """What typical kernels take at most to compile; a bound of the histogram."""
@@ -44,11 +248,10 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def running_long(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes whose compile does not finish."""
-    for one in facts.agents:
-        if text := _stuck(one.compile_oldest or 0.0, facts.limits):
-            yield reason("compile_stuck", TICKET, f"a {text}", [one.worker])
+def _running_long(facts: HostFacts) -> Iterator[Reason]:
+    for agent in facts.agents:
+        if text := _stuck(agent.compile_oldest or 0.0, facts.limits):
+            yield reason("compile_stuck", TICKET, f"a {text}", [agent.worker])
 
 
 def _stuck(age: float, limits: Limits) -> str:
@@ -56,28 +259,22 @@ def _stuck(age: float, limits: Limits) -> str:
     return f"compile has been running for {duration(age)}." if late else ""
 
 
-def compile_stuck(limits: Limits) -> Alert:
-    """Alert on a compile that does not finish."""
+def _compile_stuck(limits: Limits) -> Alert:
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS).max(*PROCESS)
     return Alert(
-        expr=oldest > durations.seconds(limits.stuck_after),
-        severity=TICKET,
-        description="A compile is stuck.",
+        expr=oldest > seconds_in(limits.stuck_after),
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has been compiling one "
+            A_PROCESS + "has been compiling one "
             "program for {{ $value | humanizeDuration }}."
         ),
     )
 
 
-def compile_failed(limits: Limits) -> Alert:
-    """Alert on a function whose compiles fail."""
+def _compile_failed(limits: Limits) -> Alert:
     window = limits.compile_window
     failed = events.COMPILES.within(window, eq("outcome", "failed"))
     return Alert(
         expr=failed.sum("job", "function") >= limits.compile_failures,
-        severity=TICKET,
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} failed to "
@@ -86,24 +283,20 @@ def compile_failed(limits: Limits) -> Alert:
     )
 
 
-def dominated(snapshot: Snapshot) -> Iterator[Finding]:
+def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
     """
     Detect programs that mostly compile. The finding on requests that wait for that says
     more.
     """
     observed, took = snapshot.process.observed_seconds, snapshot.compile_time
-    known = any(one.reason in NO_CACHE for one in snapshot.cache.obstacles)
-    rest = took - sum(one.seconds for one in cold_requests(snapshot))
+    lacks_cache = any(of.reason in NO_CACHE for of in snapshot.cache.obstacles)
+    rest = took - sum(finding.seconds for finding in cold_requests(snapshot))
     limits = snapshot.limits
-    if observed < seconds_in(limits.compile_settled) or known:
+    if observed < seconds_in(limits.compile_settled) or lacks_cache:
         return
     if rest < limits.compile_share * observed:
         return
-    recompiling = sum(
-        one.recompile_time(cause)
-        for one in snapshot.functions
-        for cause in one.recompiles
-    )
+    recompiling = sum(function.recompile_seconds for function in snapshot.functions)
     yield Finding(
         "compile_share",
         "",
@@ -115,8 +308,7 @@ def dominated(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def compile_slow(limits: Limits) -> Alert:
-    """Alert on a service whose compiles take long; requests wait for them."""
+def _compile_slow(limits: Limits) -> Alert:
     window = limits.compile_window
     compiles = histogram(
         catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
@@ -124,17 +316,16 @@ def compile_slow(limits: Limits) -> Alert:
     # A program of a training run may compile for minutes, once, and a server compiles
     # what it starts with.
     serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
-    warm = gauge(catalog.UPTIME_SECONDS) > 2 * durations.seconds(window)
+    warm = gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
     number, quick = (
-        one.increase(window).and_(warm, *PROCESS).sum("job")
-        for one in (compiles.count, compiles.at_most(_SLOW_SECONDS))
+        counted_series.increase(window).and_(warm, *PROCESS).sum("job")
+        for counted_series in (compiles.count, compiles.at_most(_SLOW_SECONDS))
     )
     # Two series of each function, where a quantile would read every bucket. Of a warm
     # process, the one compile with which a series begins does not matter.
     slow = promql.ratio(number - quick.or_(number * 0), number)
     return Alert(
         expr=(slow > limits.compile_slow).and_(number >= limits.compiles).and_(serving),
-        severity=TICKET,
         description="Compiles of a service are many and slow; requests wait for them.",
         summary=(
             "{{ $value | humanizePercentage }} of the compiles of job "
@@ -148,11 +339,11 @@ def compile_slow(limits: Limits) -> Alert:
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits = snapshot.limits
-    inside = [one for one in snapshot.functions if one.internal and one.built]
-    took = sum(one.compile_time for one in inside)
+    inside = [of for of in snapshot.functions if of.internal and of.built]
+    took = sum(function.compile_time for function in inside)
     causes = Counter[str]()
-    for one in inside:
-        causes.update(one.recompiles)
+    for function in inside:
+        causes.update(function.recompiles)
     recompiled = causes.total()
     most = took >= limits.compile_share * snapshot.compile_time
     slow = took >= seconds_in(limits.operations_slow) and most
@@ -162,7 +353,7 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     )
     if not slow and not often:
         return
-    built = sum(one.built for one in inside)
+    built = sum(function.built for function in inside)
     finding = (
         f"Eager operations were compiled one by one: "
         f"{counted(built, 'program')} in {duration(took)}"
@@ -170,10 +361,13 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     if often:
         cause = causes.most_common(1)[0][0]
         # JAX creates a new function for each set of options of an operation.
-        known = cause in WHY and cause != "new_function"
-        why = f", mostly because {WHY[cause]}" if known else ""
+        is_explained = cause in WHY and cause != "new_function"
+        why = f", mostly because {WHY[cause]}" if is_explained else ""
         finding += f", {recompiled:,} of them recompiles{why}"
-    short = (f"{_short(one.name)} {one.built}" for one in inside[:_MOST_EVIDENCE])
+    short = (
+        f"{function.name.rpartition('.')[2]} {function.built}"
+        for function in inside[:_MOST_EVIDENCE]
+    )
     lines = _lines(snapshot, took)
     yield Finding(
         "operations",
@@ -193,10 +387,10 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     """Return the lines that compile much of *took*, other than calls of functions."""
     period = snapshot.time.period
-    users = {one.name for one in snapshot.functions if not one.internal}
-    calls = {one.place for one in period.places if one.function}
+    users = {function.name for function in snapshot.users}
+    calls = {place.place for place in period.places if place.function}
     # A library may call the function, as equinox.filter_jit does.
-    calls |= {one.place for one in snapshot.recompiles if one.function in users}
+    calls |= {of.place for of in snapshot.recompiles if of.function in users}
     return [
         (line, min(seconds, took))
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
@@ -204,12 +398,7 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     ]
 
 
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def effects(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions that leave the fast path on every call."""
+def _effects(snapshot: Snapshot) -> Iterator[Finding]:
     missed = {
         event.function
         for event in snapshot.of_kind("miss")
@@ -227,18 +416,17 @@ def effects(snapshot: Snapshot) -> Iterator[Finding]:
                 "callback takes; remove the effect where time matters.",
                 where=snapshot.time.period.calls(function.name),
                 seconds=min(
-                    function.misses * _EFFECT_SECONDS,
-                    snapshot.process.observed_seconds,
+                    function.misses * _EFFECT_SECONDS, snapshot.process.observed_seconds
                 ),
             )
 
 
 SYMPTOMS = (
     Symptom(
-        *("compile_stuck", "F1", "A compile does not finish.", FAILURE),
+        *("compile_stuck", "F1", "A compile is stuck.", FAILURE),
         *(stuck, catalog.COMPILE_OLDEST_SECONDS, "On-call: Oldest compile in progress"),
-        rule=("JaxmonCompileStuck", compile_stuck),
-        reason=running_long,
+        rule=("JaxmonCompileStuck", _compile_stuck),
+        reason=_running_long,
     ),
     Symptom(
         *("operations", "F1", "Eager operations are compiled one by one.", TIME),
@@ -248,18 +436,41 @@ SYMPTOMS = (
     ),
     Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
-        *(effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
+        *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),
-        *(dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        rule=("JaxmonCompileSlow", compile_slow),
+        *(_dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing="what it costs is in JaxmonCompileSlow",
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(
+        *("compile_slow", "F1", "Compiles of a service are many and slow."),
+        rule=("JaxmonCompileSlow", _compile_slow),
+        missing="screens have the sum of compiles, not each of them",
+    ),
+    Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),
-        rule=("JaxmonCompileFailed", compile_failed),
+        rule=("JaxmonCompileFailed", _compile_failed),
         missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("compiled_together", "F6", "Processes compile the same program.", TIME),
+        *(None, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        rule=("JaxmonThunderingCompilation", _thundering_compilation),
+        together=_compiled_together,
+        other_runbook="JaxmonColdStarts",
+    ),
+    Symptom(
+        *("cache", "F6", "Something prevents hits of the persistent cache.", HINT),
+        *(cache, catalog.PERSISTENT_CACHE_REQUESTS, "Debug: Persistent cache hit rate"),
+        missing="an objective can say how often it must hit",
+        other_runbook=_BUDGET_BURN,
+    ),
+    Symptom(
+        *("cache_budget", "F6", "The persistent cache misses too often."),
+        rule=(_BUDGET_BURN, None),
+        missing=BUDGET,
     ),
 )

@@ -1,16 +1,26 @@
-"""Errors of jitted functions, and warnings of JAX."""
+"""Errors and warnings of JAX, and what happens only while it traces a function."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
 
 from jaxmon import catalog
-from jaxmon.facts.events import Event
+from jaxmon.facts.events import Event, TraceMistake
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.layout import times
 from jaxmon.symptoms.alert import TICKET
-from jaxmon.symptoms.finding import MOST_OF_A_MESSAGE, Finding, quoted
-from jaxmon.symptoms.symptom import FAILURE, HINT, TOO_LITTLE, Mode, Symptom
+from jaxmon.symptoms.symptom import (
+    FAILURE,
+    HINT,
+    MOST_OF_A_MESSAGE,
+    TOO_LITTLE,
+    Finding,
+    Mode,
+    Symptom,
+    quoted,
+)
 
 
 ERRORS = {
@@ -64,8 +74,7 @@ _WARNINGS: tuple[tuple[str, Mode, str], ...] = (
 _DELETED = "Array has been deleted"
 
 
-def errors(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect errors other than out of memory."""
+def _errors(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         kinds = {kind: n for kind, n in function.errors.items() if n and kind != "oom"}
         if not kinds:
@@ -75,6 +84,7 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
         listed = most if len(kinds) == 1 else listed
         name = function.name if function.name != "unknown" else "A jitted function"
         latest = _latest(snapshot.of_kind("error"), function.name, most)
+        exception = latest.details.get("type") if latest else None
         often = times(sum(kinds.values()))
         verdict = f"{name} failed {often}: {listed}."
         if function.name == "unknown" and latest and _DELETED in latest.message:
@@ -84,41 +94,32 @@ def errors(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             verdict,
             (quoted(latest, snapshot.process.now),) if latest else (),
-            error_advice(most, latest.details.get("type") if latest else None),
+            ERROR_TYPES.get(str(exception)) or ERRORS.get(most, ""),
             where=str(latest.details.get("where") or "") if latest else "",
         )
 
 
 def _latest(events: list[Event], function: str, kind: str) -> Event | None:
     fitting = (
-        one
-        for one in reversed(events)
-        if one.function == function and one.details.get("error_kind", kind) == kind
+        event
+        for event in reversed(events)
+        if event.function == function and event.details.get("error_kind", kind) == kind
     )
     return next(fitting, None)
 
 
-def error_advice(kind: str, exception: object) -> str:
-    """
-    Return the advice on errors of *kind*, the latest of which was an *exception* of
-    that name.
-    """
-    return ERROR_TYPES.get(str(exception)) or ERRORS.get(kind, "")
-
-
-def warned(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect warnings of JAX about memory, precision and the backend."""
-    for one in snapshot.warnings:
-        if one.kind in WARNINGS:
-            by = f" in {one.function}" if one.function else ""
-            often = f", {times(one.count)}" if one.count > 1 else ""
+def _warned(snapshot: Snapshot) -> Iterator[Finding]:
+    for warning in snapshot.warnings:
+        if warning.kind in WARNINGS:
+            by = f" in {warning.function}" if warning.function else ""
+            often = f", {times(warning.count)}" if warning.count > 1 else ""
             yield Finding(
-                f"warning_{one.kind}",
-                one.function,
-                f"JAX warned{by}{often}: {_ended(one.text[:MOST_OF_A_MESSAGE])}",
-                (f"at {one.where}",) if one.where else (),
-                WARNINGS[one.kind],
-                where=one.where,
+                f"warning_{warning.kind}",
+                warning.function,
+                f"JAX warned{by}{often}: {_ended(warning.text[:MOST_OF_A_MESSAGE])}",
+                (f"at {warning.where}",) if warning.where else (),
+                WARNINGS[warning.kind],
+                where=warning.where,
             )
 
 
@@ -126,10 +127,138 @@ def _ended(text: str) -> str:
     return text if text.endswith((".", "!")) else f"{text}."
 
 
+_CLOCKS = ("time.", "datetime.", "date.")
+_MOST_EVIDENCE = 3
+_CONSTANT = "is traced. Its value is a constant of the program"
+_MEASURE = "Measure outside of the jitted function, or pass the value as an argument."
+
+
+class Misuse(NamedTuple):
+    """
+    A kind of mistake.
+
+    Attributes:
+        kind: as the agent calls it.
+        topic: the name of the symptom.
+        text: what it does, with ``text``, ``place`` and ``function``.
+        again: what later calls do, with their number; if there are none, nothing is
+            lost. Empty if that does not matter.
+        action: what to do about it.
+    """
+
+    kind: str
+    topic: str
+    text: str
+    again: str
+    action: str
+
+    def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Detect it, once in each function."""
+        for mistake, others in _grouped(snapshot, self.kind):
+            function = _subject(mistake)
+            calls = _repeated(snapshot, mistake) if self.again else None
+            if calls == 0:
+                continue
+            text = self.text.format(
+                text=mistake.text, place=mistake.place, function=function
+            )
+            if calls:
+                text += self.again.format(times=times(calls), calls=f"{calls:,}")
+            clock = self.kind == "frozen" and mistake.text.startswith(_CLOCKS)
+            action = _MEASURE if clock else self.action
+            yield Finding(
+                *(self.topic, function, f"{text}."),
+                *(_also(others), action),
+                where=mistake.place,
+            )
+
+
+_MISUSES = (
+    Misuse(
+        *("frozen", "frozen_value"),
+        f"{{text}} at {{place}} runs only while {{function}} {_CONSTANT}",
+        ": it was reused {times}",
+        "Use jax.random with a key that is an argument, or pass the value as an "
+        "argument.",
+    ),
+    Misuse(
+        *("advanced", "frozen_value"),
+        f"{{text}} changes at {{place}} only while {{function}} {_CONSTANT}",
+        ": it was reused {times}",
+        "Keep it in the state that the function takes and returns, or change it "
+        "outside, and pass it as an argument.",
+    ),
+    Misuse(
+        *("dropped", "dropped_update"),
+        "The result of {text} at {place} is not used, so nothing is updated: it "
+        "returns a new value",
+        "",
+        "Assign the result, as in x = x.at[i].set(y).",
+    ),
+    Misuse(
+        *("leaked", "leaked_tracer"),
+        "{place} stores a traced value ({text}), and only while {function} is traced. "
+        "It has no value there",
+        "",
+        "Return it from the jitted function, and store the result.",
+    ),
+    Misuse(
+        *("printed", "printed_tracer"),
+        "{text} at {place} runs only while {function} is traced, and shows a tracer, "
+        "not its value",
+        ". It did not run on {calls} later calls",
+        "Use jax.debug.print, or print what the function returns.",
+    ),
+)
+
+
+def _misuses(snapshot: Snapshot) -> Iterator[Finding]:
+    for misuse in _MISUSES:
+        yield from misuse.judge(snapshot)
+
+
+def _grouped(
+    snapshot: Snapshot, kind: str
+) -> Iterator[tuple[TraceMistake, list[TraceMistake]]]:
+    """Return the first mistake of *kind* in each function, and the others there."""
+    found = sorted(
+        [mistake for mistake in snapshot.tracing.mistakes if mistake.kind == kind],
+        key=_subject,
+    )
+    for _, same in groupby(found, key=_subject):
+        first, *others = same
+        yield first, others
+
+
+def _subject(mistake: TraceMistake) -> str:
+    """Return the jitted function that runs it."""
+    return mistake.functions[0] if mistake.functions else mistake.within
+
+
+def _also(others: list[TraceMistake]) -> tuple[str, ...]:
+    return tuple(
+        f"also {mistake.text} at {mistake.place}" for mistake in others[:_MOST_EVIDENCE]
+    )
+
+
+def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
+    """
+    Return how many calls of its functions reused a program, `None` if not counted. A
+    function that is called once, to initialise something, loses nothing.
+    """
+    hits = [
+        function.hits
+        for function in snapshot.functions
+        if function.name in mistake.functions
+    ]
+    counts = [count for count in hits if count is not None]
+    return sum(counts) if counts else None
+
+
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
-        *(errors, catalog.ERRORS, "Debug: Errors by function and kind"),
+        *(_errors, catalog.ERRORS, "Debug: Errors by function and kind"),
         severity=TICKET,
         missing=(
             "the program may expect it; requests that fail for it have an objective"
@@ -138,9 +267,22 @@ SYMPTOMS = (
     *(
         Symptom(
             *(f"warning_{kind}", mode, sentence, HINT),
-            *(warned, catalog.JAX_WARNINGS, "Debug: Warnings of JAX"),
+            *(_warned, catalog.JAX_WARNINGS, "Debug: Warnings of JAX"),
             missing=TOO_LITTLE,
         )
         for kind, mode, sentence in _WARNINGS
+    ),
+    *(
+        Symptom(
+            *(name, "F4", sentence, urgency, _misuses),
+            severity=TICKET if urgency is FAILURE else None,
+            missing="only the source of the program shows it",
+        )
+        for name, sentence, urgency in (
+            ("frozen_value", "A value of the host is a constant.", FAILURE),
+            ("dropped_update", "An update of an array is dropped.", FAILURE),
+            ("leaked_tracer", "A traced value outlives its trace.", FAILURE),
+            ("printed_tracer", "A traced value is printed.", HINT),
+        )
     ),
 )

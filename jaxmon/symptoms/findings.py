@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary
-from jaxmon.symptoms.cache import compared
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import Symptom, Urgency
-from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon.symptoms import (
+    compiles,
+    errors,
+    hardware,
+    job,
+    memory,
+    monitoring,
+    recompiles,
+    requests,
+    results,
+    runs,
+    serving,
+    starts,
+    steps,
+    time,
+)
+from jaxmon.symptoms.compiles import compared
+from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
+
+
+_FAMILIES = (
+    *(memory, compiles, runs, steps, requests, errors, results, serving),
+    *(recompiles, time, starts, job, hardware, monitoring),
+)
+
+SYMPTOMS: Mapping[str, Symptom] = {
+    symptom.name: symptom for family in _FAMILIES for symptom in family.SYMPTOMS
+}
 
 
 NOTHING = "Nothing to fix stands out."
@@ -43,7 +67,7 @@ class HostFindings:
 
     def of(self, process: str) -> list[Finding]:
         """Return the findings on *process*, the most urgent first."""
-        others = [self._kept[one] for one in self._kept if one != process]
+        others = [self._kept[worker] for worker in self._kept if worker != process]
         together = _together(self._kept[process], others)
         return _ranked([*self._alone[process], *together])
 
@@ -55,7 +79,7 @@ def about(finding: Finding) -> Symptom:
 
 def verdict(findings: Iterable[Finding]) -> str:
     """Return `NOTHING` if nothing is to fix among *findings*, else ``""``."""
-    quiet = all(about(one).urgency is Urgency.NOTE for one in findings)
+    quiet = all(about(finding).urgency is Urgency.NOTE for finding in findings)
     return NOTHING if quiet else ""
 
 
@@ -75,15 +99,19 @@ def as_fact(finding: Finding) -> FindingSummary:
 def _alone(snapshot: Snapshot) -> list[Finding]:
     """Return the findings on one process, whatever others do."""
     # Some judge several symptoms.
-    judges = dict.fromkeys(one.finding for one in SYMPTOMS.values() if one.finding)
+    judges = dict.fromkeys(
+        symptom.finding for symptom in SYMPTOMS.values() if symptom.finding
+    )
     return [finding for judge in judges for finding in judge(snapshot)]
 
 
 def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Finding]:
-    judges = [one.together for one in SYMPTOMS.values() if one.together]
+    judges = [symptom.together for symptom in SYMPTOMS.values() if symptom.together]
     return [finding for judge in judges for finding in judge(snapshot, neighbours)]
 
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
     """Return *findings* by urgency, then by the time they would win back."""
-    return sorted(findings, key=lambda one: (about(one).urgency, -one.seconds))
+    return sorted(
+        findings, key=lambda finding: (about(finding).urgency, -finding.seconds)
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
@@ -29,14 +30,14 @@ _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 def lost(facts: HostFacts) -> Iterator[Reason]:
     """Yield accelerators that do not respond, those first that a program uses."""
-    used = {one.uuid for one in facts.devices}
+    used = {device.uuid for device in facts.devices}
     # To which GPU a part of one belongs is not known here.
-    parts = any(one.startswith("MIG-") for one in used)
+    parts = any(uuid.startswith("MIG-") for uuid in used)
     found: dict[Severity, list[str]] = {PAGE: [], TICKET: []}
-    for one in facts.accelerators:
-        if one.up is False:
-            severity = PAGE if parts or one.uuid in used else TICKET
-            found[severity].append(one.index)
+    for accelerator in facts.accelerators:
+        if accelerator.up is False:
+            severity = PAGE if parts or accelerator.uuid in used else TICKET
+            found[severity].append(accelerator.index)
     for severity, indices in found.items():
         if indices:
             does = "do" if len(indices) > 1 else "does"
@@ -44,7 +45,7 @@ def lost(facts: HostFacts) -> Iterator[Reason]:
             yield reason("accelerator", severity, text, [], ", ".join(indices))
 
 
-def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
+def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page for devices in use or recently used by a program, and a ticket for the
     rest, which are usually drained, removed or reset on purpose.
@@ -52,7 +53,8 @@ def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     The page has the labels of the program, because it is about that service; the ticket
     has those of the sidecar that reads the device.
     """
-    gpus, tpus, day = _lost_gpus(), _lost_tpus(), limits.duration("1d")
+    gpus, day = _lost_gpus(), limits.duration("1d")
+    tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
@@ -72,7 +74,6 @@ def accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
             expr=expr,
             for_=limits.accelerator_lost_for,
             severity=severity,
-            description="An accelerator no longer responds.",
             summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
         )
 
@@ -106,19 +107,12 @@ def _lost_gpus() -> Expr:
     return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
 
 
-def _lost_tpus() -> Expr:
-    return gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
-
-
-def gpu_xid(limits: Limits) -> Alert:
-    """Alert on errors after which a GPU or its work is usually lost."""
+def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
     errors = counter(catalog.GPU_XID_ERRORS, critical)
     return Alert(
         expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
-        severity=TICKET,
-        description="A GPU reported a critical error.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
@@ -126,8 +120,7 @@ def gpu_xid(limits: Limits) -> Alert:
     )
 
 
-def gpu_ecc_errors(limits: Limits) -> Alert:
-    """Alert on faulty GPU memory."""
+def _gpu_ecc_errors(limits: Limits) -> Alert:
     window = limits.ecc_window
     # The aggregate counts them again, and starts at the total of the GPU's lifetime.
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
@@ -138,8 +131,6 @@ def gpu_ecc_errors(limits: Limits) -> Alert:
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
     return Alert(
         expr=errors.or_(unspared).or_(worn),
-        severity=TICKET,
-        description="A GPU has faulty memory.",
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} had "
             f"uncorrectable memory errors in the last {window}, or has more bad "
@@ -148,8 +139,7 @@ def gpu_ecc_errors(limits: Limits) -> Alert:
     )
 
 
-def gpu_needs_reset(limits: Limits) -> Alert:
-    """Alert on a GPU that works but should be reset at a convenient time."""
+def _gpu_needs_reset(limits: Limits) -> Alert:
     action = gauge(catalog.GPU_RECOVERY_ACTION).max(*_DEVICE) > 0
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
@@ -157,8 +147,6 @@ def gpu_needs_reset(limits: Limits) -> Alert:
     return Alert(
         expr=action.or_(rows).or_(pages),
         for_=limits.reset_needed_for,
-        severity=TICKET,
-        description="A GPU needs a reset.",
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
             "requests a reset, or a memory repair is pending a reset."
@@ -166,7 +154,7 @@ def gpu_needs_reset(limits: Limits) -> Alert:
     )
 
 
-def gpu_throttled(limits: Limits) -> Alert:
+def _gpu_throttled(limits: Limits) -> Alert:
     """
     Alert on a GPU that is throttled because of its cooling, power supply or board.
     """
@@ -176,7 +164,6 @@ def gpu_throttled(limits: Limits) -> Alert:
     share = counter(catalog.GPU_THROTTLE_SECONDS, undue).rate(window)
     return Alert(
         expr=share.max(*_DEVICE) > limits.throttled,
-        severity=TICKET,
         description="A GPU is throttled by temperature, power brake or its board.",
         summary=(
             "GPU {{ $labels.uuid }} on {{ $labels.instance }} was throttled for "
@@ -186,15 +173,12 @@ def gpu_throttled(limits: Limits) -> Alert:
     )
 
 
-def tpu_runtime_down(limits: Limits) -> Alert:
-    """Alert on TPUs in use without runtime metrics."""
+def _tpu_runtime_down(limits: Limits) -> Alert:
     # Idle chips have no runtime: it is only missing if a program uses them.
     used = gauge(catalog.RUNTIME_INFO, eq("platform", "tpu")).max(*_HOST)
     return Alert(
         expr=gauge(catalog.TPU_RUNTIME_UP).max(*_HOST).equals(0).and_(used, *_HOST),
         for_=limits.tpu_runtime_down_for,
-        severity=TICKET,
-        description="A program uses TPUs whose runtime does not respond.",
         summary=(
             "A program of job {{ $labels.job }} on {{ $labels.instance }} uses "
             "TPUs, but no TPU runtime responds there; chip activity is not "
@@ -203,8 +187,7 @@ def tpu_runtime_down(limits: Limits) -> Alert:
     )
 
 
-def underused(limits: Limits) -> Alert:
-    """Alert on a training job whose accelerators are busy too little."""
+def _underused(limits: Limits) -> Alert:
     busy = _busy(limits).avg("job")
     # What a server does depends on its callers.
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
@@ -212,8 +195,6 @@ def underused(limits: Limits) -> Alert:
     return Alert(
         expr=low.and_(busy > limits.accelerator_idle),
         for_=limits.accelerator_window,
-        severity=TICKET,
-        description="Accelerators of a training job wait, usually for the host.",
         summary=(
             "The accelerators of job {{ $labels.job }} were busy for "
             "{{ $value | humanizePercentage }} of the last "
@@ -232,7 +213,6 @@ def idle(limits: Limits) -> Alert:
     return Alert(
         expr=(busy < limits.accelerator_idle).and_(running),
         for_=limits.accelerator_window,
-        severity=TICKET,
         description="A job holds accelerators that no one else can use, and idles.",
         summary=(
             "No accelerator of job {{ $labels.job }} was busy for more than "
@@ -262,22 +242,22 @@ def _alert(
 
 SYMPTOMS = (
     Symptom(
-        *("accelerator", "F7", "An accelerator does not respond."),
+        *("accelerator", "F7", "An accelerator no longer responds."),
         reason=lost,
-        rule=("JaxmonAcceleratorLost", accelerator_lost),
+        rule=("JaxmonAcceleratorLost", _accelerator_lost),
         wait="accelerator_lost_for",
     ),
-    _alert("xid", "A GPU reports a critical error.", "JaxmonGpuXid", gpu_xid),
-    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", gpu_ecc_errors),
-    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", gpu_needs_reset),
-    _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", gpu_throttled),
+    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", _gpu_xid),
+    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", _gpu_ecc_errors),
+    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", _gpu_needs_reset),
+    _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", _gpu_throttled),
     _alert(
-        *("tpu_runtime", "A TPU runtime is down."),
-        *("JaxmonTpuRuntimeDown", tpu_runtime_down),
+        *("tpu_runtime", "A program uses TPUs whose runtime does not respond."),
+        *("JaxmonTpuRuntimeDown", _tpu_runtime_down),
     ),
     _alert(
-        *("underused", "Accelerators wait for work."),
-        *("JaxmonAcceleratorUnderused", underused),
+        *("underused", "Accelerators of a training job wait, usually for the host."),
+        *("JaxmonAcceleratorUnderused", _underused),
         mode="",
     ),
     _alert(

@@ -6,8 +6,8 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
+from jaxmon.symptoms.alert import PROCESS, Alert
+from jaxmon.symptoms.symptom import Symptom
 
 
 RANK_ALERT = "JaxmonRankStuck"
@@ -24,15 +24,12 @@ DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 """Fraction of time a function keeps its process's devices busy."""
 
 
-def rank_stuck(limits: Limits) -> Alert:
-    """Alert on a process for which the others of its job wait in a collective."""
+def _rank_stuck(limits: Limits) -> Alert:
     limit = durations.seconds(limits.rank_stuck_after)
     waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)) > limit
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
         expr=busy.max(*PROCESS, "state").and_(waiting.max("job"), "job"),
-        severity=TICKET,
-        description="The other processes of a job wait for this one.",
         summary=(
             "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
@@ -41,16 +38,13 @@ def rank_stuck(limits: Limits) -> Alert:
     )
 
 
-def nccl_stuck(limits: Limits) -> Alert:
-    """Alert on ranks that NCCL finds behind or missing."""
+def _nccl_stuck(limits: Limits) -> Alert:
     # All sidecars of a job report the same job.
     lagging = gauge(catalog.NCCL_LAGGING_RANKS).max("job") > 0
-    gone = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
+    missing = gauge(catalog.NCCL_PROCESSES, re("state", _GONE)).max("job", "state") > 0
     return Alert(
-        expr=lagging.labelled("state", "lagging").or_(gone),
+        expr=lagging.labelled("state", "lagging").or_(missing),
         for_=limits.nccl_stuck_for,
-        severity=TICKET,
-        description="Ranks of a job are behind in their collectives, or missing.",
         summary=(
             "NCCL finds {{ $value | humanize }} {{ $labels.state }} ranks or processes "
             "of job {{ $labels.job }}; the others wait for them."
@@ -58,7 +52,7 @@ def nccl_stuck(limits: Limits) -> Alert:
     )
 
 
-def rank_slow(limits: Limits) -> Alert:
+def _rank_slow(limits: Limits) -> Alert:
     """
     Alert on a process that does not wait for its device while the others of its job do:
     they wait for it in collectives.
@@ -74,7 +68,6 @@ def rank_slow(limits: Limits) -> Alert:
     return Alert(
         expr=(shorter > limits.rank_slow).and_(hardly, *PROCESS),
         for_=limits.rank_slow_for,
-        severity=TICKET,
         description="The other processes of a job wait for this one at every step.",
         summary=(
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
@@ -89,8 +82,7 @@ def waits_less(waits: Expr) -> Expr:
     return waits.less(waits.median("job"), "job") * -1
 
 
-def straggler(limits: Limits) -> Alert:
-    """Alert on a process whose device takes longer for what the others run as well."""
+def _straggler(limits: Limits) -> Alert:
     by = (*PROCESS, "function")
     same = ("job", "function", "fingerprint")
     window = limits.straggler_for
@@ -105,18 +97,16 @@ def straggler(limits: Limits) -> Alert:
     single = info.count(*by).equals(1)
     programs = info.max(*by, "fingerprint").and_(single, *by)
     # In what several processes run together, who is slow waits least for the others.
-    own = gauge(catalog.DEVICE_INFO).count(*PROCESS)
-    spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(own, *PROCESS) > 1
+    devices = gauge(catalog.DEVICE_INFO).count(*PROCESS)
+    spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(devices, *PROCESS) > 1
     alone = mean.unless(spans, *by)
     times = alone.joined(programs, on=by, take=("fingerprint",))
     enough = times.count(*same) >= _LEAST_PROCESSES
+    busy = promql.recorded(DEVICE_TIME, labels=by)
     slower = times.relative_to(times.median(*same).and_(enough), *same)
     return Alert(
-        expr=(slower > limits.straggler)
-        .and_(_device_share() > _LEAST_SHARE, *by)
-        .max(*by),
+        expr=(slower > limits.straggler).and_(busy > _LEAST_SHARE, *by).max(*by),
         for_=limits.straggler_for,
-        severity=TICKET,
         description=(
             "One process's device takes longer for a program that each runs for "
             "itself than the others', which wait for it."
@@ -130,12 +120,7 @@ def straggler(limits: Limits) -> Alert:
     )
 
 
-def _device_share() -> Expr:
-    return promql.recorded(DEVICE_TIME, labels=(*PROCESS, "function"))
-
-
-def programs_diverge(limits: Limits) -> Alert:
-    """Alert on processes of one mesh that compiled different programs."""
+def _programs_diverge(limits: Limits) -> Alert:
     run = ("job", "ranks")
     processes = gauge(catalog.PROCESS_COUNT)
     # Several runs may share a job: a run is the processes that know of as many ranks.
@@ -156,8 +141,6 @@ def programs_diverge(limits: Limits) -> Alert:
     return Alert(
         expr=stuck.max("job", "function"),
         for_=limits.diverged_for,
-        severity=TICKET,
-        description="Processes of one mesh run different programs.",
         summary=(
             "The processes of job {{ $labels.job }} compiled {{ $value }} "
             "different programs for function {{ $labels.function }}, which runs "
@@ -170,32 +153,47 @@ def _of_run(series: Expr, ranks: Expr) -> Expr:
     return series.joined(ranks, on=PROCESS, take=("ranks",))
 
 
-def _alert(
-    name: str, mode: Mode, sentence: str, alert: str, build: AlertBuilder
-) -> Symptom:
-    missing = "`jaxmon job why` says it, with all hosts at hand"
-    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
-
-
+_STUCK = ("rank_stuck_after", "rank_stuck_times", "rank_stuck_first", "stuck_after")
+_CACHE = ("rank_repeated_seconds", "rank_repeated_share", "rank_uncached_seconds")
 SYMPTOMS = (
-    _alert(
-        *("rank_stuck", "F8", "A rank lets the others wait."),
-        *("JaxmonRankStuck", rank_stuck),
+    Symptom(
+        *("rank_stuck", "F8", "The other processes of a job wait for this one."),
+        rule=("JaxmonRankStuck", _rank_stuck),
+        ranks=_STUCK,
     ),
-    _alert(
+    Symptom(
+        *("rank_missing", "F8", "A rank is gone, and the others wait."),
+        ranks=("rank_gone_after",),
+        missing="JaxmonTrainingDied and JaxmonAgentSilent say it",
+    ),
+    Symptom(
         *("rank_slow", "F7", "A rank is slow at every step."),
-        *("JaxmonRankSlow", rank_slow),
+        rule=("JaxmonRankSlow", _rank_slow),
+        ranks=("rank_slow_share",),
     ),
-    _alert(
-        *("nccl", "F8", "NCCL finds ranks behind or missing."),
-        *("JaxmonNcclStuck", nccl_stuck),
+    Symptom(
+        *("rank_starved", "F7", "A rank waits for a processor most of the time."),
+        ranks=("rank_starved_share",),
+        missing="JaxmonRankSlow says it if the others wait",
     ),
-    _alert(
+    Symptom(
+        *("rank_compiles", "F6", "A rank compiles what the persistent cache has."),
+        ranks=_CACHE,
+        missing="one process cannot know what others loaded",
+    ),
+    Symptom(
+        *("nccl", "F8", "Ranks of a job are behind in their collectives, or missing."),
+        rule=("JaxmonNcclStuck", _nccl_stuck),
+        ranks=_STUCK,
+    ),
+    Symptom(
         *("straggler", "F7", "The device of a process is slower."),
-        *("JaxmonStraggler", straggler),
+        rule=("JaxmonStraggler", _straggler),
+        ranks=("rank_slow_share",),
     ),
-    _alert(
-        *("programs_diverge", "F8", "Ranks run different programs."),
-        *("JaxmonProgramsDiverge", programs_diverge),
+    Symptom(
+        *("programs_diverge", "F8", "Processes of one mesh run different programs."),
+        rule=("JaxmonProgramsDiverge", _programs_diverge),
+        ranks=_STUCK,
     ),
 )

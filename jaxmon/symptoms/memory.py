@@ -1,50 +1,63 @@
-"""Memory of devices and hosts: exhausted, nearly exhausted, in pieces, growing."""
+"""
+Memory of devices and hosts: exhausted, nearly exhausted, in pieces, growing; and what
+moves between them: transfers in loops, arguments that are copied to the device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.memory import Device
+from jaxmon.facts.memory import Device, Transfer
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
-from jaxmon.host.formats import durations
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
+from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, gauge_over
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding, quoted
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
-from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, Symptom
+from jaxmon.symptoms.symptom import (
+    FAILURE,
+    HINT,
+    LINES,
+    NO_SCREEN,
+    TIME,
+    Finding,
+    Symptom,
+    quoted,
+)
 
 
 _DAY = 86_400.0
 _MOST_EVIDENCE = 3
 
 
-def out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect out-of-memory errors."""
-    failures = sum(one.errors.get("oom", 0) for one in snapshot.functions)
+def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
+    failures = sum(function.errors.get("oom", 0) for function in snapshot.functions)
     reports = snapshot.errors.readable_reports
     if failures or reports:
-        known, now = snapshot.of_kind("error"), snapshot.process.now
-        latest = [one for one in known if one.details.get("error_kind") == "oom"][-1:]
+        errors, now = snapshot.of_kind("error"), snapshot.process.now
+        latest = [
+            event for event in errors if event.details.get("error_kind") == "oom"
+        ][-1:]
         yield Finding(
             "oom",
             "",
             f"The device ran out of memory {times(failures or len(reports))}.",
             (
-                *(f"in {one.function}, {quoted(one, now)}" for one in latest),
+                *(f"in {event.function}, {quoted(event, now)}" for event in latest),
                 *(f"report: {path}" for path in reports[-_MOST_EVIDENCE:]),
             ),
             "The report names the program that requested memory and the lines "
             "that held it: free those first, donate arguments, or reduce the "
             "batch size.",
-            where="".join(str(one.details.get("where") or "") for one in latest),
+            where="".join(str(event.details.get("where") or "") for event in latest),
         )
 
 
-def ran_out(limits: Limits) -> Iterator[Alert]:
+def _ran_out(limits: Limits) -> Iterator[Alert]:
     """
     Yield a ticket for out-of-memory errors, and a page if most processes of a job have
     them: they will not go away by themselves.
@@ -67,8 +80,6 @@ def ran_out(limits: Limits) -> Iterator[Alert]:
     )
     yield Alert(
         expr=failures.sum("job", "function") > 0,
-        severity=TICKET,
-        description="A device ran out of memory.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
             f"device memory {COUNT} times in {window}."
@@ -109,26 +120,23 @@ def _nearly_full(device: Device, limits: Limits) -> str | None:
 
 def filling(facts: HostFacts) -> Iterator[Reason]:
     """Yield devices whose memory is about to run out."""
-    for one in facts.devices:
-        used, limit = one.memory_in_use, one.memory_limit
+    for device in facts.devices:
+        used, limit = device.memory_in_use, device.memory_limit
         if used is not None and limit and used / limit > facts.limits.device_memory:
             text = (
-                f"device {one.device} is about to run out of memory: "
+                f"device {device.device} is about to run out of memory: "
                 f"{share(used, limit)} of {size(limit)} in use."
             )
-            yield reason("memory", TICKET, text, [one.worker], one.device)
+            yield reason("memory", TICKET, text, [device.worker], device.device)
 
 
-def device_memory_high(limits: Limits) -> Alert:
-    """Alert on a device whose memory is nearly full."""
+def _device_memory_high(limits: Limits) -> Alert:
     by = (*PROCESS, "device")
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use")).max(*by)
     limit = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "limit")).max(*by)
     return Alert(
         expr=promql.ratio(used, limit) > limits.device_memory,
         for_=limits.device_memory_for,
-        severity=TICKET,
-        description="Device memory is nearly full.",
         summary=(
             "{{ $value | humanizePercentage }} of the memory job "
             "{{ $labels.job }} may allocate on device {{ $labels.device }} of "
@@ -138,8 +146,7 @@ def device_memory_high(limits: Limits) -> Alert:
     )
 
 
-def leaks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect steadily growing memory."""
+def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
     for leak in snapshot.allocations.leaks:
         yield Finding(
             "leak",
@@ -162,26 +169,21 @@ def leaks(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def memory_leak(limits: Limits) -> Alert:
-    """Alert on live arrays that grow steadily."""
+def _memory_leak(limits: Limits) -> Alert:
     by = (*PROCESS, "device")
     return Alert(
         expr=gauge(catalog.LEAK_GROWTH_BYTES).max(*by) > 0,
         # The agent has seen a window of growth already; a cache that fills ends.
         for_=limits.leak_for,
-        severity=TICKET,
-        description="A process is leaking live arrays.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}keeps "
+            A_PROCESS + "keeps "
             "accumulating arrays on device {{ $labels.device }}: "
             "{{ $value | humanize1024 }}B in the agent's last window."
         ),
     )
 
 
-def fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect devices on which what was allocated once would not fit again."""
+def _fragmentation(snapshot: Snapshot) -> Iterator[Finding]:
     limits = snapshot.limits
     for device in snapshot.memory.devices:
         free, block = _free(device), _largest_block(device)
@@ -218,8 +220,7 @@ def _largest_block(device: Device) -> float | None:
     return max(device.largest_free_block, device.limit - device.pool)
 
 
-def host_filling(facts: HostFacts) -> Iterator[Reason]:
-    """Yield that the memory of the host is about to run out."""
+def _host_filling(facts: HostFacts) -> Iterator[Reason]:
     for key, left in facts.now.of(catalog.HOST_MEMORY_AVAILABLE_BYTES).items():
         whole = facts.now.of(catalog.HOST_MEMORY_SIZE_BYTES).get(key)
         if whole and left < facts.limits.host_memory_left * whole:
@@ -227,67 +228,166 @@ def host_filling(facts: HostFacts) -> Iterator[Reason]:
             yield reason("host_memory", TICKET, text, [])
 
 
-def host_memory_growth(limits: Limits) -> Alert:
-    """Alert on a process whose memory grows steadily."""
+def _host_memory_growth(limits: Limits) -> Alert:
     window = limits.host_memory_window
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
-    growth = promql.gauge_slope(rss, window) * durations.seconds(window)
+    growth = promql.gauge_slope(rss, window) * seconds_in(window)
     mean = gauge_over(rss, "avg", window)
     age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
     grown = (growth / mean).max(*PROCESS) > limits.host_memory_growth
     return Alert(
         # A program that starts grows; that must have left the window. The same Many
         # other programs export metrics of that name to Prometheus.
-        expr=grown.and_(age > 2 * durations.seconds(window)).and_(
+        expr=grown.and_(age > 2 * seconds_in(window)).and_(
             gauge(catalog.BUILD_INFO), *PROCESS
         ),
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
-        severity=TICKET,
-        description="A process's memory keeps growing.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}grew by "
+            A_PROCESS + "grew by "
             f"{{{{ $value | humanizePercentage }}}} in the last {window}, and in the "
             f"{window} before."
         ),
     )
 
 
+_OF_A_NUMBER = 16
+# Bytes per second that any host copies to its device.
+_SLOWEST = 5e8
+_DID = {"device_to_host": "read from", "sync": "synchronized with"}
+FETCH = (
+    "Each read waits for all preceding device work. If the value is not needed "
+    "immediately, read it one step later, or every hundredth step."
+)
+COPY = "Transfer constant data once with jax.device_put, and prefetch the rest."
+COPY_OF_NUMBERS = (
+    "These are numbers or small arrays: pass them to a jitted function as NumPy values "
+    "and compute with them there."
+)
+
+
+def _transfers(snapshot: Snapshot) -> Iterator[Finding]:
+    """
+    Detect lines that transfer data in a loop.
+
+    A read that waits for the device costs nothing by itself: where the time goes is
+    known, `time.fetches` judges.
+    """
+    judged, limits = snapshot.time.period.settled, snapshot.limits
+    for line in snapshot.transfers.lines:
+        if judged and line.direction == "device_to_host":
+            continue
+        observed = snapshot.process.observed_seconds
+        if judged and line.seconds < limits.time_worth * observed:
+            continue
+        if _in_a_loop(line, observed, limits):
+            by = f" ({line.how})" if line.how else ""
+            yield Finding(
+                "transfer",
+                line.place,
+                (
+                    f"{line.place} {_DID.get(line.direction, 'copied to')} the device "
+                    f"{times(line.count)}{by}, {size(line.bytes)} in total"
+                )
+                + (
+                    f", blocking for {duration(line.seconds)}." if line.seconds else "."
+                ),
+                (),
+                _instead_of(line),
+                where=line.place,
+                seconds=line.seconds,
+            )
+
+
+def arguments(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect calls that copy large NumPy arrays to the device each time."""
+    observed, limits = snapshot.process.observed_seconds, snapshot.limits
+    for function in snapshot.functions:
+        nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
+        dispatch = function.samples.dispatch_seconds or 0.0
+        calls = function.calls or 0
+        # The median of a few calls is not the mean of all. A call that takes longer
+        # than its copies waits for a device that has enough to do.
+        took = min(dispatch * calls, nbytes / _SLOWEST * calls, observed)
+        if nbytes < limits.large_argument or took < limits.time_worth * observed:
+            continue
+        yield Finding(
+            "numpy_argument",
+            function.name,
+            f"{function.name} is called with {size(nbytes)} of NumPy arrays: each call "
+            f"copies them to the device, and took {duration(dispatch)} to return.",
+            (f"{times(function.calls or 0)}, about {duration(took)} in all",),
+            "Call jax.device_put on them once, or on the next batch while the device "
+            "computes.",
+            where=snapshot.time.period.calls(function.name),
+            seconds=took,
+        )
+
+
+def _instead_of(line: Transfer) -> str:
+    if line.direction != "host_to_device":
+        return FETCH
+    numbers = line.bytes <= _OF_A_NUMBER * line.count
+    return COPY_OF_NUMBERS if numbers else COPY
+
+
+def _in_a_loop(line: Transfer, observed: float, limits: Limits) -> bool:
+    share = limits.transfers_slow_share
+    worth = max(seconds_in(limits.transfers_slow), share * observed)
+    # Who writes block_until_ready means it.
+    meant = line.direction == "sync"
+    often = line.count >= limits.transfers_in_a_loop
+    return often and line.seconds >= worth and not meant
+
+
 SYMPTOMS = (
     Symptom(
         *("oom", "F2", "A device ran out of memory.", FAILURE),
-        *(out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
-        rule=("JaxmonOutOfMemory", ran_out),
+        *(_out_of_memory, catalog.ERRORS, "Debug: Errors over time"),
+        rule=("JaxmonOutOfMemory", _ran_out),
         severity=TICKET,
     ),
     Symptom(
-        *("memory", "F2", "The memory of a device is nearly used up.", FAILURE),
+        *("memory", "F2", "Device memory is nearly full.", FAILURE),
         *(memory_high, catalog.DEVICE_MEMORY_BYTES, "On-call: Device memory in use"),
-        rule=("JaxmonDeviceMemoryHigh", device_memory_high),
+        rule=("JaxmonDeviceMemoryHigh", _device_memory_high),
         reason=filling,
         wait="device_memory_for",
     ),
     Symptom(
-        *("leak", "F5", "Memory that a line allocated only grows.", FAILURE),
-        *(leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
-        rule=("JaxmonMemoryLeak", memory_leak),
+        *("leak", "F5", "A process is leaking live arrays.", FAILURE),
+        *(_leaks, catalog.LEAK_GROWTH_BYTES, "Debug: Suspected leak"),
+        rule=("JaxmonMemoryLeak", _memory_leak),
         severity=TICKET,
         wait="leak_for",
     ),
     Symptom(
         *("fragmentation", "F2", "Much is free on a device, in small blocks.", HINT),
-        *(fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
+        *(_fragmentation, catalog.DEVICE_MEMORY_BYTES, "Debug: Device memory by kind"),
         missing="matters only once an allocation fails",
     ),
     Symptom(
         *("host_memory", "F5", "The memory of a host is nearly used up."),
-        reason=host_filling,
+        reason=_host_filling,
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
     ),
     Symptom(
-        *("host_memory_growth", "F5", "A process keeps growing."),
-        rule=("JaxmonHostMemoryGrowth", host_memory_growth),
+        *("host_memory_growth", "F5", "A process's memory keeps growing."),
+        rule=("JaxmonHostMemoryGrowth", _host_memory_growth),
         missing=NO_SCREEN,
+    ),
+    Symptom(
+        *("transfer", "", "A line transfers data in a loop.", TIME),
+        *(
+            _transfers,
+            catalog.HOST_TRANSFER_SECONDS,
+            "Debug: Time blocked on transfers",
+        ),
+        missing=LINES,
+    ),
+    Symptom(
+        *("numpy_argument", "", "Calls copy large NumPy arrays.", TIME),
+        *(arguments, catalog.DISPATCH_SECONDS, "Debug: Dispatch time by function"),
+        missing=LINES,
     ),
 )

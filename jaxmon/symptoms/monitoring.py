@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.reason import listed, processes, reason
-from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Symptom
+from jaxmon.symptoms.reason import listed, period, processes, reason
+from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Finding, Symptom
 
 
 _REASON = (
@@ -25,15 +25,12 @@ _REASON = (
 )
 
 
-def target_down(limits: SiteLimits) -> Alert:
-    """Alert on an agent or sidecar that Prometheus cannot scrape."""
+def _target_down(limits: SiteLimits) -> Alert:
     # Prometheus may scrape more than jaxmon: only jobs that had its metrics count.
     ours = gauge_over(catalog.BUILD_INFO, "last", limits.duration("1d")).max("job")
     return Alert(
         expr=promql.up().equals(0).and_(ours, "job"),
         for_=limits.target_down_for,
-        severity=TICKET,
-        description="Prometheus cannot scrape a target.",
         summary=(
             "Target {{ $labels.instance }} of job {{ $labels.job }} does not "
             "respond; there are no metrics or alerts for it."
@@ -41,7 +38,7 @@ def target_down(limits: SiteLimits) -> Alert:
     )
 
 
-def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
+def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield a page if a service has disappeared, and a ticket if it has no targets left,
     which usually means it was removed or finished on purpose.
@@ -52,29 +49,28 @@ def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     # A process that started within the hour may have had no request yet.
     started = starts.young(hour, limits)
     now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
-    gone = served.or_(serving).unless(now)
+    vanished = served.or_(serving).unless(now)
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
-    own = (
+    page = (
         eq("alertname", name),
         eq("alertstate", "firing"),
         eq("severity", limits.page),
     )
-    expected = promql.up().max("job").or_(alerts(*own).max("job"))
+    expected = promql.up().max("job").or_(alerts(*page).max("job"))
     # Alerts on its objectives stop with its metrics.
     no_answer = (
         "none of its processes is reporting, so errors and latency are not visible."
     )
     removed = "it has no targets: it was removed, or service discovery lost it."
     for severity, expr, so in (
-        (PAGE, gone.and_(expected), no_answer),
-        (TICKET, gone.unless(expected), removed),
+        (PAGE, vanished.and_(expected), no_answer),
+        (TICKET, vanished.unless(expected), removed),
     ):
         yield Alert(
             expr=expr,
             for_=limits.vanished_for,
             severity=severity,
-            description="No process of a service is reporting.",
             summary=(
                 "Job {{ $labels.job }} served requests within the last hour, and now "
                 f"{so}"
@@ -82,8 +78,7 @@ def service_vanished(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def collector_down(limits: SiteLimits) -> Alert:
-    """Alert on a collector that used to work and is failing."""
+def _collector_down(limits: SiteLimits) -> Alert:
     by = ("job", "instance", "collector")
     # A host without a GPU has a collector that never worked: that is no failure. Nor is
     # that a job has ended, and its NCCL with it.
@@ -95,8 +90,6 @@ def collector_down(limits: SiteLimits) -> Alert:
     return Alert(
         expr=works.equals(0).and_(worked.equals(1)),
         for_=limits.collector_down_for,
-        severity=TICKET,
-        description="A sidecar collector is failing.",
         summary=(
             "Collector {{ $labels.collector }} of {{ $labels.instance }} worked "
             "within the last day but is failing now; its metrics are missing."
@@ -104,13 +97,10 @@ def collector_down(limits: SiteLimits) -> Alert:
     )
 
 
-def web_config_failed(limits: Limits) -> Alert:
-    """Alert on a web configuration or certificates that cannot be loaded."""
+def _web_config_failed(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.WEB_CONFIG_SUCCESS).max("job", "instance").equals(0),
         for_=limits.web_config_failed_for,
-        severity=TICKET,
-        description="A sidecar cannot load its web configuration.",
         summary=(
             "The latest web configuration or certificates of "
             "{{ $labels.instance }} are invalid. The previous ones stay in "
@@ -121,21 +111,19 @@ def web_config_failed(limits: Limits) -> Alert:
 
 def silent(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that do not respond."""
-    found = [one.worker for one in facts.agents if not one.up and not one.died]
+    found = [agent.worker for agent in facts.agents if not agent.up and not agent.died]
     if found:
         does = "do" if len(found) > 1 else "does"
         text = f"{listed('worker', found)} {does} not respond."
         yield reason("silent", TICKET, text, found)
 
 
-def why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield what keeps a process from responding."""
-    troubles = (one.trouble for one in processes(facts, about))
+def _why_silent(facts: HostFacts, about: Reason) -> Iterator[str]:
+    troubles = (process.trouble for process in processes(facts, about))
     yield from (f"It {trouble}." for trouble in troubles if trouble)
 
 
-def agent_silent(limits: Limits) -> Alert:
-    """Alert on a process that is alive but does not respond."""
+def _agent_silent(limits: Limits) -> Alert:
     # A killed process leaves its socket as well, but no one waits for it.
     timeouts = counter(
         catalog.COLLECTOR_ERRORS,
@@ -147,8 +135,6 @@ def agent_silent(limits: Limits) -> Alert:
     return Alert(
         expr=silent.and_(waiting, "job", "instance"),
         for_=limits.agent_silent_for,
-        severity=TICKET,
-        description="A process is alive but its agent does not respond.",
         summary=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
             "{{ $labels.instance }} accepts connections but does not respond: it "
@@ -158,13 +144,10 @@ def agent_silent(limits: Limits) -> Alert:
     )
 
 
-def agent_hook_inactive(limits: Limits) -> Alert:
-    """Alert on an inactive hook."""
+def _agent_hook_inactive(limits: Limits) -> Alert:
     return Alert(
         expr=gauge(catalog.HOOK_ACTIVE).min("job", "hook").equals(0),
         for_=limits.hook_inactive_for,
-        severity=TICKET,
-        description="An agent hook is inactive.",
         summary=(
             "Hook {{ $labels.hook }} is inactive in a process of job "
             "{{ $labels.job }}; its metrics are incomplete."
@@ -172,13 +155,14 @@ def agent_hook_inactive(limits: Limits) -> Alert:
     )
 
 
-def metrics(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect that no export of metrics has arrived for minutes."""
+def _metrics(snapshot: Snapshot) -> Iterator[Finding]:
     exports, limits = snapshot.exports, snapshot.limits
     if exports.failed_in_a_row < limits.exports_failed:
         return
     if exports.failing_seconds < seconds_in(limits.exports_failed_for):
         return
+    # The alert may wait for longer: what has arrived before must leave its window.
+    due = exports.failing_seconds > seconds_in(limits.export_failing_for)
     yield Finding(
         "export",
         "metrics",
@@ -187,11 +171,11 @@ def metrics(snapshot: Snapshot) -> Iterator[Finding]:
         f"{exports.failed_in_a_row:,} failed.",
         (),
         f"{_REASON}. If nothing is meant to be pushed, set JAXMON_OTLP=false.",
+        severity=TICKET if due else None,
     )
 
 
-def export_failing(limits: Limits) -> Alert:
-    """Alert on a process none of whose exports by OTLP succeed."""
+def _export_failing(limits: Limits) -> Alert:
     window, by = limits.export_window, (*PROCESS, "signal")
     failed, arrived = (
         counter(catalog.OTLP_EXPORTS, eq("outcome", outcome)).increase(window).sum(*by)
@@ -201,8 +185,6 @@ def export_failing(limits: Limits) -> Alert:
     return Alert(
         expr=failed.unless(arrived, *by),
         for_=limits.export_failing_for,
-        severity=TICKET,
-        description="Nothing that a process pushes by OTLP arrives.",
         summary=(
             "No export of {{ $labels.signal }} from {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}of job "
@@ -211,8 +193,7 @@ def export_failing(limits: Limits) -> Alert:
     )
 
 
-def spans(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect that spans are dropped again and again, not only once."""
+def _spans(snapshot: Snapshot) -> Iterator[Finding]:
     dropped = snapshot.exports.spans_dropped
     limits = snapshot.limits
     windows = snapshot.process.observed_seconds / seconds_in(limits.export_window)
@@ -229,15 +210,21 @@ def spans(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def spans_dropped(limits: Limits) -> Alert:
-    """Alert on a process that drops spans because a receiver does not take them."""
+def _spans_missing(facts: HostFacts) -> Iterator[Reason]:
+    dropped = facts.lately.values(catalog.DROPPED)
+    for (worker, what), number in dropped.items():
+        if what == "span" and number >= facts.limits.spans_dropped:
+            last = period(facts.lately.seconds(worker))
+            text = f"{counted(number, 'span')} were dropped in the last {last}."
+            yield reason("spans", TICKET, text, [worker], worker)
+
+
+def _spans_dropped(limits: Limits) -> Alert:
     window = limits.export_window
     dropped = counter(catalog.DROPPED, eq("what", "span")).increase(window)
     return Alert(
         expr=dropped.sum(*PROCESS) >= promql.number(limits.spans_dropped),
         for_=limits.export_failing_for,
-        severity=TICKET,
-        description="A process drops the spans of requests and compiles.",
         summary=(
             "{{ $labels.instance }} {{ with $labels.worker }}(worker {{ . }}) "
             "{{ end }}of job {{ $labels.job }} dropped " + COUNT + " spans within "
@@ -248,45 +235,47 @@ def spans_dropped(limits: Limits) -> Alert:
 
 SYMPTOMS = (
     Symptom(
-        *("target_down", "", "A target cannot be scraped."),
-        rule=("JaxmonTargetDown", target_down),
+        *("target_down", "", "Prometheus cannot scrape a target."),
+        rule=("JaxmonTargetDown", _target_down),
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("service_vanished", "", "A service reports nothing."),
-        rule=("JaxmonServiceVanished", service_vanished),
+        *("service_vanished", "", "No process of a service is reporting."),
+        rule=("JaxmonServiceVanished", _service_vanished),
         missing=RULES_ONLY,
     ),
     Symptom(
-        *("silent", "", "An agent does not respond."),
+        *("silent", "", "A process is alive but its agent does not respond."),
         reason=silent,
-        because=why_silent,
-        rule=("JaxmonAgentSilent", agent_silent),
+        because=_why_silent,
+        rule=("JaxmonAgentSilent", _agent_silent),
         wait="agent_silent_for",
     ),
     Symptom(
-        *("hook_inactive", "", "A hook is inactive."),
-        rule=("JaxmonAgentHookInactive", agent_hook_inactive),
+        *("hook_inactive", "", "An agent hook is inactive."),
+        rule=("JaxmonAgentHookInactive", _agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
-        *("collector_down", "", "A collector fails."),
-        rule=("JaxmonCollectorDown", collector_down),
+        *("collector_down", "", "A sidecar collector is failing."),
+        rule=("JaxmonCollectorDown", _collector_down),
         missing="the page lists them",
     ),
     Symptom(
-        *("web_config", "", "A web configuration is invalid."),
-        rule=("JaxmonWebConfigFailed", web_config_failed),
+        *("web_config", "", "A sidecar cannot load its web configuration."),
+        rule=("JaxmonWebConfigFailed", _web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
-        *("export", "", "Metrics that are pushed do not arrive.", HINT),
-        *(metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
-        rule=("JaxmonExportFailing", export_failing),
+        *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
+        *(_metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
+        rule=("JaxmonExportFailing", _export_failing),
     ),
     Symptom(
-        *("spans", "", "Spans are dropped.", HINT),
-        *(spans, catalog.DROPPED, "Debug: Dropped spans by process"),
-        rule=("JaxmonSpansDropped", spans_dropped),
+        *("spans", "", "A process drops the spans of requests and compiles.", HINT),
+        *(_spans, catalog.DROPPED, "Debug: Dropped spans by process"),
+        rule=("JaxmonSpansDropped", _spans_dropped),
+        reason=_spans_missing,
+        wait="export_failing_for",
     ),
 )

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jaxmon.facts.status import (
-    FindingSummary,
-    HostFacts,
-    ProcessVerdict,
-    Reason,
-    State,
-)
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import FindingSummary, ProcessVerdict, Reason, State
 from jaxmon.host.formats.layout import clean, duration
 from jaxmon.symptoms.alert import PAGE, TICKET, Severity
 
@@ -61,13 +56,13 @@ def period(seconds: float | None) -> str:
 
 def findings(facts: HostFacts, about: Reason, topic: str) -> list[FindingSummary]:
     """Return findings of *topic*: first on the same route, then the most expensive."""
-    every = (one for of in processes(facts, about) for one in of.findings or ())
-    found = [one for one in every if one.topic == topic]
-    found.sort(key=lambda one: (one.subject != about.subject, -one.seconds))
+    every = (finding for of in processes(facts, about) for finding in of.findings or ())
+    found = [finding for finding in every if finding.topic == topic]
+    found.sort(key=lambda finding: (finding.subject != about.subject, -finding.seconds))
     return found
 
 
-def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
+def verdicts(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
     """Yield what findings of *topics* say on the processes that *about* is about."""
     for topic in topics:
         yield from map(sentence, findings(facts, about, topic))
@@ -75,14 +70,14 @@ def said(facts: HostFacts, about: Reason, *topics: str) -> Iterator[str]:
 
 def doing(facts: HostFacts, about: Reason) -> Iterator[str]:
     """Yield where the time of these processes goes lately."""
-    yield from (one.doing for one in processes(facts, about))
+    yield from (process.doing for process in processes(facts, about))
 
 
 def said_or_doing(*topics: str) -> Callable[[HostFacts, Reason], Iterator[str]]:
     """Return what explains a reason by findings of *topics*, else by what goes on."""
 
     def explain(facts: HostFacts, about: Reason) -> Iterator[str]:
-        yield from said(facts, about, *topics)
+        yield from verdicts(facts, about, *topics)
         yield from doing(facts, about)
 
     return explain
@@ -90,8 +85,8 @@ def said_or_doing(*topics: str) -> Callable[[HostFacts, Reason], Iterator[str]]:
 
 def processes(facts: HostFacts, about: Reason) -> list[ProcessVerdict]:
     """Return what is wrong with the processes that *about* is about."""
-    known = facts.verdict.processes
-    return [known[worker] for worker in about.workers if worker in known]
+    verdicts = facts.verdict.processes
+    return [verdicts[worker] for worker in about.workers if worker in verdicts]
 
 
 def sentence(finding: FindingSummary) -> str:

@@ -11,14 +11,13 @@ from jaxmon import catalog, promql
 from jaxmon.facts.events import Recompile
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts
+from jaxmon.facts.recent import HostFacts
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import clean, counted, duration, times
 from jaxmon.limits import Limits
 from jaxmon.promql import events
-from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import TIME, Symptom
+from jaxmon.symptoms.alert import COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert, Severity
+from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 
 
 WHY = {
@@ -74,9 +73,9 @@ _SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
 def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions that keep recompiling."""
-    for function in snapshot.functions:
-        for cause, count in _by_count(function):
-            if function.internal or not _is_storm(function, cause, snapshot):
+    for function in snapshot.users:
+        for cause, count in Counter(function.recompiles).most_common():
+            if not _is_storm(function, cause, snapshot):
                 continue
             why = WHY.get(cause)
             yield Finding(
@@ -90,22 +89,28 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 _advice(snapshot, function.name, cause),
                 where=_most_often_at(snapshot, function.name, cause),
                 seconds=function.recompile_time(cause),
+                severity=_severity(function, snapshot),
             )
+
+
+def _severity(function: Function, snapshot: Snapshot) -> Severity | None:
+    """Return that of the alert, which counts all causes."""
+    number = sum(len(_lately(function, of, snapshot)) for of in function.recompiles)
+    return TICKET if number > snapshot.limits.recompiles else None
 
 
 def scattered(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect many functions that recompile a few times each."""
     few = [
-        one
-        for one in snapshot.functions
-        if one.recompiles
-        and not one.internal
-        and not any(_is_storm(one, cause, snapshot) for cause in one.recompiles)
+        function
+        for function in snapshot.users
+        if function.recompiles
+        and not any(_is_storm(function, of, snapshot) for of in function.recompiles)
     ]
     causes = Counter[str]()
-    for one in few:
-        causes.update(one.recompiles)
-    count, took = causes.total(), sum(one.compile_time for one in few)
+    for function in few:
+        causes.update(function.recompiles)
+    count, took = causes.total(), sum(function.compile_time for function in few)
     observed = snapshot.process.observed_seconds
     limits = snapshot.limits
     if count < limits.recompile_scattered or took < limits.time_part * observed:
@@ -119,7 +124,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         f"all{why}. Their compiles took {duration(took)}.",
         (),
         recompile_advice(cause),
-        seconds=sum(one.recompile_time(c) for one in few for c in one.recompiles),
+        seconds=sum(function.recompile_seconds for function in few),
     )
 
 
@@ -146,18 +151,21 @@ def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
     if count >= limits.recompile_few and mostly and much:
         return True
     lately = _lately(function, cause, snapshot)
-    took = sum(one.seconds or 0.0 for one in lately)
+    took = sum(recompile.seconds or 0.0 for recompile in lately)
     window = seconds_in(limits.recompile_window)
     return len(lately) >= limits.recompile_storm and took >= worth * window
 
 
+def _those(snapshot: Snapshot, function: str, cause: str) -> list[Recompile]:
+    """Return the recompiles of *function* for *cause* that are known, oldest first."""
+    key = function, cause
+    return [of for of in snapshot.recompiles if (of.function, of.cause) == key]
+
+
 def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
     since = snapshot.process.now - seconds_in(snapshot.limits.recompile_window)
-    return [
-        one
-        for one in snapshot.recompiles
-        if one.function == function.name and one.cause == cause and one.time >= since
-    ]
+    every = _those(snapshot, function.name, cause)
+    return [recompile for recompile in every if recompile.time >= since]
 
 
 def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
@@ -169,17 +177,10 @@ def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
     return f" ({count:,} of them in the last {duration(window)})"
 
 
-def _by_count(function: Function) -> list[tuple[str, int]]:
-    return sorted(function.recompiles.items(), key=lambda one: -one[1])
-
-
 def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
     """Return the line that caused most of them, empty if unknown."""
-    places = Counter(
-        one.place
-        for one in snapshot.recompiles
-        if one.function == function and one.cause == cause and one.place
-    )
+    every = _those(snapshot, function, cause)
+    places = Counter(recompile.place for recompile in every if recompile.place)
     return places.most_common(1)[0][0] if places else ""
 
 
@@ -193,14 +194,11 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 
 def _grows(snapshot: Snapshot, function: str) -> bool:
     """Return whether each of its latest shapes is larger than the one before it."""
-    events = [
-        one
-        for one in snapshot.recompiles
-        if one.function == function and one.cause == "shape" and one.texts
-    ]
+    every = _those(snapshot, function, "shape")
+    texts = [recompile.texts[0] for recompile in every if recompile.texts]
     number = int(snapshot.limits.recompile_storm)
-    found = [_SHAPES.fullmatch(one.texts[0]) for one in events[-number:]]
-    pairs = [one.groups() for one in found if one is not None]
+    found = [_SHAPES.fullmatch(text) for text in texts[-number:]]
+    pairs = [match.groups() for match in found if match is not None]
     if len(pairs) < number:
         return False
     larger = all(
@@ -209,22 +207,22 @@ def _grows(snapshot: Snapshot, function: str) -> bool:
         for _, before, after in pairs
     )
     follow = all(
-        (one[0], one[2]) == (other[0], other[1]) for one, other in pairwise(pairs)
+        (pair[0], pair[2]) == (other[0], other[1]) for pair, other in pairwise(pairs)
     )
     return larger and follow
 
 
 def _sizes(shape: str) -> list[int]:
-    return [int(one) for one in shape.split(",") if one]
+    return [int(size) for size in shape.split(",") if size]
 
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
     """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
-    for one in reversed(snapshot.recompiles):
-        if one.function == function and one.cause == cause and one.texts:
-            where = f"{one.place}: " if one.place else ""
-            found.setdefault(where + one.texts[0])
+    for recompile in reversed(_those(snapshot, function, cause)):
+        if recompile.texts:
+            where = f"{recompile.place}: " if recompile.place else ""
+            found.setdefault(where + recompile.texts[0])
             if len(found) == _MOST_EVIDENCE:
                 break
     return tuple(found)
@@ -248,8 +246,7 @@ def most_recompiled(facts: HostFacts, workers: Sequence[str]) -> Iterator[str]:
         yield f"{clean(function)} was recompiled {times(int(count))}{why}."
 
 
-def recompile_storm(limits: Limits) -> Alert:
-    """Alert on a function that keeps recompiling."""
+def _recompile_storm(limits: Limits) -> Alert:
     window = limits.recompile_window
     recompiles = events.RECOMPILES.within(window).sum(*PROCESS, "function")
     # Per process: when all ranks or replicas recompile the same function, each does so
@@ -259,8 +256,6 @@ def recompile_storm(limits: Limits) -> Alert:
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
     return Alert(
         expr=worst > limits.recompiles,
-        severity=TICKET,
-        description="A function keeps recompiling.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} recompiled "
             f"{COUNT} times in {window} in one process."
@@ -273,7 +268,7 @@ SYMPTOMS = (
     Symptom(
         *("recompile", "F3", "A function keeps recompiling.", TIME),
         *(recompiles, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        rule=("JaxmonRecompileStorm", recompile_storm),
+        rule=("JaxmonRecompileStorm", _recompile_storm),
     ),
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.recent import MINUTE
-from jaxmon.facts.status import HostFacts, Reason, RequestSummary
+from jaxmon.facts.recent import MINUTE, HostFacts
+from jaxmon.facts.status import Reason, RequestSummary
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity
-from jaxmon.symptoms.finding import Finding, quoted
 from jaxmon.symptoms.reason import (
     doing,
     due,
@@ -24,12 +22,20 @@ from jaxmon.symptoms.reason import (
     period,
     processes,
     reason,
-    said,
     said_or_doing,
     sentence,
+    verdicts,
 )
 from jaxmon.symptoms.recompiles import most_recompiled, recompiles
-from jaxmon.symptoms.symptom import BUDGET, FAILURE, NO_SCREEN, TIME, Symptom
+from jaxmon.symptoms.symptom import (
+    BUDGET,
+    FAILURE,
+    NO_SCREEN,
+    TIME,
+    Finding,
+    Symptom,
+    quoted,
+)
 
 
 REQUESTS = (
@@ -44,23 +50,24 @@ _MOST_EVIDENCE = 3
 _ROUTE = ("job", "route")
 # Fewer are chance.
 _CALLERS = 5
+# Of as many that should fail, one does, but once in twenty times.
+_SOME = 3
 # For how long requests must hang, as a part of the age of the oldest.
 _HANGS_FOR = 0.2
 
 
-def many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
+def _many_fail(failed: float, every: float, limits: Limits) -> Severity | None:
     """Return how bad it is that *failed* of *every* request did, `None` if not."""
     if failed < limits.failed_requests or failed <= limits.budget_share * every:
         return None
     return PAGE if failed > limits.failed_share * every else TICKET
 
 
-def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes whose requests fail."""
+def _failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
     for route in snapshot.requests:
-        every = sum(one.count for one in route.finished)
-        failed = sum(one.count for one in route.finished if one.outcome == "error")
-        if many_fail(failed, every, snapshot.limits) != PAGE:
+        every = sum(part.count for part in route.finished)
+        failed = sum(part.count for part in route.finished if part.outcome == "error")
+        if _many_fail(failed, every, snapshot.limits) != PAGE:
             continue
         finding = (
             f"{counted(failed, 'request')} to {route.name} failed, "
@@ -68,99 +75,118 @@ def failed_requests(snapshot: Snapshot) -> Iterator[Finding]:
         )
         now = snapshot.process.now
         latest = (
-            f"JAX's latest error, in {one.function}, {quoted(one, now)}"
-            for one in snapshot.of_kind("error")[-1:]
+            f"JAX's latest error, in {event.function}, {quoted(event, now)}"
+            for event in snapshot.of_kind("error")[-1:]
         )
-        most = sorted(route.failures, key=lambda one: -one.count)
+        most = sorted(route.failures, key=lambda failure: -failure.count)
         yield Finding(
             "requests",
             route.name,
             finding,
-            (*(_failure(one, now) for one in most[:_MOST_FAILURES]), *latest),
+            (*(_failure(failure, now) for failure in most[:_MOST_FAILURES]), *latest),
             REQUESTS,
             where=most[0].where if most else "",
         )
 
 
-def _failure(one: Failure, now: float) -> str:
+def _failure(failure: Failure, now: float) -> str:
     """Return what requests failed with, where and how often."""
-    what = one.error or "no exception, and no status"
-    place = f" at {one.where}" if one.where else ""
-    return f"{what}{place}: {times(one.count)}, the latest {ago(now - one.latest)}"
+    what = failure.error or "no exception, and no status"
+    place = f" at {failure.where}" if failure.where else ""
+    return (
+        f"{what}{place}: {times(failure.count)}, the latest {ago(now - failure.latest)}"
+    )
 
 
 def routes(facts: HostFacts) -> Iterator[Reason]:
     """Yield of each route the first that is so: it fails, hangs, waits, is slow."""
-    for one in facts.requests:
+    for route in facts.requests:
         # What ended processes counted is not about those that respond now.
-        inherited = any(map(facts.now.inherited, one.workers))
-        every = (_failing, *([] if inherited else [_failed]), _stuck, _waiting, _slow)
-        found = (judge(one, facts.limits) for judge in every)
-        yield from islice(filter(None, found), 1)
-
-
-def _failing(one: RequestSummary, limits: Limits) -> Reason | None:
-    failed, finished = one.recent_failed, one.recent
-    if failed and finished:
-        text = (
-            f"{failed:,.0f} of {counted(finished, 'request')} to {clean(one.route)} "
-            f"failed in the last {period(one.recent_seconds)}."
+        inherited = any(map(facts.now.inherited, route.workers))
+        lately, limits = facts.requests_lately[route.route], facts.limits
+        found = (
+            _failing(route, lately, limits)
+            or (None if inherited else _failed(route, limits))
+            or _stuck(route, limits)
+            or _waiting(lately, limits)
+            or _slow(route, limits)
         )
-        if severity := many_fail(failed, finished, limits):
-            return _of_route("requests", severity, text, one)
-        if failed == finished:
-            return _of_route("requests", TICKET, text, one)
+        if found is not None:
+            yield found
+
+
+def _failing(
+    minute: RequestSummary, lately: RequestSummary, limits: Limits
+) -> Reason | None:
+    """Judge by the last minute or, as few fail in one, by the last ten."""
+    if not minute.recent:
+        return None
+    for route in (minute, lately):
+        failed, finished = route.recent_failed or 0.0, route.recent or 0.0
+        severity = _many_fail(failed, finished, limits)
+        if severity is None and route is minute and failed == finished:
+            severity = TICKET
+        # Enough succeed again, of which some would fail otherwise.
+        over = not minute.recent_failed and minute.recent * failed >= _SOME * finished
+        if severity and not over:
+            text = (
+                f"{failed:,.0f} of {counted(finished, 'request')} to "
+                f"{clean(route.route)} failed in the last "
+                f"{period(route.recent_seconds)}."
+            )
+            return _of_route("requests", severity, text, route)
     return None
 
 
-def _failed(one: RequestSummary, limits: Limits) -> Reason | None:
+def _failed(route: RequestSummary, limits: Limits) -> Reason | None:
     """Judge by all that was counted, where no request came in the last minute."""
-    finished = one.recent
-    severity = many_fail(one.failed, one.total, limits)
+    finished = route.recent
+    severity = _many_fail(route.failed, route.total, limits)
     if finished or severity is None:
         return None
     text = (
-        f"{one.failed:,.0f} of {counted(one.total, 'request')} to "
-        f"{clean(one.route)} failed"
+        f"{route.failed:,.0f} of {counted(route.total, 'request')} to "
+        f"{clean(route.route)} failed"
     )
     if finished is None:
-        return _of_route("requests", severity, f"{text} since the start.", one)
+        return _of_route("requests", severity, f"{text} since the start.", route)
     text = f"{text}; none has come in the last minute."
-    return _of_route("requests", TICKET, text, one)
+    return _of_route("requests", TICKET, text, route)
 
 
-def _of_route(name: str, severity: Severity, text: str, one: RequestSummary) -> Reason:
-    return reason(name, severity, text, one.workers, one.route)
+def _of_route(
+    name: str, severity: Severity, text: str, route: RequestSummary
+) -> Reason:
+    return reason(name, severity, text, route.workers, route.route)
 
 
-def why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
+def _why_failed(facts: HostFacts, about: Reason) -> Iterator[str]:
     """
     Yield that memory ran out on the line of most failures, which JAX's class of
     exception does not say; else what requests failed with, and other errors.
     """
     for process in processes(facts, about):
-        of = {one.topic: one for one in process.findings or ()}
+        of = {finding.topic: finding for finding in process.findings or ()}
         if "oom" in of and "requests" in of:
             where, first = of["oom"].where, of["requests"].evidence[:1]
             if where and first and f" at {where}:" in first[0]:
                 yield sentence(of["oom"])
-    failures = (one.evidence[:1] for one in findings(facts, about, "requests"))
+    failures = (finding.evidence[:1] for finding in findings(facts, about, "requests"))
     yield from (f"{first}." for evidence in failures for first in evidence)
-    yield from said(facts, about, "oom", "error")
+    yield from verdicts(facts, about, "oom", "error")
 
 
-def hangs(oldest: float, usual: float, limits: Limits) -> bool:
+def _hangs(oldest: float, usual: float, limits: Limits) -> bool:
     """Return whether a request hangs, where 95 % of warm ones take *usual* seconds."""
     late = seconds_in(limits.late_request)
     return oldest >= max(late, limits.late_request_times * usual)
 
 
-def hanging(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect requests in progress for far longer than others take."""
-    stacks = {one.name: one.stack for one in snapshot.time.requests}
+def _hanging(snapshot: Snapshot) -> Iterator[Finding]:
+    stacks = {route.name: route.stack for route in snapshot.time.requests}
     for route in snapshot.requests:
         usual, oldest = _usual(route, snapshot.limits), route.oldest_seconds
-        if usual is None or not hangs(oldest, usual, snapshot.limits):
+        if usual is None or not _hangs(oldest, usual, snapshot.limits):
             continue
         stack = stacks.get(route.name, ())
         place = stack[0].partition(" in ")[0] if stack else ""
@@ -180,38 +206,38 @@ def hanging(snapshot: Snapshot) -> Iterator[Finding]:
 def _usual(route: RouteFacts, limits: Limits) -> float | None:
     """Return what 95 % of the warm requests take, `None` if they are few."""
     kind, least = ("success", "warm"), limits.requests_judged
-    warm = (one for one in route.finished if (one.outcome, one.start) == kind)
-    return next((one.p95_seconds for one in warm if one.count >= least), None)
+    warm = (part for part in route.finished if (part.outcome, part.start) == kind)
+    return next((part.p95_seconds for part in warm if part.count >= least), None)
 
 
-def _stuck(one: RequestSummary, limits: Limits) -> Reason | None:
-    oldest, waiting = one.oldest, one.in_progress
+def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
+    oldest, waiting = route.oldest, route.in_progress
     # Of a process that has just started, what it did until they began to hang.
-    warm = one.warm
+    warm = route.warm
     enough = warm is not None and warm.count >= limits.requests_judged
-    usual = one.usual_p95 or (warm.p95 if warm and enough else None)
+    usual = route.usual_p95 or (warm.p95 if warm and enough else None)
     if oldest is None or not waiting:
         return None
     described = f"{counted(waiting, 'request')} in progress, the oldest for"
     late = max(
         seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
     )
-    if not one.recent and oldest >= late:
-        lead = f"no request to {clean(one.route)} finishes"
+    if not route.recent and oldest >= late:
+        lead = f"no request to {clean(route.route)} finishes"
         text = f"{lead}: {described} {duration(oldest)}"
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)
-        return _of_route("hanging", severity, text, one)
-    if usual and hangs(oldest, usual, limits):
+        return _of_route("hanging", severity, text, route)
+    if usual and _hangs(oldest, usual, limits):
         text = (
-            f"requests to {clean(one.route)} hang: {described} {duration(oldest)}; "
+            f"requests to {clean(route.route)} hang: {described} {duration(oldest)}; "
             f"95 % of warm requests take up to {duration(usual)}."
         )
-        return _of_route("hanging", TICKET, text, one)
+        return _of_route("hanging", TICKET, text, route)
     return None
 
 
-def requests_hang(limits: Limits) -> Iterator[Alert]:
+def _requests_hang(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for a route that answers no one, and a ticket if it is not known to
     have ever answered: callers end a stream themselves, and may end nothing else.
@@ -219,7 +245,7 @@ def requests_hang(limits: Limits) -> Iterator[Alert]:
     after = limits.hang_after
     answered = events.REQUESTS.within(after, ne("outcome", "client_error"))
     silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
-    waiting = (silent_for > durations.seconds(after)).unless(_some(answered))
+    waiting = (silent_for > seconds_in(after)).unless(_some(answered))
     given_up = _given_up(limits).unless(waiting)
     ever = _some(counter(catalog.REQUESTS, eq("outcome", "success")).total())
     for severity, expr in (
@@ -228,7 +254,7 @@ def requests_hang(limits: Limits) -> Iterator[Alert]:
     ):
         yield Alert(
             expr=expr,
-            for_=durations.text(durations.seconds(after) * _HANGS_FOR),
+            for_=durations.text(seconds_in(after) * _HANGS_FOR),
             severity=severity,
             description=(
                 "Requests come in and none is answered: they are in progress, or their "
@@ -244,15 +270,15 @@ def requests_hang(limits: Limits) -> Iterator[Alert]:
 def _given_up(limits: Limits) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
-    window = durations.text(2 * durations.seconds(limits.hang_after))
-    gone = eq("outcome", "client_error")
+    window = durations.text(2 * seconds_in(limits.hang_after))
+    given_up = eq("outcome", "client_error")
     answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
     number, seconds = (
-        one.within(window, gone).sum(*_ROUTE)
-        for one in (events.REQUESTS, events.REQUEST_SECONDS)
+        counted_events.within(window, given_up).sum(*_ROUTE)
+        for counted_events in (events.REQUESTS, events.REQUEST_SECONDS)
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
-    patient = mean > durations.seconds(limits.cancelled_after)
+    patient = mean > seconds_in(limits.cancelled_after)
     return patient.and_(number >= _CALLERS).unless(_some(answered))
 
 
@@ -266,16 +292,16 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
     the same ones. Not of a function that keeps recompiling: what it will be called with
     is not known.
     """
-    known = snapshot.signatures
-    if not known.recorded or known.warmed or any(recompiles(snapshot)):
+    signatures = snapshot.signatures
+    if not signatures.recorded or signatures.warmed or any(recompiles(snapshot)):
         return
-    routes = [(_waited(one), _cold(one), one.name) for one in snapshot.requests]
+    routes = [(_waited(route), _cold(route), route.name) for route in snapshot.requests]
     waited = sum(seconds for seconds, _, _ in routes)
     observed = snapshot.process.observed_seconds
     limits = snapshot.limits
     if waited < max(seconds_in(limits.slow_start), limits.time_part * observed):
         return
-    slow = [one for one in sorted(routes, reverse=True) if one[0]]
+    slow = [route for route in sorted(routes, reverse=True) if route[0]]
     count = sum(number for _, number, _ in slow)
     to = f" to {slow[0][2]}" if len(slow) == 1 else f", most to {slow[0][2]},"
     yield Finding(
@@ -287,68 +313,65 @@ def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
             f"{name}: {counted(number, 'request')}, {duration(seconds)}"
             for seconds, number, name in slow[:_MOST_EVIDENCE]
         ),
-        f"What they waited for is recorded, {counted(known.recorded, 'signature')}: "
-        "write it to a file with `jaxmon signatures export`, and let the next process "
-        "compile it before it serves (docs/warm-starts.md).",
+        "What they waited for is recorded, "
+        f"{counted(signatures.recorded, 'signature')}: write it to a file with `jaxmon "
+        "signatures export`, and let the next process compile it before it serves "
+        "(docs/warm-starts.md).",
         # Several requests may wait for the same compile.
         seconds=min(waited, snapshot.compile_time),
     )
 
 
 def _cold(route: RouteFacts) -> int:
-    return sum(one.count for one in route.finished if one.start == "cold")
+    return sum(part.count for part in route.finished if part.start == "cold")
 
 
 def _waited(route: RouteFacts) -> float:
     """Return how much longer cold requests took than warm ones, 0 if unknown."""
     usual = [
-        one.p50_seconds
-        for one in route.finished
-        if (one.outcome, one.start) == ("success", "warm")
+        part.p50_seconds
+        for part in route.finished
+        if (part.outcome, part.start) == ("success", "warm")
     ]
     if not usual or usual[0] is None:
         return 0.0
     return sum(
-        one.count * max((one.mean_seconds or 0.0) - usual[0], 0.0)
-        for one in route.finished
-        if one.start == "cold"
+        part.count * max((part.mean_seconds or 0.0) - usual[0], 0.0)
+        for part in route.finished
+        if part.start == "cold"
     )
 
 
-def _waiting(one: RequestSummary, limits: Limits) -> Reason | None:
-    part, cold = one.cold_ratio, one.cold
-    if part is None or cold is None or one.cold_total <= limits.cold_requests:
+def _waiting(route: RequestSummary, limits: Limits) -> Reason | None:
+    part, cold = route.cold_ratio, route.cold
+    if part is None or cold is None or route.cold_total <= limits.cold_requests:
         return None
-    # As many as come in the window of the alert, at the pace of the last minute.
-    pace = part * (one.recent or 0.0) / max(one.recent_seconds or 0.0, MINUTE)
+    # As many as come in the window of the alert, at this pace.
+    pace = part * (route.recent or 0.0) / max(route.recent_seconds or 0.0, MINUTE)
     if pace * seconds_in(limits.cold_window) <= limits.cold_requests:
         return None
     if part <= limits.cold_share or cold.p95 is None:
         return None
     text = (
-        f"{share(part, 1)} of the requests to {clean(one.route)} wait for a "
+        f"{share(part, 1)} of the requests to {clean(route.route)} wait for a "
         f"compile, and take up to {duration(cold.p95)}."
     )
-    return _of_route("cold_requests", TICKET, text, one)
+    return _of_route("cold_requests", TICKET, text, route)
 
 
-def why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield what is compiled, and why."""
+def _why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
     compiles = ("recompile", "recompiles", "operations", "compiled_together")
-    yield from said(facts, about, *compiles, "cold_requests", "compile_share")
+    yield from verdicts(facts, about, *compiles, "cold_requests", "compile_share")
     yield from most_recompiled(facts, about.workers)
 
 
-def cold_starts(limits: Limits) -> Alert:
-    """Alert on requests that wait for compiles."""
+def _cold_starts(limits: Limits) -> Alert:
     window, by = limits.cold_window, ("job", "route")
     cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*by)
     every = events.REQUESTS.within(window).sum(*by)
     share = promql.ratio(cold, every) > limits.cold_share
     return Alert(
         expr=share.and_(cold > limits.cold_requests),
-        severity=TICKET,
-        description="Many requests are waiting for compiles.",
         summary=(
             "{{ $value | humanizePercentage }} of requests to route "
             "{{ $labels.route }} of job {{ $labels.job }} waited for a compile in the "
@@ -358,8 +381,7 @@ def cold_starts(limits: Limits) -> Alert:
     )
 
 
-def cold_latency(limits: Limits) -> Alert:
-    """Alert on requests that wait long for a compile."""
+def _cold_latency(limits: Limits) -> Alert:
     window = limits.cold_window
     cold = histogram(
         catalog.REQUEST_SECONDS,
@@ -370,9 +392,7 @@ def cold_latency(limits: Limits) -> Alert:
     slow = cold.quantile(0.95, *_ROUTE, window=window)
     enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
     return Alert(
-        expr=(slow > durations.seconds(limits.cold_latency)).and_(enough),
-        severity=TICKET,
-        description="Requests that wait for a compile wait too long.",
+        expr=(slow > seconds_in(limits.cold_latency)).and_(enough),
         summary=(
             "5 % of the cold requests to route {{ $labels.route }} of job "
             "{{ $labels.job }} took longer than {{ $value | humanizeDuration }} in the "
@@ -382,56 +402,56 @@ def cold_latency(limits: Limits) -> Alert:
     )
 
 
-def _slow(one: RequestSummary, limits: Limits) -> Reason | None:
+def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
     # Quantiles are estimates: by a bound between two buckets, they may seem to double.
-    warm = one.warm
+    warm = route.warm
     if warm is None or warm.count < limits.requests_judged:
         return None
     # What has been slow for long is a part of the usual p95 before it is of the median.
     for part, now, usual in (
-        ("95 % take", warm.p95, one.usual_p95),
-        ("half of them take", warm.p50, one.usual_p50),
+        ("95 % take", warm.p95, route.usual_p95),
+        ("half of them take", warm.p50, route.usual_p50),
     ):
         if not usual or not now:
             continue
         if now >= max(limits.slow_requests * usual, usual + limits.slow_requests_by):
             text = (
-                f"warm requests to {clean(one.route)} are slow: {part} up to "
+                f"warm requests to {clean(route.route)} are slow: {part} up to "
                 f"{duration(now)}, before {duration(usual)}."
             )
-            return _of_route("requests_slow", TICKET, text, one)
+            return _of_route("requests_slow", TICKET, text, route)
     return None
 
 
 SYMPTOMS = (
     Symptom(
         *("requests", "F4", "Requests of a route fail.", FAILURE),
-        *(failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
+        *(_failed_requests, catalog.REQUESTS, "On-call: Requests by outcome"),
         reason=routes,
-        because=why_failed,
+        because=_why_failed,
         rule=(FAILED, None),
     ),
     Symptom(
         *("hanging", "F8", "Requests of a route do not finish.", FAILURE),
         *(
-            hanging,
+            _hanging,
             catalog.REQUEST_OLDEST_SECONDS,
             "On-call: Oldest request in progress",
         ),
         reason=routes,
         because=said_or_doing("hanging", "stalled"),
-        rule=("JaxmonRequestsHang", requests_hang),
+        rule=("JaxmonRequestsHang", _requests_hang),
     ),
     Symptom(
-        *("cold_requests", "F1", "Requests wait for compiles.", TIME),
+        *("cold_requests", "F1", "Many requests are waiting for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
-        rule=("JaxmonColdStarts", cold_starts),
+        rule=("JaxmonColdStarts", _cold_starts),
         reason=routes,
-        because=why_waiting,
+        because=_why_waiting,
     ),
     Symptom(
-        *("cold_latency", "F1", "Requests wait too long for compiles."),
-        rule=("JaxmonColdLatency", cold_latency),
+        *("cold_latency", "F1", "Requests that wait for a compile wait too long."),
+        rule=("JaxmonColdLatency", _cold_latency),
         missing=NO_SCREEN,
     ),
     Symptom(

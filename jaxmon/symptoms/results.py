@@ -1,17 +1,265 @@
-"""Results: checks that fail, devices that fail them, keys used twice, float64."""
+"""
+Results: outputs that became NaN, and a loss that does, jumps or diverges; checks that
+fail, devices that fail them, keys used twice, float64.
+
+What a quantity is follows from the name that the program logs it by. Only a training
+loss has to fall; one of two networks that compete, or of a policy, need not.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from jaxmon import catalog
+from jaxmon import catalog, promql
+from jaxmon.facts.functions import Output
+from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
-from jaxmon.host.formats.layout import counted, times
+from jaxmon.facts.reading import in_order
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
+from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events
+from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, NOTE, TOO_LITTLE, Symptom
+from jaxmon.symptoms.errors import ERRORS
+from jaxmon.symptoms.reason import reason
+from jaxmon.symptoms.symptom import (
+    FAILURE,
+    HINT,
+    NO_SCREEN,
+    NOTE,
+    TOO_LITTLE,
+    Finding,
+    Symptom,
+)
+
+
+_LOSS = frozenset(("loss", "losses", "nll", "mse", "perplexity", "ppl", "xent"))
+_OF_SOMETHING_ELSE = frozenset(
+    (
+        *("val", "valid", "validation", "eval", "evaluation", "test", "dev"),
+        *("g", "d", "gen", "generator", "disc", "discriminator", "adv", "adversarial"),
+        *("actor", "critic", "policy", "value", "pi", "vf", "q", "entropy", "reward"),
+        *("kl", "aux", "reg", "l1", "l2", "commit", "commitment", "balance"),
+    )
+)
+_MOST_NAMED = 3
+_LOSS_NAMES = "(?i).*loss.*"
+NONFINITE = (
+    "Go back to a checkpoint from before that: later ones hold NaN as well. "
+    f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "
+    "square root meets 0."
+)
+INFINITE = (
+    "A value may have overflowed, as in float16, or a logarithm or division met 0."
+)
+ALWAYS_NAN = (
+    f"Unless it is a placeholder: {ERRORS['nan'][0].lower()}{ERRORS['nan'][1:]}"
+)
+SPIKE = (
+    "Look at the batch of that step, and at the norm of the gradients: clip them, "
+    "lower the learning rate, or warm it up for longer."
+)
+DIVERGING = (
+    "Go back to a checkpoint near the best value, with a lower learning rate; check "
+    "what changed at that step: schedule, data, precision."
+)
+
+
+def outputs(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect outputs that were finite and are NaN now, and doubtful ones."""
+    now = snapshot.process.now
+    for function in snapshot.functions:
+        name = function.name
+        found: dict[str, list[Output]] = {}
+        for output in function.numerics.outputs:
+            found.setdefault(output.state, []).append(output)
+        if some := found.get("nonfinite"):
+            verdict, evidence = _became_nan(name, some, now)
+            yield Finding("nonfinite", name, verdict, evidence, NONFINITE)
+        elif some := found.get("infinite"):
+            verdict = (
+                f"{name} returns infinity: {_named(some[0])} was finite in call "
+                f"{some[0].finite_call:,}, and infinite in call {some[0].call:,}, "
+                f"{ago(now - some[0].time)}, and since."
+            )
+            yield Finding("infinite", name, verdict, (), INFINITE)
+        elif some := found.get("always_nan"):
+            verdict = (
+                f"{name} has returned NaN in all of {some[0].samples:,} sampled "
+                f"calls: {', '.join(map(_named, some[:_MOST_NAMED]))}."
+            )
+            yield Finding("always_nan", name, verdict, (), ALWAYS_NAN)
+
+
+def _became_nan(
+    name: str, found: list[Output], now: float
+) -> tuple[str, tuple[str, ...]]:
+    """Return the verdict and the evidence on outputs that were finite."""
+    output = found[0]
+    last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
+    verdict = (
+        f"{name} returns NaN: {_named(output)} was finite in call "
+        f"{output.finite_call:,}{last}, and NaN in call {output.call:,}, "
+        f"{ago(now - output.time)}, and since."
+    )
+    evidence = [f"no finite value in {counted(output.samples, 'sampled call')} since"]
+    if others := found[1:]:
+        named = ", ".join(map(_named, others[:_MOST_NAMED]))
+        more = f" and {len(others) - _MOST_NAMED} more" * (len(others) > _MOST_NAMED)
+        evidence.append(f"also NaN: {named}{more}")
+    if output.recovered:
+        evidence.append(f"it had recovered {times(output.recovered)} before")
+    return verdict, tuple(evidence)
+
+
+def _named(output: Output) -> str:
+    return f"output {output.name}" if output.name else "its output"
+
+
+def _quantities(snapshot: Snapshot) -> Iterator[Finding]:
+    for quantity in snapshot.values:
+        limits, is_loss = snapshot.limits, _is_training_loss(quantity.name)
+        if _is_lost(quantity, limits):
+            yield _lost(quantity, snapshot.process.now)
+        elif is_loss and _diverges(quantity, limits):
+            yield _diverging(quantity)
+        elif is_loss and quantity.spike is not None and _is_unusual(quantity, limits):
+            yield _spike(quantity)
+
+
+def _is_training_loss(name: str) -> bool:
+    """Return whether a quantity of this *name* is what a training loop minimises."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return not words.isdisjoint(_LOSS) and words.isdisjoint(_OF_SOMETHING_ELSE)
+
+
+def _is_lost(quantity: Quantity, limits: Limits) -> bool:
+    since = quantity.since
+    if since is None or not _is_long(quantity.name, quantity.run, limits):
+        return False
+    # One that was never finite may be a placeholder until the first evaluation.
+    was_finite = quantity.latest is not None and since.kind == "nan"
+    return was_finite or _is_training_loss(quantity.name)
+
+
+def _lost(quantity: Quantity, now: float) -> Finding:
+    since, latest = quantity.since, quantity.latest
+    what = "infinite" if since is not None and since.kind == "inf" else "NaN"
+    verdict = f"The logged {quantity.name} is {what}"
+    if since is not None:
+        verdict += f" since step {since.step:,}, {ago(now - since.time)}"
+    if latest is not None:
+        verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
+    evidence = f"no finite value among {quantity.run:,} since"
+    is_loss = _is_training_loss(quantity.name)
+    return Finding(
+        *("nonfinite_value", quantity.name, f"{verdict}.", (evidence,), NONFINITE),
+        severity=PAGE if is_loss else TICKET,
+    )
+
+
+def _values_lost(facts: HostFacts) -> Iterator[Reason]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for (worker, name), run in facts.now.of(catalog.VALUE_NONFINITE_RUN).items():
+        if _is_long(name, run, facts.limits):
+            key = "nonfinite_value", name, f"the logged {clean(name)} is"
+            found.setdefault(key, []).append(worker)
+    for (worker, name), outputs in facts.now.of(catalog.NONFINITE_OUTPUTS).items():
+        if outputs:
+            key = "nonfinite", name, f"outputs of {clean(name)} are"
+            found.setdefault(key, []).append(worker)
+    for (topic, name, what), workers in found.items():
+        is_loss = topic == "nonfinite_value" and _is_training_loss(name)
+        severity = PAGE if is_loss else TICKET
+        text = f"{what} NaN or infinite."
+        yield reason(topic, severity, text, in_order(workers), name)
+
+
+def _is_long(name: str, run: float, limits: Limits) -> bool:
+    """Return whether a quantity has been non-finite for too many values in a row."""
+    if _is_training_loss(name):
+        return run >= limits.nonfinite_losses
+    return run > limits.nonfinite_values
+
+
+def _non_finite(limits: Limits) -> Iterator[Alert]:
+    """
+    Yield a page for the loss of a running loop, whose work is lost from there on, and a
+    ticket for other values.
+    """
+    outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
+    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+    run = gauge(catalog.VALUE_NONFINITE_RUN)
+    named = promql.re("name", _LOSS_NAMES)
+    loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
+    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
+    for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
+        yield Alert(
+            expr=expr,
+            for_=limits.nonfinite_for,
+            severity=severity,
+            description="Values became NaN or infinite and stay so.",
+            summary=(
+                "{{ $labels.name }} of job {{ $labels.job }} was finite, and is NaN or "
+                "infinite since."
+            ),
+        )
+
+
+def _diverges(quantity: Quantity, limits: Limits) -> bool:
+    """Return whether the latest values stay far above the best."""
+    floor, best, first = quantity.floor, quantity.best, quantity.first
+    if floor is None or best is None or first is None:
+        return False
+    gain = first - best
+    # A loss may be negative; then only what it had gained tells what is much.
+    much = limits.diverging_rise * (best if best > 0 else gain)
+    return floor - best > max(much, limits.diverging_gain * gain, 0.0)
+
+
+def _diverging(quantity: Quantity) -> Finding:
+    latest = quantity.latest
+    at = f" at step {latest.step:,}" if latest is not None else ""
+    verdict = (
+        f"The logged {quantity.name} diverges: it was {quantity.best:.4g} at best and "
+        f"stays above {quantity.floor:.4g}{at}."
+    )
+    evidence = (
+        f"it began at {quantity.first:.4g}; nine in ten of the latest 50 values are "
+        f"above {quantity.floor:.4g}"
+    )
+    return Finding("diverging", quantity.name, verdict, (evidence,), DIVERGING)
+
+
+def _is_unusual(quantity: Quantity, limits: Limits) -> bool:
+    """
+    Return whether spikes are rare, and the latest is large by what the loss has gained.
+
+    Small batches make outliers all the time, and so does the noise of a loss that is
+    almost 0.
+    """
+    spike = quantity.spike
+    rare = max(limits.rare_spikes, limits.rare_spikes_share * quantity.count)
+    if spike is None or quantity.spikes > rare:
+        return False
+    first = spike.usual if quantity.first is None else quantity.first
+    return spike.value - spike.usual >= limits.diverging_gain * (first - spike.usual)
+
+
+def _spike(quantity: Quantity) -> Finding:
+    spike, latest = quantity.spike, quantity.latest
+    assert spike is not None  # noqa: S101 - as its caller has seen
+    verdict = (
+        f"The logged {quantity.name} jumped from {spike.usual:.4g} to "
+        f"{spike.value:.4g} at step {spike.step:,}."
+    )
+    if quantity.spikes > 1:
+        verdict = f"{verdict[:-1]}, as it did {times(quantity.spikes)} in all."
+    evidence = () if latest is None else (f"now: {latest.value:.4g}",)
+    return Finding("spike", quantity.name, verdict, evidence, SPIKE)
 
 
 FLOAT64 = (
@@ -37,7 +285,7 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
     events = snapshot.of_kind("determinism")
     for function in snapshot.functions:
         found, name = function.determinism, function.name
-        listed = [one for one in events if one.function == name]
+        listed = [event for event in events if event.function == name]
         if failed := found.checks.failed:
             finding = (
                 f"{name} returned different outputs for the same inputs "
@@ -59,17 +307,15 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 
-def check_failed(limits: Limits) -> Alert:
-    """Alert on results that differ between runs, or from what they should be."""
+def _check_failed(limits: Limits) -> Alert:
     window = limits.check_window
     failed = eq("outcome", "failed")
     determinism, gradients = (
-        one.within(window, failed).sum("job", "function") > 0
-        for one in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
+        checks.within(window, failed).sum("job", "function") > 0
+        for checks in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
     )
     return Alert(
         expr=determinism.or_(gradients),
-        severity=TICKET,
         description=(
             "A determinism or gradient check failed: results differ between two runs "
             "on the same input, or gradients from finite differences."
@@ -81,7 +327,7 @@ def check_failed(limits: Limits) -> Alert:
     )
 
 
-def silent_corruption(limits: Limits) -> Alert:
+def _silent_corruption(limits: Limits) -> Alert:
     """
     Alert on a device that computes wrongly: what depends on chance in a program differs
     on other devices as well.
@@ -105,8 +351,7 @@ def silent_corruption(limits: Limits) -> Alert:
     )
 
 
-def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions that draw the same random numbers on every call."""
+def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
     least = snapshot.limits.same_key_calls
     for function in snapshot.functions:
         keys = function.keys
@@ -124,14 +369,11 @@ def same_keys(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def key_reuse(limits: Limits) -> Alert:
-    """Alert on a PRNG key that is used twice."""
+def _key_reuse(limits: Limits) -> Alert:
     window = limits.key_window
     reuses = events.KEY_REUSE.within(window)
     return Alert(
         expr=reuses.sum("job", "function") > 0,
-        severity=TICKET,
-        description="A PRNG key is used twice, so its random numbers repeat.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} reused a PRNG "
             f"key {COUNT} times in {window}."
@@ -139,8 +381,7 @@ def key_reuse(limits: Limits) -> Alert:
     )
 
 
-def float64(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect accidental float64."""
+def _float64(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         if programs := function.numerics.float64_programs:
             finding = (
@@ -150,12 +391,13 @@ def float64(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("float64", function.name, finding, (), FLOAT64)
 
 
-def double(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that the program computes in float64, because its arguments are."""
-    functions = [one for one in snapshot.functions if one.program.double]
-    meant = [one for one in functions if not one.numerics.float64_programs]
+def _double(snapshot: Snapshot) -> Iterator[Finding]:
+    functions = [function for function in snapshot.functions if function.program.double]
+    meant = [
+        function for function in functions if not function.numerics.float64_programs
+    ]
     if meant:
-        first = max(meant, key=lambda one: one.calls or 0)
+        first = max(meant, key=lambda function: function.calls or 0)
         more = f", as do {len(meant) - 1} more functions" if len(meant) > 1 else ""
         yield Finding(
             "double",
@@ -170,41 +412,78 @@ def double(snapshot: Snapshot) -> Iterator[Finding]:
 
 SYMPTOMS = (
     Symptom(
+        *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
+        *(outputs, catalog.NONFINITE_OUTPUTS, "On-call: Non-finite values"),
+        rule=("JaxmonNonFinite", _non_finite),
+        reason=_values_lost,
+        severity=TICKET,
+        wait="nonfinite_for",
+    ),
+    Symptom(
+        *("nonfinite_value", "F4", "A logged value became NaN or infinite.", FAILURE),
+        *(_quantities, catalog.VALUE_NONFINITE_RUN, "On-call: Non-finite values"),
+        rule=("JaxmonNonFinite", _non_finite),
+        reason=_values_lost,
+        severity=TICKET,
+        wait="nonfinite_for",
+    ),
+    Symptom(
+        *("diverging", "F4", "A logged loss rises far above its best.", FAILURE),
+        *(_quantities, catalog.VALUE, "On-call: Logged values"),
+        severity=PAGE,
+        missing="what a loss may do is the model's; an objective can say it",
+    ),
+    Symptom(
+        *("infinite", "F4", "Outputs of a function became infinite.", HINT),
+        *(outputs, catalog.NONFINITE, "Debug: Non-finite outputs"),
+        missing="infinity is a value that programs use",
+    ),
+    Symptom(
+        *("always_nan", "F4", "Outputs were never finite.", HINT),
+        *(outputs, catalog.NONFINITE, "Debug: Non-finite outputs"),
+        missing="they may be placeholders",
+    ),
+    Symptom(
+        *("spike", "F4", "A logged loss jumps.", HINT),
+        *(_quantities, catalog.VALUE_SPIKES, "On-call: Spikes of logged values"),
+        missing=TOO_LITTLE,
+    ),
+    Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),
-        rule=("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", _check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("gradients", "F4", "Gradients differ from finite differences.", FAILURE),
         *(determinism, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
-        rule=("JaxmonCheckFailed", check_failed),
+        rule=("JaxmonCheckFailed", _check_failed),
         severity=TICKET,
     ),
     Symptom(
         *("silent_corruption", "F4", "A device computes wrongly."),
-        rule=("JaxmonSilentCorruption", silent_corruption),
+        rule=("JaxmonSilentCorruption", _silent_corruption),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("same_key", "F4", "Each call draws the same random numbers.", HINT),
-        finding=same_keys,
+        finding=_same_keys,
         missing="JaxmonKeyReuse is about keys that JAX rejects",
     ),
     Symptom(
-        *("key_reuse", "F4", "A PRNG key is used twice."),
-        rule=("JaxmonKeyReuse", key_reuse),
+        *("key_reuse", "F4", "A PRNG key is used twice, so its random numbers repeat."),
+        rule=("JaxmonKeyReuse", _key_reuse),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("float64", "F7", "A function computes in float64 by accident.", HINT),
-        *(float64, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
+        *(_float64, catalog.FLOAT64_PROMOTIONS, "Debug: Promotions to float64"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("double", "F7", "Matrices of float64 are multiplied.", NOTE),
         *(
-            double,
+            _double,
             catalog.PROGRAM_MATRIX_FLOPS,
             "Debug: Latest program of each function",
         ),

@@ -1,5 +1,5 @@
 """
-What restarts and saves cost a run, over all its attempts.
+What restarts and saves cost a run, over all its attempts; and saves that fail.
 
 Of a first attempt, nothing is said but what its saves cost; nor of a run so young that
 starting it explains all.
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.reading import in_order
+from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.run import (
     CHECKPOINT,
     LOST,
@@ -25,14 +27,14 @@ from jaxmon.facts.run import (
     saving,
     seconds_of_a_step,
 )
-from jaxmon.host.formats import durations
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration, share, times
+from jaxmon.host.formats.layout import clean, counted, duration, share, times
 from jaxmon.limits import Limits
-from jaxmon.promql import counter, eq, gauge_over
+from jaxmon.promql import counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms.alert import TICKET, Alert
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, HINT, TIME, Symptom
+from jaxmon.symptoms.reason import period, reason
+from jaxmon.symptoms.symptom import FAILURE, HINT, NO_SCREEN, TIME, Finding, Symptom
 
 
 # The sum of saves and lost steps hardly changes within this factor of the best.
@@ -92,12 +94,10 @@ def no_progress(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def run_no_progress(limits: Limits) -> Alert:
-    """Alert on a run that restarts again and again, and gets no further."""
+def _run_no_progress(limits: Limits) -> Alert:
     attempts = gauge_over(catalog.RUN_FRUITLESS_ATTEMPTS, "last", _RECENT)
     return Alert(
         expr=attempts.max(*_BY) > limits.fruitless_attempts,
-        severity=TICKET,
         description="A run restarts again and again without a new step.",
         summary=(
             "Run {{ $labels.run }} of job {{ $labels.job }} is in attempt "
@@ -106,8 +106,7 @@ def run_no_progress(limits: Limits) -> Alert:
     )
 
 
-def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect a run that did not go on from its latest checkpoints."""
+def _old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
     record = plausible(snapshot.run)
     if record is None or not record.behind or record.step >= record.furthest:
         return
@@ -128,66 +127,65 @@ def old_checkpoint(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def restarts(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect runs that lose much of their time to interruptions and to saves."""
+def _restarts(snapshot: Snapshot) -> Iterator[Finding]:
     record = plausible(snapshot.run)
     limits = snapshot.limits
     if record is None or record.up < seconds_in(limits.run_young):
         return
-    spent, known = record.seconds, saving(record)
-    if known and spent.get(CHECKPOINT, 0.0) >= limits.time_worth * record.up:
-        yield _saves(record, known, snapshot)
+    spent, saves = record.seconds, saving(record)
+    if saves and spent.get(CHECKPOINT, 0.0) >= limits.time_worth * record.up:
+        yield _saves(record, saves, snapshot)
     if not record.interrupted:
         return
     lost, recovery = spent.get(LOST, 0.0), spent.get(RECOVERY, 0.0)
     much = lost + recovery >= limits.time_worth * record.up
     if much and lost >= limits.time_part * record.up:
-        yield _lost(record, known, snapshot)
+        yield _lost(record, saves, snapshot)
     if much and recovery >= limits.time_part * record.up:
         yield _recovery(record, snapshot)
     if spent.get(WAITING, 0.0) >= limits.time_worth * record.wall:
         yield _waiting(record)
 
 
-def _lost(record: RunRecord, known: Saving | None, snapshot: Snapshot) -> Finding:
+def _lost(record: RunRecord, saves: Saving | None, snapshot: Snapshot) -> Finding:
     lost = record.seconds.get(LOST, 0.0)
     return Finding(
         "lost_progress",
         record.run,
         f"Run {record.run} did {counted(record.lost_steps, 'step')} again after it "
         f"was interrupted {times(record.interrupted)}: {_part(lost, record)}.",
-        (*interruptions(record), *_how_it_saves(known)),
-        _how_to_save(record, known),
-        seconds=_of_this(_to_win(lost, record, known), record, snapshot),
+        (*interruptions(record), *_how_it_saves(saves)),
+        _how_to_save(record, saves),
+        seconds=_of_this(_to_win(lost, record, saves), record, snapshot),
     )
 
 
 def _recovery(record: RunRecord, snapshot: Snapshot) -> Finding:
     spent, restarted = record.seconds.get(RECOVERY, 0.0), record.interrupted
-    each = duration(spent / restarted)
+    usual = duration(spent / restarted)
     return Finding(
         "recovery",
         record.run,
         f"Run {record.run} spent {_part(spent, record)} on starting again and "
-        f"restoring: {each} after each interruption.",
+        f"restoring: {usual} after each interruption.",
         tuple(interruptions(record)),
         _RECOVERY,
         seconds=_of_this(spent, record, snapshot),
     )
 
 
-def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
+def _saves(record: RunRecord, saves: Saving, snapshot: Snapshot) -> Finding:
     spent = record.seconds.get(CHECKPOINT, 0.0)
     action = _ASYNCHRONOUS
-    if known.best is None:
+    if saves.best is None:
         action = f"{_ASYNCHRONOUS} {_LESS_OFTEN}"
-    elif known.every * _NEAR < known.best:
-        action = f"{_by_the_formula(known)} {_ASYNCHRONOUS}"
+    elif saves.every * _NEAR < saves.best:
+        action = f"{_by_the_formula(saves)} {_ASYNCHRONOUS}"
     return Finding(
         "checkpoint_time",
         record.run,
         f"Saving held up run {record.run} for {_part(spent, record)}.",
-        (*_how_it_saves(known), *interruptions(record)),
+        (*_how_it_saves(saves), *interruptions(record)),
         action,
         seconds=_of_this(spent, record, snapshot),
     )
@@ -195,12 +193,12 @@ def _saves(record: RunRecord, known: Saving, snapshot: Snapshot) -> Finding:
 
 def _waiting(record: RunRecord) -> Finding:
     spent = record.seconds.get(WAITING, 0.0)
-    each = duration(spent / max(record.starts - 1, 1))
+    usual = duration(spent / max(record.starts - 1, 1))
     return Finding(
         "between_attempts",
         record.run,
         f"No attempt of run {record.run} ran for {duration(spent)}, "
-        f"{share(spent, record.wall)} of {duration(record.wall)}: {each} before each "
+        f"{share(spent, record.wall)} of {duration(record.wall)}: {usual} before each "
         "restart.",
         tuple(interruptions(record)),
         _WAITING,
@@ -221,16 +219,16 @@ def interruptions(record: RunRecord) -> Iterator[str]:
         )
 
 
-def _how_it_saves(known: Saving | None) -> Iterator[str]:
-    if known is not None:
-        holds = f", each of which held up the loop for {duration(known.seconds)}"
+def _how_it_saves(saves: Saving | None) -> Iterator[str]:
+    if saves is not None:
+        holds = f", each of which held up the loop for {duration(saves.seconds)}"
         yield (
-            f"one save in {duration(known.every)} of the loop"
-            + holds * bool(known.seconds)
+            f"one save in {duration(saves.every)} of the loop"
+            + holds * bool(saves.seconds)
         )
 
 
-def _how_to_save(record: RunRecord, known: Saving | None) -> str:
+def _how_to_save(record: RunRecord, saves: Saving | None) -> str:
     """Return the advice on when to save."""
     if record.behind_in_all > record.lost_steps / 2:
         return (
@@ -239,36 +237,36 @@ def _how_to_save(record: RunRecord, known: Saving | None) -> str:
         )
     if not failures(record):
         return f"{_NOTICE}: each attempt ended in order, so it had the time."
-    if known is None:
+    if saves is None:
         return (
             "Save more often, and on the notice of preemption. Mark saves as "
             '`jaxmon.activity("checkpoint")`, which Orbax\'s do not need, to learn how '
             "often would lose least."
         )
-    if known.best is None:
+    if saves.best is None:
         return f"Save more often. {_NOTICE}."
-    if known.every > known.best * _NEAR:
-        return f"{_by_the_formula(known)} {_NOTICE}."
+    if saves.every > saves.best * _NEAR:
+        return f"{_by_the_formula(saves)} {_NOTICE}."
     return (
-        f"It saves about as often as loses least, every {duration(known.best)}: fewer "
+        f"It saves about as often as loses least, every {duration(saves.best)}: fewer "
         f"failures would help, and saves that hold it up for less. {_SEE}"
     )
 
 
-def _by_the_formula(known: Saving) -> str:
-    steps = f", or {known.steps:,} steps" if known.steps > 1 else ""
+def _by_the_formula(saves: Saving) -> str:
+    steps = f", or {saves.steps:,} steps" if saves.steps > 1 else ""
     return (
-        f"Save every {duration(known.best or 0.0)}{steps}: by Young's formula, that "
-        f"loses least, {share(known.least, 1.0)} of the time."
+        f"Save every {duration(saves.best or 0.0)}{steps}: by Young's formula, that "
+        f"loses least, {share(saves.least, 1.0)} of the time."
     )
 
 
-def _to_win(lost: float, record: RunRecord, known: Saving | None) -> float:
+def _to_win(lost: float, record: RunRecord, saves: Saving | None) -> float:
     """Return what would be won of *lost* seconds with saves as often as is best."""
-    if known is None or known.best is None:
+    if saves is None or saves.best is None:
         return lost
     spent = lost + record.seconds.get(CHECKPOINT, 0.0)
-    return min(max(spent - known.least * record.up, 0.0), lost)
+    return min(max(spent - saves.least * record.up, 0.0), lost)
 
 
 def _part(seconds: float, record: RunRecord) -> str:
@@ -280,8 +278,7 @@ def _of_this(seconds: float, record: RunRecord, snapshot: Snapshot) -> float:
     return seconds / record.up * snapshot.process.observed_seconds
 
 
-def goodput_low(limits: Limits) -> Alert:
-    """Alert on a run that spends too little of its wall time on new steps."""
+def _goodput_low(limits: Limits) -> Alert:
     window = limits.goodput_window
     step = counter(catalog.RUN_SECONDS, eq("activity", "step"))
     whole = counter(catalog.RUN_SECONDS)
@@ -294,14 +291,12 @@ def goodput_low(limits: Limits) -> Alert:
         )
         for length, back in ((_RECENT, ""), (_AROUND, window))
     )
-    added = (spent - spent_then) > durations.seconds(window) * _ADDED
+    added = (spent - spent_then) > seconds_in(window) * _ADDED
     share = (productive - productive_then) / added
     return Alert(
         # A run that marks no steps has no goodput.
         expr=share.and_(steps, *_BY) < limits.goodput,
         for_=limits.goodput_for,
-        severity=TICKET,
-        description="A run spends little of its time on steps that last.",
         summary=(
             "Run {{ $labels.run }} of job {{ $labels.job }} spent "
             f"{{{{ $value | humanizePercentage }}}} of the last {window} on new steps."
@@ -310,6 +305,64 @@ def goodput_low(limits: Limits) -> Alert:
 
 
 _GOODPUT = "JaxmonGoodputLow"
+
+
+def failing(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect checkpoints of which the latest failed."""
+    for checkpoint in snapshot.checkpoints:
+        if not (failed := checkpoint.failed_in_a_row):
+            continue
+        many = counted(failed, f"checkpoint {checkpoint.name}").removeprefix("1 ")
+        yield Finding(
+            "checkpoint",
+            checkpoint.name,
+            f"The latest {many} failed.",
+            (),
+            "The program's log has the exception, unless it was swallowed: a full "
+            "disk, permissions, a storage that does not respond.",
+        )
+
+
+def _saves_failing(facts: HostFacts) -> Iterator[Reason]:
+    found: dict[str, dict[str, float]] = {}
+    failures = facts.recent.values(catalog.CHECKPOINT_FAILURES)
+    for (worker, operation), failed in failures.items():
+        if failed > 0:
+            found.setdefault(operation, {})[worker] = failed
+    for operation, of in found.items():
+        many = counted(sum(of.values()), f"checkpoint {clean(operation)}")
+        times = [facts.recent.seconds(worker) or 0.0 for worker in of]
+        text = f"{many} failed in the last {period(max(times))}."
+        yield reason("checkpoint", TICKET, text, in_order(of), operation)
+
+
+def _checkpoint_failed(limits: Limits) -> Alert:
+    window = limits.checkpoint_window
+    failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
+    return Alert(
+        expr=failed.sum("job") > 0,
+        description="Saves fail; the work since the last checkpoint is not saved.",
+        summary=(
+            "{{ $value | humanize }} saves of job {{ $labels.job }} failed in "
+            f"{window}."
+        ),
+    )
+
+
+def _checkpoint_age(limits: Limits) -> Alert:
+    saved = gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"))
+    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
+    return Alert(
+        # One process may save for all.
+        expr=(saved.min("job") > seconds_in(limits.checkpoint_age)).and_(loops),
+        description="A run makes no more checkpoints; a failure costs its work.",
+        summary=(
+            "The last checkpoint of job {{ $labels.job }} ended "
+            "{{ $value | humanizeDuration }} ago."
+        ),
+    )
+
+
 SYMPTOMS = (
     Symptom(
         *("no_progress", "F8", "A run restarts without a new step.", FAILURE),
@@ -318,19 +371,21 @@ SYMPTOMS = (
             catalog.RUN_FRUITLESS_ATTEMPTS,
             "Training: Attempts without progress",
         ),
-        rule=("JaxmonRunNoProgress", run_no_progress),
+        rule=("JaxmonRunNoProgress", _run_no_progress),
+        severity=TICKET,
     ),
     Symptom(
         *("old_checkpoint", "", "A run begins before its latest checkpoints.", TIME),
-        *(old_checkpoint, catalog.RUN_LOST_STEPS, "Training: Steps done again"),
+        *(_old_checkpoint, catalog.RUN_LOST_STEPS, "Training: Steps done again"),
         missing="an attempt may do so on purpose",
         other_runbook=_GOODPUT,
     ),
     *(
         Symptom(
             *(name, "", sentence, urgency),
-            *(restarts, metric, f"Training: {panel}"),
-            rule=(_GOODPUT, goodput_low),
+            *(_restarts, metric, f"Training: {panel}"),
+            missing="JaxmonGoodputLow says it if all of them take too much",
+            other_runbook=_GOODPUT,
         )
         for name, sentence, urgency, metric, panel in (
             (
@@ -350,5 +405,22 @@ SYMPTOMS = (
                 *(catalog.RUN_SECONDS, _WENT_INTO),
             ),
         )
+    ),
+    Symptom(
+        *("goodput", "", "A run spends little of its time on steps that last."),
+        rule=(_GOODPUT, _goodput_low),
+        missing="`jaxmon job goodput` has the whole run, not the last hours",
+    ),
+    Symptom(
+        *("checkpoint", "F8", "The latest saves of a checkpoint failed.", FAILURE),
+        *(failing, catalog.CHECKPOINT_FAILURES, "Training: Checkpoints that failed"),
+        reason=_saves_failing,
+        rule=("JaxmonCheckpointFailed", _checkpoint_failed),
+        severity=TICKET,
+    ),
+    Symptom(
+        *("checkpoint_age", "F8", "A run makes no checkpoints."),
+        rule=("JaxmonCheckpointAge", _checkpoint_age),
+        missing=NO_SCREEN,
     ),
 )

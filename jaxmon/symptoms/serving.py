@@ -11,8 +11,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.symptoms.alert import TICKET
-from jaxmon.symptoms.finding import Finding
-from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Symptom
+from jaxmon.symptoms.symptom import FAILURE, LINES, TIME, TOO_LITTLE, Finding, Symptom
 
 
 _STEADY = 1 / 4
@@ -20,8 +19,7 @@ _THIRDS = 3
 _IN_JAX = frozenset(("compile", "device", "fetch", "transfer", "eager"))
 
 
-def queues(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect queues that grow because more arrives than is served."""
+def _queues(snapshot: Snapshot) -> Iterator[Finding]:
     for queue in snapshot.queues:
         if _grows(queue, snapshot.limits):
             yield Finding(
@@ -42,8 +40,8 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
     Return whether *queue* grows steadily: a bounded one stops when it is full, work
     that arrives at once is one step, and a burst drains.
     """
-    known = len(queue.lows) == len(queue.highs) == _THIRDS
-    if not known or queue.growth_seconds < seconds_in(limits.queue_growing):
+    is_complete = len(queue.lows) == len(queue.highs) == _THIRDS
+    if not is_complete or queue.growth_seconds < seconds_in(limits.queue_growing):
         return False
     first, second, third = queue.lows
     growth = third - first
@@ -55,12 +53,13 @@ def _grows(queue: QueueFacts, limits: Limits) -> bool:
     return much and steady and above
 
 
-def padding(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect routes whose batches are mostly padding, if that takes time."""
+def _padding(snapshot: Snapshot) -> Iterator[Finding]:
     observed = snapshot.process.observed_seconds
-    executed = min(_executed(snapshot) or _waited(snapshot), observed)
-    routes = [one for one in snapshot.requests if one.batches.fill_ratio is not None]
-    every = sum(one.batches.count for one in routes)
+    executed = min(snapshot.device_seconds or _waited(snapshot), observed)
+    routes = [
+        route for route in snapshot.requests if route.batches.fill_ratio is not None
+    ]
+    every = sum(route.batches.count for route in routes)
     for route in routes:
         count, fill = route.batches.count, route.batches.fill_ratio or 0.0
         if count < snapshot.limits.padded_batches:
@@ -88,23 +87,14 @@ def _waited(snapshot: Snapshot) -> float:
     return waited * snapshot.process.observed_seconds
 
 
-def _executed(snapshot: Snapshot) -> float:
-    """Return the seconds of execution of all functions, from their sampled calls."""
-    return sum(
-        (one.calls or 0) * (one.samples.execution_seconds or 0.0)
-        for one in snapshot.functions
-    )
-
-
-def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect handlers of requests that call JAX on the thread of the event loop."""
+def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
     period = snapshot.time.period
     if not period.settled:
         return
     lines: dict[str, float] = {}
-    for one in period.places:
-        if one.event_loop and one.state in _IN_JAX:
-            lines[one.place] = lines.get(one.place, 0.0) + one.seconds
+    for place in period.places:
+        if place.event_loop and place.state in _IN_JAX:
+            lines[place.place] = lines.get(place.place, 0.0) + place.seconds
     took = sum(lines.values())
     if took < snapshot.limits.time_worth * period.seconds:
         return
@@ -126,18 +116,18 @@ def event_loops(snapshot: Snapshot) -> Iterator[Finding]:
 SYMPTOMS = (
     Symptom(
         *("queue", "F8", "A queue grows and never drains.", FAILURE),
-        *(queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
+        *(_queues, catalog.QUEUE_DEPTH, "On-call: Queue depth"),
         severity=TICKET,
         missing="how deep is too deep is the service's; an objective can say it",
     ),
     Symptom(
         *("padding", "", "Batches are mostly padding.", TIME),
-        *(padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
+        *(_padding, catalog.BATCH_FILL_RATIO, "On-call: Batch fill"),
         missing=TOO_LITTLE,
     ),
     Symptom(
         *("event_loop", "", "JAX keeps an event loop from other requests.", TIME),
-        *(event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
+        *(_event_loops, catalog.WALL_SECONDS, "Debug: Where the time goes"),
         missing=LINES,
         other_runbook="JaxmonTimeLost",
     ),

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
-from jaxmon.symptoms.alert import COUNT, INFO, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import (
+    A_PROCESS,
+    COUNT,
+    INFO,
+    PAGE,
+    PROCESS,
+    Alert,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import listed, processes, reason
 from jaxmon.symptoms.symptom import NO_SCREEN, RULES_ONLY, Symptom
 
@@ -19,7 +28,7 @@ YOUNG = f"job:{catalog.UPTIME_SECONDS.name}:young_ratio"
 """Recorded fraction of a job's processes that started within ``deploy_window``."""
 
 
-def deploy_in_progress(limits: SiteLimits) -> Alert:
+def _deploy_in_progress(limits: SiteLimits) -> Alert:
     """
     Inhibit compile tickets of a job while a share of its processes is young.
 
@@ -66,32 +75,24 @@ def young(within: str, limits: SiteLimits) -> Expr:
     return recent.unless(changes.max("job") > limits.deploy_restarts)
 
 
-def not_ready(limits: Limits) -> Alert:
-    """Alert on a process that announced a warm-up, and has not finished it."""
+def _not_ready(limits: Limits) -> Alert:
     waiting = gauge(catalog.READY).max(*PROCESS).equals(0)
     return Alert(
         expr=waiting,
         for_=limits.not_ready_for,
-        severity=TICKET,
         description=(
             "A process is still not ready for requests: its warm-up is slow, or never "
             "began."
         ),
-        summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}has not been ready for "
-            f"{limits.not_ready_for}."
-        ),
+        summary=(A_PROCESS + f"has not been ready for {limits.not_ready_for}."),
     )
 
 
-def warmup_failed(limits: Limits) -> Alert:
-    """Alert on signatures that a service recorded, and can no longer compile for."""
+def _warmup_failed(limits: Limits) -> Alert:
     window = limits.warmup_window
     failed = events.WARMUPS.within(window, eq("result", "failed"))
     return Alert(
         expr=failed.sum("job") > 0,
-        severity=TICKET,
         description=(
             "Signatures of a service fail to warm up; requests wait for their compiles."
         ),
@@ -104,16 +105,15 @@ def warmup_failed(limits: Limits) -> Alert:
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
     """Yield processes that ended without finishing."""
-    if died := [one.worker for one in facts.agents if one.died]:
+    if died := [agent.worker for agent in facts.agents if agent.died]:
         yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
 
 
-def why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
-    """Yield how the processes ended."""
-    yield from (one.verdict for one in processes(facts, about))
+def _why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
+    yield from (process.verdict for process in processes(facts, about))
 
 
-def training_died(limits: SiteLimits) -> Iterator[Alert]:
+def _training_died(limits: SiteLimits) -> Iterator[Alert]:
     """
     Yield pages for a loop whose process ended without finishing, and for each expected
     run that has fewer processes than it should.
@@ -127,11 +127,7 @@ def training_died(limits: SiteLimits) -> Iterator[Alert]:
         for_=limits.died_for,
         severity=PAGE,
         description="A training process ended without finishing, and none replaced it.",
-        summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}ended in the middle of "
-            "loop {{ $labels.loop }}."
-        ),
+        summary=(A_PROCESS + "ended in the middle of loop {{ $labels.loop }}."),
     )
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
@@ -153,8 +149,7 @@ def training_died(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def crash_loop(limits: Limits) -> Alert:
-    """Alert on a process that crashes again and again, and gets nothing done."""
+def _crash_loop(limits: Limits) -> Alert:
     window = limits.crash_window
     crashes = counter(catalog.AGENT_CRASHES)
     # Without a sidecar, what is seen is that another process responds.
@@ -163,8 +158,8 @@ def crash_loop(limits: Limits) -> Alert:
     seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
     often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
     steps, requests = (
-        counter(one).highest(window).max(*PROCESS) > 0
-        for one in (catalog.STEPS, catalog.REQUESTS)
+        counter(metric).highest(window).max(*PROCESS) > 0
+        for metric in (catalog.STEPS, catalog.REQUESTS)
     )
     return Alert(
         expr=often.unless(steps).unless(requests),
@@ -172,9 +167,7 @@ def crash_loop(limits: Limits) -> Alert:
         keep_for=limits.died_for,
         description="A process keeps crashing before its first step or request.",
         summary=(
-            "A process of job {{ $labels.job }} on {{ $labels.instance }} "
-            "{{ with $labels.worker }}(worker {{ . }}) {{ end }}crashed "
-            f"{COUNT} times in {window}, without a step or request."
+            A_PROCESS + f"crashed {COUNT} times in {window}, without a step or request."
         ),
     )
 
@@ -182,29 +175,29 @@ def crash_loop(limits: Limits) -> Alert:
 SYMPTOMS = (
     Symptom(
         *("deploy", "", "Processes have just started."),
-        rule=(DEPLOY_ALERT, deploy_in_progress),
+        rule=(DEPLOY_ALERT, _deploy_in_progress),
         missing=RULES_ONLY,
     ),
     Symptom(
         *("not_ready", "F1", "A process does not become ready."),
-        rule=("JaxmonNotReady", not_ready),
+        rule=("JaxmonNotReady", _not_ready),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("warmup_failed", "F1", "Signatures fail to warm up."),
-        rule=("JaxmonWarmupFailed", warmup_failed),
+        rule=("JaxmonWarmupFailed", _warmup_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("crashed", "F8", "A training process died."),
         reason=crashed,
-        because=why_crashed,
-        rule=("JaxmonTrainingDied", training_died),
+        because=_why_crashed,
+        rule=("JaxmonTrainingDied", _training_died),
         wait="died_for",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),
-        rule=("JaxmonCrashLoop", crash_loop),
+        rule=("JaxmonCrashLoop", _crash_loop),
         missing=NO_SCREEN,
     ),
 )

@@ -1,4 +1,11 @@
-"""Loops, and threads of a program, that make no progress."""
+"""
+Loops, and threads of a program, that make no progress, or are slower than before: in a
+run, against an earlier one, over weeks and versions.
+
+Of the last minute there is the mean only, and users wait for that. Prometheus has no
+samples of a week ago, only sums: it compares means over an hour, of what is long enough
+to be a ticket (`Limits.slowdown`) whatever the noise.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,20 @@ from collections.abc import Iterator
 from math import inf
 
 from jaxmon import catalog, promql
+from jaxmon.facts.events import Slower
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, LoopSummary, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import LoopSummary, Reason
 from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import clean, duration
+from jaxmon.host.formats.layout import ago, clean, duration
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, gauge, histogram, re
+from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
 from jaxmon.promql.shape import SCRAPED_LABELS
-from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
-from jaxmon.symptoms.symptom import BUDGET, FAILURE, Symptom
+from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom
 
 
 _EARLIER = 60.0
@@ -75,31 +83,31 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     doing = "been waiting for a lock" if now.lock else _DOING[now.state]
     where = f" at {now.place}" if now.place else ""
     others = (
-        f"thread {one.name} waits for a lock too: {one.stack[0]}"
-        for one in now.others[:_MOST_OTHERS]
-        if one.stack
+        f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
+        for thread in now.others[:_MOST_OTHERS]
+        if thread.stack
     )
-    gone = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
+    failed = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
     action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
     yield Finding(
         "stalled",
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*now.stack[:_MOST_LINES], *others, *map(str, gone)),
-        HELPER_ADVICE if gone else _FREE_THE_LOCK if now.lock else action,
+        (*now.stack[:_MOST_LINES], *others, *map(str, failed)),
+        HELPER_ADVICE if failed else _FREE_THE_LOCK if now.lock else action,
         where=now.place,
         # What is marked says itself when it pages.
         severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
     )
 
 
-def _waits_for(one: FailedHelper, now: Now, limits: Limits) -> bool:
-    """Return whether what goes on *now* may be to wait for *one*, which is gone."""
-    if one.age_seconds is None:
+def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:
+    """Return whether what goes on *now* may be to wait for *helper*, which is gone."""
+    if helper.age_seconds is None:
         return False
     least = seconds_in(limits.stalled_for_a_failed_thread)
-    long = min(one.age_seconds, now.seconds) >= least
-    return long and one.age_seconds <= now.seconds + _EARLIER
+    long = min(helper.age_seconds, now.seconds) >= least
+    return long and helper.age_seconds <= now.seconds + _EARLIER
 
 
 def is_long(now: Now, limits: Limits) -> bool:
@@ -107,7 +115,9 @@ def is_long(now: Now, limits: Limits) -> bool:
     Return whether what goes on *now* is far longer than usual, or as long as is odd for
     one that waits while a thread of the program has just failed.
     """
-    if now.state in _WAITS and any(_waits_for(one, now, limits) for one in now.gone):
+    if now.state in _WAITS and any(
+        _waits_for(helper, now, limits) for helper in now.gone
+    ):
         return True
     times = limits.stalled_times
     if now.seconds >= seconds_in(limits.stalled_anywhere):
@@ -127,29 +137,28 @@ def is_long(now: Now, limits: Limits) -> bool:
     return False
 
 
-def loops_stalled(facts: HostFacts) -> Iterator[Reason]:
-    """Yield loops whose next step is late."""
-    for one in facts.loops:
-        age = one.age
-        if age is None or not is_late(one, facts):
+def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:
+    for loop in facts.loops:
+        age = loop.age
+        if age is None or not _is_late(loop, facts):
             continue
-        text = f"{named(one)} is stuck: its last step was {duration(age)} ago"
+        text = f"{named(loop)} is stuck: its last step was {duration(age)} ago"
         limits = facts.limits
-        after = max(seconds_in(limits.stalled_after), _patience(one, limits))
+        after = max(seconds_in(limits.stalled_after), _patience(loop, limits))
         severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
-        yield reason("stalled", severity, text, [one.age_worker], one.loop)
+        yield reason("stalled", severity, text, [loop.age_worker], loop.loop)
 
 
-def is_late(one: LoopSummary, facts: HostFacts) -> bool:
+def _is_late(loop: LoopSummary, facts: HostFacts) -> bool:
     """Return whether the next step of a loop should have come."""
-    age = one.age
-    if age is None or age < _patience(one, facts.limits):
+    age = loop.age
+    if age is None or age < _patience(loop, facts.limits):
         return False
-    return not _excused(facts, one.age_worker)
+    return not _excused(facts, loop.age_worker)
 
 
-def _patience(one: LoopSummary, limits: Limits) -> float:
-    usual = one.usual or one.mean or 0.0
+def _patience(loop: LoopSummary, limits: Limits) -> float:
+    usual = loop.usual or loop.mean or 0.0
     return max(seconds_in(limits.late_step), limits.late_step_times * usual)
 
 
@@ -166,15 +175,14 @@ def named(loop: LoopSummary) -> str:
     return f"loop {clean(loop.loop)}"
 
 
-def training_stalled(limits: Limits) -> Alert:
-    """Alert on a loop that makes no progress."""
+def _training_stalled(limits: Limits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
-    limit = durations.seconds(limits.stalled_after)
+    limit = seconds_in(limits.stalled_after)
     excused = busy(
         limit,
-        compiling=durations.seconds(limits.stuck_after),
-        active=durations.seconds(limits.activity_after),
+        compiling=seconds_in(limits.stuck_after),
+        active=seconds_in(limits.activity_after),
     )
     age = gauge(catalog.STEP_AGE_SECONDS)
     late = age > patience(age, limit)
@@ -210,7 +218,7 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
         _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active),
         gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit,
     ]
-    compiles, activities, ended = (one.max(*SCRAPED_LABELS) for one in found)
+    compiles, activities, ended = (series.max(*SCRAPED_LABELS) for series in found)
     return compiles.or_(activities).or_(ended)
 
 
@@ -228,12 +236,159 @@ def _within(age: Expr, limit: float) -> Expr:
     return age if limit == inf else age < limit
 
 
+SECONDS = f"program:{catalog.EXECUTION_SECONDS.name}_sum:rate5m"
+SAMPLES = f"program:{catalog.EXECUTION_SECONDS.name}_count:rate5m"
+"""Device time of a program's sampled calls, and their number, per second."""
+MEAN = f"program:{catalog.EXECUTION_SECONDS.name}:mean1h"
+"""Mean device time of a program over an hour."""
+VERSIONS = f"job:{catalog.RUNTIME_INFO.name}:versions"
+"""Processes of a job by version of JAX and its platform."""
+_PROGRAM = ("job", "function", "fingerprint")
+_VERSION = ("job", "jax", "jaxlib", "platform_version")
+_MEANING = "A function or a loop is slower than before."
+_WHAT_CHANGED = (
+    "Look at what changed when it began. If nothing did, look at the device's clocks "
+    "and temperature, and for other processes on this host; `jaxmon profile` shows "
+    "which operations take the time."
+)
+_CROWDED = (
+    "Other processes took the processors that it runs on: move them elsewhere, or "
+    "give this program processors of its own."
+)
+_PAST_RUN = (
+    "Undo one of the changes at a time; `jaxmon baseline` compares two versions in "
+    "turn."
+)
+
+
+def _slower(snapshot: Snapshot) -> Iterator[Finding]:
+    for slowdown in snapshot.slower:
+        if slowdown.recent_seconds <= slowdown.settled_seconds:
+            continue
+        action = _PAST_RUN if slowdown.against == "past_run" else _WHAT_CHANGED
+        yield Finding(
+            "slower",
+            slowdown.name,
+            _verdict(slowdown, snapshot.process.now),
+            (*slowdown.beside, *_changes(slowdown)),
+            _CROWDED if slowdown.crowded else action,
+            seconds=(slowdown.recent_seconds - slowdown.settled_seconds)
+            * slowdown.calls,
+        )
+
+
+def _verdict(slowdown: Slower, now: float) -> str:
+    ratio = slowdown.recent_seconds / max(slowdown.settled_seconds, 1e-9)
+    what = (
+        f"A step of loop {slowdown.name}" if slowdown.what == "loop" else slowdown.name
+    )
+    since = ago(max(now - slowdown.since, 0.0))
+    when = (
+        f"as in the run that ended {since}"
+        if slowdown.against == "past_run"
+        else f"as before, since {since}"
+    )
+    why = "; other processes hold the processors" if slowdown.crowded else ""
+    return (
+        f"{what} takes {ratio:.1f} times as long {when}: "
+        f"{duration(slowdown.settled_seconds)} → {duration(slowdown.recent_seconds)}"
+        f"{why}."
+    )
+
+
+def _changes(slowdown: Slower) -> Iterator[str]:
+    if slowdown.against == "past_run":
+        shapes = (
+            f", for the same arguments ({slowdown.shapes})" if slowdown.shapes else ""
+        )
+        changed = "; ".join(slowdown.changed) or "nothing that jaxmon records"
+        yield f"changed: {changed}{shapes}"
+    elif slowdown.shapes:
+        yield f"for the same arguments: {slowdown.shapes}"
+
+
+def _loops_slow(facts: HostFacts) -> Iterator[Reason]:
+    for loop in facts.loops:
+        usual, mean = loop.usual, loop.mean
+        if loop.age is None or not usual or not mean or _is_late(loop, facts):
+            continue
+        if mean > facts.limits.slowdown * usual and loop.rate:
+            text = (
+                f"{named(loop)} is slow: a step takes {duration(mean)}, before "
+                f"{duration(usual)}."
+            )
+            yield reason("slower", TICKET, text, loop.workers, loop.loop)
+
+
+def slowdown(limits: SiteLimits) -> Iterator[Alert]:
+    """Yield tickets: against the run's and the function's past, a week, a version."""
+    found = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
+    yield Alert(
+        expr=found > limits.slowdown,
+        for_=limits.slowdown_for,
+        description=_MEANING,
+        summary=(
+            "{{ $labels.kind | title }} {{ $labels.name }} of job {{ $labels.job }} "
+            "takes {{ $value | humanize }} times as long as "
+            '{{ if eq $labels.against "past_run" }}in an earlier run.'
+            "{{ else }}earlier in its run.{{ end }}"
+        ),
+    )
+    day, week = map(limits.duration, ("1d", "7d"))
+    now = recorded(MEAN, labels=_PROGRAM, unit="seconds")
+    versions = recorded(VERSIONS, labels=_VERSION, unit="")
+    # An upgrade: processes of a version that the job did not have a day ago.
+    yesterday = versions.offset(day)
+    upgraded = versions.unless(yesterday, *_VERSION).and_(yesterday.max("job"), "job")
+    for against, since, back, only in (
+        ("last_week", "a week ago", week, None),
+        ("version", "before the upgrade", day, upgraded.max("job")),
+    ):
+        ratio = (now / now.offset(back)).max("job", "function")
+        expr = ratio > limits.slowdown
+        yield Alert(
+            expr=expr if only is None else expr.and_(only, "job"),
+            for_=limits.slowdown_for,
+            description=f"{_MEANING} It is the same program, and takes longer.",
+            summary=(
+                "Function {{ $labels.function }} of job {{ $labels.job }} takes "
+                f"{{{{ $value | humanize }}}} times as long as {since}."
+            ),
+            labels=(("against", against),),
+        )
+
+
+def recorded_times(scale: float) -> dict[str, Expr]:
+    """Return what is recorded; *scale* divides windows, names keep them."""
+    window = durations.scaled("5m", scale)
+    hour = seconds_in(durations.scaled("1h", scale))
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds, samples = (
+        promql.recorded_over("sum", recorded(name, labels=_PROGRAM), hour)
+        for name in (SECONDS, SAMPLES)
+    )
+    return {
+        SECONDS: _of_program(sampled.sum.rate(window)),
+        SAMPLES: _of_program(sampled.count.rate(window)),
+        MEAN: promql.ratio(seconds, samples),
+        VERSIONS: gauge(catalog.RUNTIME_INFO).count(*_VERSION),
+    }
+
+
+def _of_program(rate: Expr) -> Expr:
+    by = (*PROCESS, "function")
+    # A function with several programs has several speeds.
+    single = counter(catalog.PROGRAMS).total().max(*by).equals(1)
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint").and_(single, *by)
+    return rate.sum(*by).joined(programs, on=by, take=("fingerprint",)).sum(*_PROGRAM)
+
+
 SYMPTOMS = (
     Symptom(
         *("stalled", "F8", "A loop, or a thread of it, makes no progress.", FAILURE),
         *(stalled, catalog.STEP_AGE_SECONDS, "On-call: Age of the last step"),
-        rule=(STALLED_ALERT, training_stalled),
-        reason=loops_stalled,
+        rule=(STALLED_ALERT, _training_stalled),
+        reason=_loops_stalled,
         because=said_or_doing("stalled"),
         severity=TICKET,
     ),
@@ -241,5 +396,14 @@ SYMPTOMS = (
         *("step_freshness_budget", "F8", "A loop is often late."),
         rule=("JaxmonStepFreshnessBudgetBurn", None),
         missing=BUDGET,
+    ),
+    Symptom(
+        *("slower", "F7", "A function or a loop is slower than before.", TIME),
+        *(_slower, catalog.SLOWDOWN, "Debug: Slower than before"),
+        rule=("JaxmonSlowdown", slowdown),
+        reason=_loops_slow,
+        because=said_or_doing("slower"),
+        wait="slowdown_for",
+        observed=("slower",),
     ),
 )

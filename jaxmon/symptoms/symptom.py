@@ -8,10 +8,48 @@ from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
+from jaxmon.facts.events import Event
 from jaxmon.facts.process import Snapshot
-from jaxmon.facts.status import HostFacts, Reason
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import Reason
+from jaxmon.host.formats.layout import ago
 from jaxmon.symptoms.alert import Alert, Severity, SiteLimits
-from jaxmon.symptoms.finding import Finding
+
+
+MOST_OF_A_MESSAGE = 200
+
+
+class Finding(NamedTuple):
+    """
+    One thing to change.
+
+    Attributes:
+        topic: the name of a symptom.
+        subject: the function, device, line, loop or route; may be empty.
+        verdict: what is wrong, with numbers.
+        evidence: lines that show it.
+        action: what to do about it.
+        where: ``file:line`` of the user's code, if it is one line.
+        seconds: how much of the observed time it would win back; 0 if unknown.
+        severity: in the answer, if it is another one than that of the symptom.
+    """
+
+    topic: str
+    subject: str
+    verdict: str
+    evidence: tuple[str, ...]
+    action: str
+    where: str = ""
+    seconds: float = 0.0
+    severity: Severity | None = None
+
+
+def quoted(error: Event, now: float) -> str:
+    """Return when and where *error* occurred, and the first sentence of its message."""
+    message = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
+    where = error.details.get("where")
+    place = f", at {where}" if where else ""
+    return f"{ago(now - error.time)}{place}: {message}"
 
 
 class Urgency(IntEnum):
@@ -65,7 +103,7 @@ class Symptom(NamedTuple):
     Attributes:
         name: as programs read it: the topic of findings, the kind of reasons.
         mode: the kind of failure that it belongs to.
-        sentence: what is wrong, in a sentence.
+        sentence: what is wrong, in a sentence, which its alert has as well.
         urgency: what it costs, as findings are sorted.
         finding: judges a process by what its agent reports, since it started.
         metric: the metric that shows it over time, if there is one.
@@ -78,7 +116,8 @@ class Symptom(NamedTuple):
         because: says why it is so, for the answer; by default, findings of it do.
         missing: why there is no alert, or why no screen says it.
         other_runbook: the runbook, if it is another one than that of the alert.
-        observed: the limit by which agents and commands observe it.
+        observed: the limits by which agents observe it.
+        ranks: those by which `jaxmon.job` judges it, for ``jaxmon job why``.
     """
 
     name: str
@@ -96,7 +135,8 @@ class Symptom(NamedTuple):
     because: Explanation | None = None
     missing: str = ""
     other_runbook: str = ""
-    observed: str = ""
+    observed: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
     @property
     def alert(self) -> str:
@@ -113,4 +153,7 @@ class Symptom(NamedTuple):
         name, build = self.rule
         made = build(limits) if build else ()
         found = [made] if isinstance(made, Alert) else made
-        return [replace(one, name=name) for one in found]
+        return [
+            replace(alert, name=name, description=alert.description or self.sentence)
+            for alert in found
+        ]

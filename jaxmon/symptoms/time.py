@@ -7,8 +7,9 @@ depends on the device: while it is busy, the host may wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.facts.process import Snapshot
@@ -17,16 +18,15 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
-from jaxmon.symptoms import compiles, transfers
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms import compiles, memory
+from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
     LINES,
     NOTE,
     NOTHING,
     TIME,
-    ProcessJudge,
+    Finding,
     Symptom,
     Urgency,
 )
@@ -47,6 +47,9 @@ _STARVED = "data_wait"
 _LOST = "eager|gc|gil|blocked"
 
 
+PeriodJudge: TypeAlias = Callable[[Snapshot, Period], Iterator[Finding]]
+
+
 class TimePart(NamedTuple):
     """
     A state of the program that costs time by itself, whatever the device does.
@@ -58,6 +61,7 @@ class TimePart(NamedTuple):
         verdict: what took so long, before and after its part of the time.
         action: what to do about it.
         urgency: of the symptom: if it is a note, nothing can be won.
+        limit: of the part of the time that makes an alert, by name.
     """
 
     topic: str
@@ -66,20 +70,21 @@ class TimePart(NamedTuple):
     verdict: tuple[str, str]
     action: str
     urgency: Urgency = TIME
+    limit: str = ""
 
-    def judge(self, snapshot: Snapshot) -> Iterator[Finding]:
+    def judge(self, snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
-        if (period := settled(snapshot)) is None:
-            return
         took = self._took(snapshot, period)
         if took < snapshot.limits.time_worth * period.seconds:
             return
         # What a program marks is expected.
         lines = period.lines(self.state, marked=self.state != "blocked")
         lead, rest = self.verdict
-        won = 0.0 if self.urgency is NOTE else of_all(took, period, snapshot)
-        text = f"{lead} {part(took, period)}{rest}{mostly(lines, took)}"
-        yield _costs(self.topic, text, lines, self.action, won)
+        won = 0.0 if self.urgency is NOTE else _of_all(took, period, snapshot)
+        text = f"{lead} {part(took, period)}{rest}{_mostly(lines, took)}"
+        yield _costs(self.topic, text, lines, self.action, won)._replace(
+            severity=_severity(took, self.limit, period, snapshot)
+        )
 
     def _took(self, snapshot: Snapshot, period: Period) -> float:
         took, now = period.of(self.state), snapshot.time.now
@@ -94,10 +99,8 @@ class TimePart(NamedTuple):
         return took
 
 
-def eager(snapshot: Snapshot) -> Iterator[Finding]:
+def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    if (period := settled(snapshot)) is None:
-        return
     traced = _traced_again(snapshot, period)
     dispatch = period.of("eager") + traced
     took = dispatch + _eager_waits(snapshot, period)
@@ -109,19 +112,16 @@ def eager(snapshot: Snapshot) -> Iterator[Finding]:
     text = f"Operations outside of jit took {part(took, period)}"
     yield _costs(
         "eager",
-        f"{text}{mostly(lines, dispatch)}",
+        f"{text}{_mostly(lines, dispatch)}",
         lines,
         "Call them within a function decorated with jax.jit: one program instead of "
         "one dispatch for each operation. Replace loops over elements by jax.vmap, "
         "jax.lax.scan or array operations.",
-        of_all(took, period, snapshot),
-    )
+        _of_all(took, period, snapshot),
+    )._replace(severity=_severity(period.of("eager"), "time_lost", period, snapshot))
 
 
-def host(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect Python that keeps the device waiting."""
-    if (period := settled(snapshot)) is None:
-        return
+def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took, busy = period.of("python"), _busy(snapshot, period)
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
@@ -136,21 +136,19 @@ def host(snapshot: Snapshot) -> Iterator[Finding]:
     did = "kept the device waiting for" if busy else "took"
     yield _costs(
         "host",
-        f"Python {did} {part(idle, period)}{mostly(lines, took)}",
+        f"Python {did} {part(idle, period)}{_mostly(lines, took)}",
         lines,
         "Move this work out of the loop, to another thread or process, or do it while "
         "the device computes: between the call and the first read of its result.",
-        of_all(idle, period, snapshot),
+        _of_all(idle, period, snapshot),
     )
 
 
-def fetches(snapshot: Snapshot) -> Iterator[Finding]:
+def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """
     Detect reads of results that cost time: because the device is not busy meanwhile, or
     because the host cannot work ahead.
     """
-    if (period := settled(snapshot)) is None:
-        return
     busy = _busy(snapshot, period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
     if waited < snapshot.limits.time_worth * period.seconds:
@@ -173,19 +171,17 @@ def fetches(snapshot: Snapshot) -> Iterator[Finding]:
     yield _costs(
         "fetch",
         f"Reading results took {part(waited, period)}; the device was computing for "
-        f"{duration(computing)} of that{mostly(lines, waited)}",
+        f"{duration(computing)} of that{_mostly(lines, waited)}",
         lines,
         "Each read waits for all preceding device work, and the host cannot work "
         "ahead. Read a value one step later, every hundredth step, or several at once "
         "with jax.device_get.",
-        of_all(won, period, snapshot),
+        _of_all(won, period, snapshot),
     )
 
 
-def device(snapshot: Snapshot) -> Iterator[Finding]:
+def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that the device computes, if that is what takes the time."""
-    if (period := settled(snapshot)) is None:
-        return
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
     if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
@@ -193,58 +189,58 @@ def device(snapshot: Snapshot) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = _busy(snapshot, period)
-    copies = next(transfers.arguments(snapshot), None)
+    copies = next(memory.arguments(snapshot), None)
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
-    most = sorted(snapshot.functions, key=lambda one: -one.device_seconds)
-    known = [one for one in most if one.device_seconds > 0][:_MOST_LINES]
+    most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
+    computed = [of for of in most[:_MOST_LINES] if of.device_seconds > 0]
     # Its time is that of samples, times all calls.
-    whole = sum(one.device_seconds for one in known)
+    whole = sum(function.device_seconds for function in computed)
     ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
-    named = f", mostly {known[0].name}" if known else ""
+    named = f", mostly {computed[0].name}" if computed else ""
     yield Finding(
         "device",
-        known[0].name if known else "",
+        computed[0].name if computed else "",
         f"The device computed, or the program waited for it, for "
         f"{part(took, period)}{named}.",
         tuple(
-            f"{one.name}: about {duration(one.device_seconds * ratio)} in "
-            f"{one.calls or 0:,} calls"
-            for one in known
+            f"{function.name}: about {duration(function.device_seconds * ratio)} in "
+            f"{function.calls or 0:,} calls"
+            for function in computed
         ),
         ("The host keeps it busy. " if took >= _EXPLAINED * period.seconds else "")
         + "`jaxmon profile` shows which operations take the time.",
     )
 
 
-def compiling(snapshot: Snapshot) -> Iterator[Finding]:
-    """Say that first compiles take the time, unless those of operations do."""
-    if (period := settled(snapshot)) is None:
-        return
+def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
     told = any(compiles.operations(snapshot))
     if told:
-        functions = [one for one in functions if not one.internal]
-        measured = sum(one.compile_time for one in functions)
+        functions = snapshot.users
+        measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
-    again = sum(one.recompile_time(c) for one in functions for c in one.recompiles)
+    again = sum(function.recompile_seconds for function in functions)
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
-    known = [one for one in functions if one.built][:_MOST_LINES]
-    users = [one for one in functions if one.built and not one.internal]
-    longest = max((one.compile_time / one.built for one in users), default=0.0)
-    longest = max(longest, snapshot.compiling.oldest_seconds)
+    compiled = [function for function in functions if function.built][:_MOST_LINES]
+    users = [function for function in snapshot.users if function.built]
+    each_took = (function.compile_time / function.built for function in users)
+    longest = max([snapshot.compiling.oldest_seconds, *each_took])
     # A small program takes long, too, while others hold the processors.
     alone = longest * (1 - (snapshot.usual.waiting or 0.0))
     large = alone >= seconds_in(snapshot.limits.large_program)
     yield Finding(
         "compiling",
-        known[0].name if known else "",
+        compiled[0].name if compiled else "",
         f"Compiling {'functions ' if told else ''}took {part(took, period)}, most of "
         "it first compiles.",
-        tuple(f"{one.name}: {duration(one.compile_time)}" for one in known),
+        tuple(
+            f"{function.name}: {duration(function.compile_time)}"
+            for function in compiled
+        ),
         (
             "A program that takes so long is large: Python loops are unrolled, and "
             "jax.lax.scan compiles their body once. "
@@ -256,10 +252,8 @@ def compiling(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def idle(snapshot: Snapshot) -> Iterator[Finding]:
+def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Say that there was nothing to do."""
-    if (period := settled(snapshot)) is None:
-        return
     took = period.of("idle")
     if took >= snapshot.limits.time_worth * period.seconds:
         text = f"The program was idle for {part(took, period)}."
@@ -271,20 +265,27 @@ def _costs(
 ) -> Finding:
     """Return that something costs time, most of it at the first of *lines*."""
     where = lines[0][0] if lines else ""
-    return Finding(topic, where, text, further(lines), action, where, won)
+    return Finding(topic, where, text, _further(lines), action, where, won)
 
 
-def _jitted(snapshot: Snapshot) -> bool:
-    """Return whether the program calls jitted functions."""
-    users = [one for one in snapshot.functions if not one.internal]
-    return any(one.calls or one.misses for one in users)
+def _severity(
+    took: float, limit: str, period: Period, snapshot: Snapshot
+) -> Severity | None:
+    """Return that of the alert on loops, which adds up its window."""
+    looping = any(loop.running for loop in snapshot.steps)
+    if not limit or not looping:
+        return None
+    window = seconds_in(snapshot.limits.time_lost_window)
+    spent = took / period.seconds * min(snapshot.process.observed_seconds, window)
+    much = spent > getattr(snapshot.limits, limit) * window
+    return TICKET if much else None
 
 
 def _reads_rarely(snapshot: Snapshot) -> bool:
     """Return whether most calls are not followed by a read of results."""
     lines = snapshot.transfers.lines
-    reads = sum(one.count for one in lines if one.direction != "host_to_device")
-    calls = sum(one.calls or 0 for one in snapshot.functions if not one.internal)
+    reads = sum(line.count for line in lines if line.direction != "host_to_device")
+    calls = sum(function.calls or 0 for function in snapshot.users)
     return 0 < reads * _RARELY < calls
 
 
@@ -295,7 +296,7 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     """
     dispatch, called = period.of("eager"), period.of("device")
     waited, busy = period.of("fetch"), _busy(snapshot, period)
-    if not _jitted(snapshot):
+    if not any(function.calls or function.misses for function in snapshot.users):
         return waited
     few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
     # If the time of jitted functions is unknown, it may be that.
@@ -310,9 +311,9 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     traced = period.of("compile")
     measured = snapshot.compile_time + snapshot.load_time
-    known = measured * period.seconds / max(since_start, 1e-9)
-    known += snapshot.compiling.oldest_seconds
-    return traced - known if known < traced / 2 else 0.0
+    compiled = measured * period.seconds / max(since_start, 1e-9)
+    compiled += snapshot.compiling.oldest_seconds
+    return traced - compiled if compiled < traced / 2 else 0.0
 
 
 def _busy(snapshot: Snapshot, period: Period) -> float:
@@ -323,14 +324,7 @@ def _busy(snapshot: Snapshot, period: Period) -> float:
     since_start = snapshot.time.since_start.seconds
     if since_start <= 0:
         return 0.0
-    busy = sum(one.device_seconds for one in snapshot.functions)
-    return min(busy * period.seconds / since_start, period.seconds)
-
-
-def settled(snapshot: Snapshot) -> Period | None:
-    """Return the period to judge, `None` if there are too few looks."""
-    period = snapshot.time.period
-    return period if period.settled else None
+    return min(snapshot.device_seconds * period.seconds / since_start, period.seconds)
 
 
 def part(seconds: float, period: Period) -> str:
@@ -339,20 +333,20 @@ def part(seconds: float, period: Period) -> str:
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
+def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
     """Return *seconds* of *period*, as a part of the whole observed time."""
     observed = snapshot.process.observed_seconds
     return seconds / period.seconds * observed if observed else seconds
 
 
-def mostly(lines: list[tuple[str, float]], took: float) -> str:
+def _mostly(lines: list[tuple[str, float]], took: float) -> str:
     """Return which of *lines*, most first, has most of what *took* so long."""
     if not lines or not took:
         return "."
     return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
 
 
-def further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
+def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
     """Return the lines after the first, as evidence."""
     whole = sum(seconds for _, seconds in lines)
     return tuple(
@@ -362,27 +356,18 @@ def further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
     )
 
 
-def data_starvation(limits: Limits) -> Alert:
-    """Alert on a loop that waits for its input."""
-    return _share_alert(
-        limits.time_lost_window,
-        _STARVED,
-        limits.data_wait,
-        "Training waits for its input; the accelerators idle meanwhile.",
-    )
+def _data_starvation(limits: Limits) -> Alert:
+    what = "Training waits for its input; the accelerators idle meanwhile."
+    return _share_alert(limits, _STARVED, limits.data_wait, what)
 
 
-def time_lost(limits: Limits) -> Alert:
-    """Alert on a loop that spends its time on something else."""
-    return _share_alert(
-        limits.time_lost_window,
-        _LOST,
-        limits.time_lost,
-        "Training spends most of its time on something else.",
-    )
+def _time_lost(limits: Limits) -> Alert:
+    what = "Training spends most of its time on something else."
+    return _share_alert(limits, _LOST, limits.time_lost, what)
 
 
-def _share_alert(window: str, states: str, limit: float, description: str) -> Alert:
+def _share_alert(limits: Limits, states: str, limit: float, description: str) -> Alert:
+    window = limits.time_lost_window
     lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
     # Of processes in a loop: a server waits for requests, not for data.
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
@@ -390,7 +375,6 @@ def _share_alert(window: str, states: str, limit: float, description: str) -> Al
     return Alert(
         # All ranks wait for the slowest.
         expr=share.max("job", "state") > limit,
-        severity=TICKET,
         description=description,
         summary=(
             "A process of job {{ $labels.job }} spent "
@@ -409,6 +393,7 @@ PARTS = (
         "Prepare the next batches while the device computes: a prefetching loader in "
         "other processes, or in threads if it mostly waits or runs in C; fewer and "
         "larger files; decoding ahead of time.",
+        limit="data_wait",
     ),
     TimePart(
         "copies",
@@ -425,6 +410,7 @@ PARTS = (
         ("The program was blocked outside of JAX for", ""),
         "Look at what these lines wait for: a lock, a file, a socket, a timer. Let "
         "another thread wait for it, or do it less often.",
+        limit="time_lost",
     ),
     TimePart(
         "garbage",
@@ -434,6 +420,7 @@ PARTS = (
         "Keep fewer Python objects; call gc.freeze() once the program has started, so "
         "that what stays is not looked at again, or raise gc.set_threshold(). If the "
         "loop calls gc.collect, remove that.",
+        limit="time_lost",
     ),
     TimePart(
         "interpreter",
@@ -446,6 +433,7 @@ PARTS = (
         "Only one thread runs Python at a time. Do this work in another process, such "
         "as a worker of the loader, or with functions that work on whole arrays in C, "
         "as those of NumPy do.",
+        limit="time_lost",
     ),
     TimePart(
         "startup",
@@ -460,13 +448,18 @@ PARTS = (
 
 
 def _symptom(
-    name: str, sentence: str, urgency: Urgency, finding: ProcessJudge
+    name: str, sentence: str, urgency: Urgency, judge: PeriodJudge, limit: str = ""
 ) -> Symptom:
+    @wraps(judge)
+    def finding(snapshot: Snapshot) -> Iterator[Finding]:
+        # Of few looks, nothing is said.
+        period = snapshot.time.period
+        return judge(snapshot, period) if period.settled else iter(())
+
     alert, build = {
-        "data_wait": (TIME_ALERTS[0], data_starvation),
-        "blocked": (TIME_ALERTS[1], time_lost),
-        "eager": (TIME_ALERTS[1], time_lost),
-    }.get(name, ("", None))
+        "data_wait": (TIME_ALERTS[0], _data_starvation),
+        "time_lost": (TIME_ALERTS[1], _time_lost),
+    }.get(limit, ("", None))
     metric, panel = {
         "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
         "device": (catalog.EXECUTION_SECONDS, "Execution time by function"),
@@ -482,13 +475,18 @@ def _symptom(
 
 
 SYMPTOMS = (
-    _symptom("eager", "Operations outside of jit take time.", TIME, eager),
-    _symptom("host", "Python keeps the device waiting.", TIME, host),
+    _symptom(
+        *("eager", "Operations outside of jit take time.", TIME, eager, "time_lost")
+    ),
+    _symptom("host", "Python keeps the device waiting.", TIME, _host),
     _symptom(
         *("fetch", "Reads of results keep the host from working ahead.", TIME, fetches)
     ),
     _symptom("device", "The device computes.", NOTE, device),
-    _symptom("compiling", "First compiles take the time.", NOTE, compiling),
-    *(_symptom(one.topic, one.sentence, one.urgency, one.judge) for one in PARTS),
+    _symptom("compiling", "First compiles take the time.", NOTE, _compiling),
+    *(
+        _symptom(part.topic, part.sentence, part.urgency, part.judge, part.limit)
+        for part in PARTS
+    ),
     _symptom("idle", "There is nothing to do.", NOTE, idle),
 )

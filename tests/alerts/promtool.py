@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -78,7 +79,7 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    groups = needed(case.alert, shipped() if slos is None else rules(slos))
+    groups = needed((case.alert,), shipped() if slos is None else rules(slos))
     found = [one for group in groups for one in group["rules"] if "alert" in one]
     assert found, f"no rule makes {case.alert}"
     tests: list[dict[str, Any]] = [
@@ -118,7 +119,7 @@ def evaluate(
     _write(directory / "rules.yaml", {"groups": groups})
     document = {
         "rule_files": ["rules.yaml"],
-        "evaluation_interval": _interval(groups),
+        "evaluation_interval": interval(groups),
         "group_eval_order": [group["name"] for group in groups],
         "tests": [
             {
@@ -149,11 +150,11 @@ def shipped() -> Rules:
     return rules(slo.load())
 
 
-def needed(alert: str, rules: Rules) -> Groups:
-    """Return the groups with rules of *alert*, after those that record for them."""
+def needed(alerts: Collection[str], rules: Rules) -> Groups:
+    """Return the groups with rules of *alerts*, after those that record for them."""
     found: Groups = []
     for group in rules.alerting:
-        mine = [rule for rule in group["rules"] if rule["alert"] == alert]
+        mine = [rule for rule in group["rules"] if rule["alert"] in alerts]
         if mine:
             text = str(mine)
             prefix = group["name"].removesuffix("alerts")
@@ -198,7 +199,7 @@ def rules(slos: Slos) -> Rules:
     return Rules(_groups(files["recording.yaml"]), _groups(files["alerts.yaml"]))
 
 
-def _interval(groups: Groups) -> str:
+def interval(groups: Groups) -> str:
     return next(
         (
             group["interval"]

@@ -8,7 +8,7 @@ evaluation later; what stays after an hour, when no alert waits any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,16 +18,16 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.process import read
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
-from jaxmon.symptoms.findings import as_fact, find
+from jaxmon.symptoms.findings import SYMPTOMS, as_fact, find
 from jaxmon.symptoms.symptom import Symptom
-from jaxmon.symptoms.table import SYMPTOMS
-from tests.alerts.promtool import evaluate, needed, shipped
-from tests.helpers.findings import function
+from tests.alerts.promtool import evaluate, interval, needed, shipped
+from tests.helpers.findings import NO_MORE, function, ledger
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
 WHERE = 'instance="a",worker="0",job="%s"'
 LIMIT = 80 * 2**30
+PROCESS = {"observed_seconds": 3600.0, "now": 1000.0}
 
 
 class Scene(NamedTuple):
@@ -55,12 +55,20 @@ def counting(rate: float) -> str:
 
 
 def reasons(
-    *workers: Worker, extra: Iterable[Family] = (), findings: Any = None
+    *workers: Worker,
+    extra: Iterable[Family] = (),
+    overview: Any = None,
+    events: Any = (),
+    beside: Iterable[Any] = (),
 ) -> tuple[Reason, ...]:
-    """Return what the page says of *workers*, and of an overview's *findings*."""
+    """
+    Return what the page says of *workers*, and of an *overview* with its *events*, of
+    a process *beside* others.
+    """
     verdict = HostVerdict()
-    if findings is not None:
-        found = tuple(map(as_fact, find(read(findings))))
+    if overview is not None:
+        snapshot = read({**NO_MORE, **overview}, {"events": events})
+        found = tuple(map(as_fact, find(snapshot, [*map(read, beside)])))
         verdict = HostVerdict({"0": ProcessVerdict(findings=found)})
     return status(*workers, extra=extra, verdict=verdict).answer.reasons
 
@@ -114,6 +122,7 @@ def requests(
 ) -> Scene:
     """So many requests a minute, *some* of them with that outcome and start."""
     worker = Worker()
+    earlier = reading(worker, at=START)
     worker.requests(9 * (every - some))
     worker.requests(9 * some, outcome, start)
     before = reading(worker, at=START + 540)
@@ -126,7 +135,26 @@ def requests(
             name % ("%s", outcome, start): counting(some),
             f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
-        status(worker, before=before).answer.reasons,
+        status(worker, before=before, earlier=earlier).answer.reasons,
+    )
+
+
+def few_failing(number: float) -> Scene:
+    """So many in ten minutes, of thousand; five are worth it, however few a minute."""
+    worker = Worker()
+    earlier = reading(worker, at=START)
+    worker.requests(int(number), "error")
+    worker.requests(900)
+    before = reading(worker, at=START + 540)
+    worker.requests(100 - int(number))
+    name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="warm"}}'
+    return Scene(
+        {
+            name % ("%s", "success"): counting(100 - number / 10),
+            name % ("%s", "error"): counting(number / 10),
+            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
+        },
+        status(worker, before=before, earlier=earlier).answer.reasons,
     )
 
 
@@ -243,14 +271,14 @@ def oom(errors: float) -> Scene:
     overview = {"functions": function(errors={"oom": int(errors)})}
     name = f'jaxmon_errors_total{{{WHERE},function="train.step",kind="oom"}}'
     counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), findings=overview)
+    found = reasons(trained(), overview=overview)
     return Scene({name: counting(errors), counted: counting(60)}, found)
 
 
 def leak(growth: float) -> Scene:
     leaks = [{"device": 0, "growth_bytes": growth, "seconds": 720}] if growth else []
     name = f'jaxmon_leak_growth_bytes{{{WHERE},device="0"}}'
-    found = reasons(trained(), findings={"allocations": {"leaks": leaks}})
+    found = reasons(trained(), overview={"allocations": {"leaks": leaks}})
     return Scene({name: constant(growth)}, found)
 
 
@@ -258,7 +286,7 @@ def checks(failed: float, what: str, metric: str) -> Scene:
     overview = {"functions": function(determinism={what: {"failed": int(failed)}})}
     name = f'{metric}{{{WHERE},function="train.step",outcome="failed"}}'
     counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), findings=overview)
+    found = reasons(trained(), overview=overview)
     return Scene({name: counting(failed), counted: counting(60)}, found)
 
 
@@ -270,12 +298,121 @@ def gradients(failed: float) -> Scene:
     return checks(failed, "gradient_checks", "jaxmon_gradient_checks_total")
 
 
+def no_progress(attempts: float) -> Scene:
+    run = {"run": "r", "writer": "w", "starts": 9, "time": 1, "schema": 1}
+    found = reasons(trained(), overview={"run": {**run, "fruitless": int(attempts)}})
+    name = f'jaxmon_run_fruitless_attempts{{{WHERE},run="r"}}'
+    return Scene({name: constant(attempts)}, found)
+
+
+def recompile(number: float) -> Scene:
+    """So many a minute for one cause, and as many for another."""
+    causes = ("shape", "dtype")
+    events = [
+        {
+            "kind": "recompile",
+            "time": 1000 - 60 * minute,
+            "function": "train.step",
+            "details": {"cause": cause, "seconds": 0.1},
+        }
+        for cause in causes
+        for minute in range(20)
+        for _ in range(int(number))
+    ]
+    counts = {"recompiles": dict.fromkeys(causes, 60 * int(number)), "calls": 10_000}
+    overview = {"process": PROCESS, "functions": function(**counts)}
+    name = f'jaxmon_recompiles_total{{{WHERE},function="train.step",cause="%s"}}'
+    return Scene(
+        {
+            **{name % ("%s", cause): counting(number) for cause in causes},
+            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
+        },
+        reasons(trained(), overview=overview, events=events),
+    )
+
+
+def spent(state: str) -> Callable[[float], Scene]:
+    """Return the scenes in which a loop spends a part of its time on *state*."""
+
+    def scene(part: float) -> Scene:
+        overview = {
+            "process": PROCESS,
+            "steps": {"train": {"running": 1, "steps": 100}},
+            "time": ledger({state: part, "device": 1 - part}),
+        }
+        name = f'jaxmon_wall_seconds_total{{{WHERE},state="{state}"}}'
+        return Scene(
+            {
+                name: counting(60 * part),
+                f'jaxmon_step_age_seconds{{{WHERE},loop="train"}}': constant(0.1),
+            },
+            reasons(trained(), overview=overview),
+        )
+
+    scene.__name__ = state
+    return scene
+
+
+def compiled_together(number: float) -> Scene:
+    """So many of six processes compile a program at the same time."""
+    compiled = function(
+        compiles={"compiled": 1},
+        phases={"backend_compile": {"seconds": 20, "count": 1}},
+        program={"fingerprint": "f", "finished": 900},
+    )
+    idle = {"process": PROCESS, "functions": {}}
+    every = [{**idle, "functions": compiled}] * int(number) + [idle] * (6 - int(number))
+    found: dict[str, str] = {}
+    for worker in range(6):
+        labels = f'instance="a",worker="{worker}",job="%s"'
+        of = f'{labels},function="train.step"'
+        found |= {
+            f"jaxmon_runtime_info{{{labels}}}": constant(1),
+            f"jaxmon_processes{{{labels}}}": constant(1),
+            f"jaxmon_counting_seconds{{{labels}}}": counting(60),
+        }
+        if worker < number:
+            found |= {
+                f'jaxmon_program_info{{{of},fingerprint="f"}}': constant(1),
+                f'jaxmon_compiles_total{{{of},outcome="compiled"}}': "0x55 1x20",
+                f'jaxmon_compile_seconds_sum{{{of},phase="backend_compile"}}': (
+                    "0x55 20x20"
+                ),
+            }
+    return Scene(found, reasons(trained(), overview=every[0], beside=every[1:]))
+
+
+def export(minutes: float) -> Scene:
+    """After half an hour, nothing arrives any more."""
+    failing = {"failed_in_a_row": 9, "failing_seconds": 60 * minutes}
+    name = f'jaxmon_otlp_exports_total{{{WHERE},signal="metrics",outcome="%s"}}'
+    return Scene(
+        {
+            name % ("%s", "success"): "0+1x30 30x60",
+            name % ("%s", "failure"): "0x30 1+1x60",
+        },
+        reasons(trained(), overview={"exports": failing}),
+        60 * (30 + minutes),
+    )
+
+
+def spans(number: float) -> Scene:
+    """So many a minute."""
+    worker = trained()
+    earlier = reading(worker, at=START)
+    worker.set(catalog.DROPPED, 10 * number, "span")
+    name = f'jaxmon_dropped_total{{{WHERE},what="span"}}'
+    found = status(worker, earlier=earlier).answer.reasons
+    return Scene({name: counting(number)}, found)
+
+
 # Of each: the symptom, and facts around its limits.
 CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     memory: ("memory", (0.85, 0.9, 0.92)),
     compile_stuck: ("compile_stuck", (400, 900, 960)),
     stalled: ("stalled", (70, 660, 720, 780)),
     hanging: ("hanging", (70, 300, 360, 420)),
+    few_failing: ("requests", (0, 5, 6)),
     failing: ("requests", (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032)),
     cold: ("cold_requests", (0.04, 0.05, 0.06)),
     few_cold: ("cold_requests", (0, 1, 2)),
@@ -292,56 +429,72 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     leak: ("leak", (0, 2**20)),
     determinism: ("determinism", (0, 1)),
     gradients: ("gradients", (0, 1)),
+    no_progress: ("no_progress", (2, 3, 4)),
+    recompile: ("recompile", (0, 1, 2)),
+    spent("data_wait"): ("data_wait", (0.25, 0.3, 0.35)),
+    spent("eager"): ("eager", (0.45, 0.5, 0.55)),
+    spent("blocked"): ("blocked", (0.45, 0.5, 0.55)),
+    spent("gc"): ("garbage", (0.45, 0.5, 0.55)),
+    spent("gil"): ("interpreter", (0.45, 0.5, 0.55)),
+    compiled_together: ("compiled_together", (3, 4, 5)),
+    export: ("export", (10, 30)),
+    spans: ("spans", (9, 10, 11)),
 }
 
 
-@pytest.mark.parametrize("facts", CASES, ids=lambda one: one.__name__)
-def test_page_and_alert_agree(facts: Callable[[float], Scene], tmp_path: Path) -> None:
+ALERTS = {name: SYMPTOMS[name].alert for name, _ in CASES.values()}
+# Promtool evaluates all rules equally often.
+INTERVALS = {
+    alert: interval(needed((alert,), shipped())) for alert in set(ALERTS.values())
+}
+
+
+@pytest.mark.parametrize("every", sorted(set(INTERVALS.values())))
+def test_page_and_alerts_agree(every: str, tmp_path: Path) -> None:
     """Both say of each value the same; and not of all, so neither is mute."""
-    name, values = CASES[facts]
-    alert = SYMPTOMS[name].alert
-    found: dict[str, str] = {}
+    series: dict[str, str] = {}
     tests = []
-    states = set()
-    for number, value in enumerate(values):
-        scene, job = facts(value), f"job{number}"
-        found |= {
-            one.replace("%s", job): samples for one, samples in scene.series.items()
-        }
-        due = [
-            one.state
-            for one in scene.reasons
-            if one.kind == name and " follows at " not in one.text
-        ]
-        states.add(tuple(due))
-        severities = {"failing": "page", "degraded": "ticket"}
-        own = f'ALERTS{{alertname="{alert}",alertstate="firing",job="{job}"'
-        # Alertmanager sends no ticket beside a page of the same alert.
-        page, ticket = (f'{own},severity="{one}"}}' for one in ("page", "ticket"))
-        tests.append(
-            {
-                "expr": f"max by (job, severity) ({page} or {ticket} unless on () "
-                f"{page})",
-                "eval_time": f"{scene.at:.0f}s",
-                "exp_samples": [
-                    {
-                        "labels": f'{{job="{job}",severity="{severities[one]}"}}',
-                        "value": 1,
-                    }
-                    for one in due
-                ],
+    for facts, (name, values) in CASES.items():
+        if INTERVALS[ALERTS[name]] != every:
+            continue
+        states = set()
+        for value in values:
+            scene, job = facts(value), f"{facts.__name__}-{value}"
+            series |= {
+                one.replace("%s", job): samples for one, samples in scene.series.items()
             }
-        )
-    assert len(states) > 1
-    evaluate(tmp_path, needed(alert, shipped()), found, promql_expr_test=tests)
+            due = [
+                one.state
+                for one in scene.reasons
+                if one.kind == name and " follows at " not in one.text
+            ]
+            states.add(tuple(due))
+            tests.append(expected(ALERTS[name], job, due, scene.at))
+        assert len(states) > 1, name
+    alerts = [one for one in ALERTS.values() if INTERVALS[one] == every]
+    evaluate(tmp_path, needed(alerts, shipped()), series, promql_expr_test=tests)
+
+
+def expected(alert: str, job: str, due: Sequence[str], at: float) -> dict[str, Any]:
+    """Return the test that *alert* fires as the states say that are *due*."""
+    severities = {"failing": "page", "degraded": "ticket"}
+    own = f'ALERTS{{alertname="{alert}",alertstate="firing",job="{job}"'
+    # Alertmanager sends no ticket beside a page of the same alert.
+    page, ticket = (f'{own},severity="{one}"}}' for one in ("page", "ticket"))
+    return {
+        "expr": f"max by (job, severity) ({page} or {ticket} unless on () {page})",
+        "eval_time": f"{at:.0f}s",
+        "exp_samples": [
+            {"labels": f'{{job="{job}",severity="{severities[one]}"}}', "value": 1}
+            for one in due
+        ],
+    }
 
 
 def test_all_that_has_both_is_compared() -> None:
-    """What the answer of screens says, and an alert as well."""
+    """Whatever a screen says, and an alert as well."""
 
     def has_both(one: Symptom) -> bool:
-        return bool(one.alert and (one.reason or one.severity))
+        return bool(one.alert and (one.finding or one.together or one.reason))
 
-    assert {one.name for one in SYMPTOMS.values() if has_both(one)} == {
-        name for name, _ in CASES.values()
-    }
+    assert {one.name for one in SYMPTOMS.values() if has_both(one)} == set(ALERTS)

@@ -54,7 +54,7 @@ def fired(at, *windows, **who):
 
 def trial(tmp_path, series, *expected):
     """Have promtool evaluate the rules of failing requests on *series*."""
-    groups = needed(ALERT, shipped())
+    groups = needed((ALERT,), shipped())
 
     evaluate(tmp_path, groups, series, promql_expr_test=list(expected))
 
@@ -177,7 +177,7 @@ def test_counts_are_exact(tmp_path):
             {"labels": f"slo:events:increase1h{labels}", "value": 200 + 18 + 50 + 33}
         ],
     }
-    groups = needed(ALERT, shipped())
+    groups = needed((ALERT,), shipped())
 
     evaluate(tmp_path, groups, series, promql_expr_test=[test])
 
@@ -216,7 +216,7 @@ def test_counts_of_short_processes_are_exact(tmp_path):
             {"labels": f"slo:events:increase1h{labels}", "value": 3 * 3 + 40}
         ],
     }
-    groups = needed(ALERT, shipped())
+    groups = needed((ALERT,), shipped())
 
     evaluate(tmp_path, groups, series, promql_expr_test=[test])
 
@@ -233,7 +233,7 @@ def counted(tmp_path, worlds, *, exact):
     """
     groups = [
         one
-        for one in needed(ALERT, shipped())
+        for one in needed((ALERT,), shipped())
         if one["name"] == "jaxmon-slo-request-error-short"
     ]
     series: dict[str, str] = {}

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits
 from jaxmon.preflight.doctor.check import Check
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 
 
 GIB = 1 << 30

@@ -281,7 +281,9 @@ def status(
     *workers: Worker,
     at: float = START + 600,
     before: Reading | None = None,
+    earlier: Reading | None = None,
     verdict: HostVerdict = UNREAD,
     extra: Iterable[Family] = (),
 ) -> Summary:
-    return summarise(reading(*workers, at=at, extra=extra), before, verdict=verdict)
+    now = reading(*workers, at=at, extra=extra)
+    return summarise(now, before, earlier, verdict=verdict)

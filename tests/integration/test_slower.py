@@ -19,8 +19,8 @@ from jaxmon.agent.history.times import ENOUGH
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits, shared
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside, timing
 from tests.helpers.agents import instrumented, value
 from tests.helpers.preloaded import run_preloaded

@@ -18,8 +18,8 @@ import pytest
 from jaxmon.agent import Agent
 from jaxmon.agent.tracing.part import TraceMistakes
 from jaxmon.facts.process import read
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
 

@@ -9,11 +9,12 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.reading import Reading
-from jaxmon.facts.status import FindingSummary, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import UNREAD, FindingSummary, HostVerdict, ProcessVerdict
 from jaxmon.screens.status import summarise
 from jaxmon.symptoms.answer import Onsets
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
+from jaxmon_exporter.pages import Live
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -182,6 +183,42 @@ def test_a_fault_that_is_over_is_none() -> None:
     before = reading(worker, at=START + 540)
     worker.requests(60)
     assert status(worker, before=before).answer.state == "fine"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "start", "minutes", "state"),
+    [
+        ("error", "warm", (3,), "failing"),
+        ("error", "warm", (1, 0), "failing"),
+        ("success", "cold", (1, 2), "degraded"),
+        ("success", "cold", (1, 0), "fine"),
+    ],
+)
+def test_what_seldom_happens_does_not_flicker(
+    outcome: str, start: str, minutes: tuple[int, ...], state: str
+) -> None:
+    """A sidecar counts ten minutes of them: the answer changes once at most."""
+    worker, now = Worker(), START + 6000
+    worker.requests(5000)
+    live = Live(worker.page, version="", run_dir="", clock=lambda: now)
+
+    def after_a_minute(succeed: int, others: int) -> str:
+        nonlocal now
+        worker.requests(succeed)
+        worker.requests(others, outcome, start)
+        for _ in range(6):
+            now += 10
+            live.sample()
+        summary = live.summary((), UNREAD)
+        assert summary is not None
+        return summary.answer.state
+
+    numbers = [minutes[minute % len(minutes)] for minute in range(24)]
+    found = [after_a_minute(20, number) for number in numbers]
+    assert set(found[10:]) == {state}, found
+    assert [*dict.fromkeys(found)] == [*dict.fromkeys(("fine", state))], found
+    # Once it is over, and enough succeed, the ten minutes do not matter.
+    assert after_a_minute(500, 0) == "fine"
 
 
 def test_failures_after_which_no_one_comes_are_not_forgotten() -> None:

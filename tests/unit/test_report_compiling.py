@@ -9,8 +9,8 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.limits import Limits
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.recompiles import EQUINOX, GROWS, WHAT_TO_DO, WHY
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import Case, findings, function
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from jaxmon.facts.record import encoded
 from jaxmon.facts.run import RunRecord, saving
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import about
-from jaxmon.symptoms.symptom import Urgency
+from jaxmon.symptoms.symptom import Finding, Urgency
 from tests.helpers.findings import findings
 from tests.helpers.runs import HOUR, RECORD
 from tests.helpers.runs import long_run as run

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmon.facts.record import encoded
 from jaxmon.indicators.queues import DepthHistory
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import findings, function
 
 
@@ -75,7 +75,7 @@ def padded(fill: float, *, calls: int = 9_000, seconds: float | None) -> list[Fi
     Return the findings on batches of that fill, whose program ran so often in the ten
     minutes, for so many seconds.
     """
-    samples: dict[str, Any] = {"samples": 9, "execution_seconds": seconds}
+    samples: dict[str, Any] = {"samples": 9, "execution_mean": seconds}
     routes = {
         "predict": {"batches": {"count": calls, "fill_ratio": fill}},
         "health": {"batches": None, "finished": []},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.symptoms.finding import Finding
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import findings, function
 
 

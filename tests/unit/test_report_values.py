@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.symptoms.values import ALWAYS_NAN, DIVERGING, INFINITE, NONFINITE, SPIKE
+from jaxmon.symptoms.results import ALWAYS_NAN, DIVERGING, INFINITE, NONFINITE, SPIKE
 from tests.helpers.findings import Case, findings, function
 
 

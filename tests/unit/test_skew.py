@@ -50,7 +50,7 @@ def text(job: Job) -> str:
 def differences(job: Job) -> list[tuple[tuple[int, ...], list[tuple[str, str, str]]]]:
     """Return who differs, and in what."""
     return [
-        (one.numbers, [(of.name, of.own, of.usual) for of in one.differences])
+        (one.numbers, [(of.name, of.value, of.usual) for of in one.differences])
         for one in deviating_ranks(job.ranks)
     ]
 

@@ -6,11 +6,11 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram
-from jaxmon.facts.distributions import distributions
+from jaxmon.facts.reading import distributions
 from jaxmon.facts.recent import Window
 from jaxmon.facts.status import HostVerdict, ProcessVerdict, QueueSummary, SharedFinding
-from jaxmon.symptoms.finding import Finding
 from jaxmon.symptoms.findings import as_fact
+from jaxmon.symptoms.symptom import Finding
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from jaxmon import symptoms
 from jaxmon.cli.runbook import names
 from jaxmon.limits import LIMITS
 from jaxmon.symptoms.alert import SiteLimits
-from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_alerts.rules.causes import cause_alerts
@@ -42,7 +43,7 @@ def test_symptoms_refer_to_what_exists(name):
 
     assert not one.panel or one.panel in panels()
     assert not one.runbook or one.runbook in names()
-    screens = one.finding or one.together or one.reason
+    screens = one.finding or one.together or one.reason or one.ranks
     assert bool(one.missing) == (not screens or not one.alert), one
     # A finding makes the answer of itself, or has numbers that do, or is only advice.
     assert one.finding or not one.severity
@@ -59,10 +60,12 @@ def test_each_alert_is_of_a_symptom():
 
 
 def test_the_page_has_every_limit():
-    """A site finds there what a limit is about; `jaxmon job why` alone reads others."""
+    """A site finds there what a limit is about; those of jobs are what jobs read."""
     page = (ROOT / "docs/symptoms.md").read_text()
-    absent = [name for name in LIMITS if f"`{name}`" not in page]
-    assert all(name.startswith("rank_") for name in absent), absent
+    assert [name for name in LIMITS if f"`{name}`" not in page] == []
+    job = "".join(path.read_text() for path in (ROOT / "jaxmon/job").glob("*.py"))
+    read = set(re.findall(r"\b(?:limits|Limits\(\)\))\.(\w+)", job)) & LIMITS.keys()
+    assert read == {name for one in SYMPTOMS.values() for name in one.ranks}
 
 
 def test_each_symptom_stands_once():

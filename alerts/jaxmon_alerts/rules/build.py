@@ -13,8 +13,6 @@ from jaxmon.promql import Expr, events
 from jaxmon.promql.counting import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
-    cache,
-    checkpoints,
     compiles,
     hardware,
     job,
@@ -24,16 +22,13 @@ from jaxmon.symptoms import (
     requests,
     results,
     runs,
-    slowdowns,
     starts,
     steps,
     time,
-    values,
 )
 from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET, Alert, SiteLimits
-from jaxmon.symptoms.slowdowns import recorded_times
 from jaxmon.symptoms.starts import DEPLOY_ALERT, YOUNG, young_ratio
-from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO
+from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO, recorded_times
 from jaxmon.symptoms.time import TIME_ALERTS
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
@@ -158,11 +153,11 @@ services are selected there.
 # By the module of the symptom.
 _BOARDS = {
     "jaxmon-serving": (requests,),
-    "jaxmon-training": (steps, values, checkpoints, runs, time, job),
+    "jaxmon-training": (steps, runs, time, job),
     "jaxmon-accelerators": (hardware,),
-    "jaxmon-fleet": (cache, starts),
+    "jaxmon-fleet": (starts,),
     "jaxmon-itself": (monitoring,),
-    "jaxmon-debug": (compiles, memory, recompiles, results, slowdowns),
+    "jaxmon-debug": (compiles, memory, recompiles, results),
 }
 _BOARD = {
     **{
@@ -172,9 +167,12 @@ _BOARD = {
         for symptom in module.SYMPTOMS
         if symptom.rule[1]
     },
+    "JaxmonNonFinite": "jaxmon-training",
     "JaxmonNotReady": "jaxmon-debug",
     "JaxmonProgramsDiverge": "jaxmon-fleet",
     "JaxmonServiceVanished": "jaxmon-serving",
+    "JaxmonSlowdown": "jaxmon-debug",
+    "JaxmonThunderingCompilation": "jaxmon-fleet",
     "JaxmonTrainingDied": "jaxmon-training",
     "JaxmonWarmupFailed": "jaxmon-debug",
 }

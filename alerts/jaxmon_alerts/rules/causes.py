@@ -13,7 +13,7 @@ from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, gauge
 from jaxmon.symptoms.alert import Alert, SiteLimits
-from jaxmon.symptoms.table import SYMPTOMS
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import LocalLimits, Override
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmon import catalog
 from jaxmon.promql import Expr, alerts, eq, recorded
 from jaxmon.symptoms.alert import PAGE
-from jaxmon.symptoms.slowdowns import SAMPLES, VERSIONS
+from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.overviews.processes import STARTS

@@ -29,7 +29,7 @@ from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.charts import ChartSamples, ShownCharts
 from jaxmon.facts.reading import read
-from jaxmon.facts.recent import Window
+from jaxmon.facts.recent import TEN_MINUTES, Window
 from jaxmon.facts.record import dumps, last
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.messages import Request, Response, error_response
@@ -111,6 +111,7 @@ class OwnPage:
         families = [*self._collect(), gauge(AGENT_UP, 1, self._worker)]
         now = read(families, time=wall_time(), worker=self._worker)
         before = self._window.before(now.time)
+        earlier = self._window.before(now.time, TEN_MINUTES)
         self._window.add(now)
         if self._history.due(now.time):
             self._history.add(now)
@@ -120,6 +121,7 @@ class OwnPage:
             summarise(
                 now,
                 before,
+                earlier,
                 version=version(),
                 whole=False,
                 verdict=verdict,
