@@ -242,7 +242,7 @@ def summary_page(
 
 
 def _json(found: Summary | None) -> Response:
-    from jaxmon.screens.livepage.document import json_response  # noqa: PLC0415 - few look
+    from jaxmon.screens.livepage import json_response  # noqa: PLC0415 - few look
 
     if found is None:
         return error_response(HTTPStatus.NOT_FOUND, "no such process")
@@ -251,18 +251,18 @@ def _json(found: Summary | None) -> Response:
 
 def landing_page(request: Request) -> Response:
     """Respond to ``/``: one self-contained HTML page."""
-    from jaxmon.screens.livepage import document  # noqa: PLC0415 - most hosts have no viewer
+    from jaxmon.screens import livepage  # noqa: PLC0415 - most hosts have no viewer
 
-    return document.landing_page(request)
+    return livepage.landing_page(request)
 
 
 def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
     """Return the handler of ``/api/history``."""
 
     def handle(request: Request) -> Response:
-        from jaxmon.screens.livepage import document as data  # noqa: PLC0415 - most hosts have no viewer
+        from jaxmon.screens import livepage  # noqa: PLC0415 - most hosts have no viewer
 
-        return data.history_page(charts)(request)
+        return livepage.history_page(charts)(request)
 
     return handle
 

@@ -15,7 +15,7 @@ from jaxmon.cli.options import RUN_DIR
 
 
 if TYPE_CHECKING:
-    from jaxmon.preflight.doctor.check import Area, Check
+    from jaxmon.preflight.doctor import Area, Check
 
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
@@ -48,7 +48,7 @@ def command(
     Run it where the program will run, as its user and with its environment. No
     accelerator is initialised: JAX is tested on the CPU, in a separate process.
     """
-    from jaxmon.preflight.doctor.check import worst
+    from jaxmon.preflight.doctor import worst
 
     found = _findings(run_dir, skip_jax=skip_jax)
     if as_json:

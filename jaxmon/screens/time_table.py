@@ -76,36 +76,24 @@ def _rows(period: Period) -> list[tuple[float, list[str]]]:
         for name, seconds in period.activities.items()
         if seconds < _MOST_OF_THE_TIME * period.seconds
     }
-    found = [
-        (s, [n, duration(s), share(s, period.seconds), "", "", ""])
-        for n, s in activities.items()
-    ]
+
+    def row(name: str, took: float, *others: str) -> tuple[float, list[str]]:
+        return took, [name, duration(took), share(took, period.seconds), *others]
+
+    found = [row(name, took, "", "", "") for name, took in activities.items()]
     for state, name in STATES.items():
+        if (spent := period.states.get(state)) is None:
+            continue
         places = [place for place in period.places if place.state == state]
+        lines = [place for place in places if place.activity not in activities]
         elsewhere = sum(
             place.seconds for place in places if place.activity in activities
         )
-        spent = period.states.get(state)
-        if spent is None:
-            continue
-        seconds = max(spent.seconds - elsewhere, 0.0)
-        lines = [place for place in places if place.activity not in activities]
         top = max(lines, key=lambda place: place.seconds, default=None)
         where = "" if top is None else top.place or top.function
         error = share(spent.error_seconds, period.seconds)
-        found.append(
-            (
-                seconds,
-                [
-                    name,
-                    duration(seconds),
-                    share(seconds, period.seconds),
-                    error,
-                    "",
-                    where or UNKNOWN,
-                ],
-            )
-        )
+        seconds = max(spent.seconds - elsewhere, 0.0)
+        found.append(row(name, seconds, error, "", where or UNKNOWN))
     return sorted(found, key=lambda item: -item[0])
 
 

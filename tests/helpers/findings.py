@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from jaxmon.facts.process import read
 from jaxmon.limits import Limits
-from jaxmon.preflight.doctor.check import Check
+from jaxmon.preflight.doctor import Check
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.symptom import Finding
 

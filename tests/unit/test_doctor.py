@@ -13,8 +13,14 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.facts.reader import from_json
-from jaxmon.preflight.doctor import check, devices, environment, selftest
-from jaxmon.preflight.doctor.check import Check
+from jaxmon.preflight.doctor import (
+    STATUSES,
+    Check,
+    devices,
+    environment,
+    selftest,
+    worst,
+)
 from tests.helpers.findings import by_status
 
 
@@ -293,7 +299,7 @@ def test_without_jax_its_self_test_is_left_out(
 
 def test_the_worst_finding_decides() -> None:
     """Notes are not grave; a failure outweighs everything."""
-    of = [Check("x", status, "") for status in check.STATUSES]
-    assert check.worst([]) == "ok"
-    assert check.worst(of[:2]) == "note"
-    assert check.worst(of) == "failure"
+    of = [Check("x", status, "") for status in STATUSES]
+    assert worst([]) == "ok"
+    assert worst(of[:2]) == "note"
+    assert worst(of) == "failure"

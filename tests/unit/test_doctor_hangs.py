@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.preflight.doctor import jobs
-from jaxmon.preflight.doctor.check import Check
+from jaxmon.preflight.doctor import Check, jobs
 from jaxmon.preflight.doctor.jobs import processes_with
 from jaxmon.screens.timeouts import TIMEOUTS, timeout
 from tests.helpers.findings import by_status

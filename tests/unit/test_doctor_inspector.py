@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.preflight.doctor import jobs
-from jaxmon.preflight.doctor.check import Check
+from jaxmon.preflight.doctor import Check, jobs
 from tests.helpers.processes import each
 
 

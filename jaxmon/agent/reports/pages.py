@@ -35,7 +35,7 @@ from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.page import shared
 from jaxmon.limits.shared import current
-from jaxmon.screens.livepage.document import history_page, json_response, landing_page
+from jaxmon.screens.livepage import history_page, json_response, landing_page
 from jaxmon.screens.status import summarise
 from jaxmon.version import version
 

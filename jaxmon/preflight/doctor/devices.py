@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import ModuleType
 
-from jaxmon.preflight.doctor.check import Area, Check
+from jaxmon.preflight.doctor import Area, Check
 
 
 AREA = Area("devices")

@@ -11,7 +11,7 @@ from importlib import metadata
 
 from jaxmon.declarations import PREFIX
 from jaxmon.errors import SettingsError
-from jaxmon.preflight.doctor.check import Area, Check
+from jaxmon.preflight.doctor import Area, Check
 from jaxmon.settings import Settings, load
 
 

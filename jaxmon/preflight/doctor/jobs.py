@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jaxmon.preflight.doctor.check import Area, Check
+from jaxmon.preflight.doctor import Area, Check
 from jaxmon.preflight.doctor.environment import Version, dotted, installed, numbers
 from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
 

@@ -14,7 +14,7 @@ from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.host import subprocesses
 from jaxmon.host.formats import json_text
-from jaxmon.preflight.doctor.check import Area, Check
+from jaxmon.preflight.doctor import Area, Check
 
 
 HOOKS, CACHE, INTERNALS = Area("hooks"), Area("cache"), Area("internals")

@@ -15,7 +15,7 @@ from jaxmon.host.files.bounded import kind
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.rundir import RunDirError
-from jaxmon.preflight.doctor.check import Area, Check
+from jaxmon.preflight.doctor import Area, Check
 
 
 AREA = Area("sockets")
