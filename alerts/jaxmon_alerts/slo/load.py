@@ -13,8 +13,7 @@ from typing import Any
 
 from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
-from jaxmon.limits.limit import Form, Limit
-from jaxmon.limits.table import FleetLimits, ProcessLimits
+from jaxmon.limits.table import FleetLimits, Form, Limit, ProcessLimits
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import burn, changes, selectors, site
