@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from jaxmon.host.formats import durations
-from jaxmon.limits.limit import Limit
-from jaxmon.limits.table import FleetLimits, ProcessLimits
+from jaxmon.limits.table import FleetLimits, Limit, ProcessLimits
 
 
 class Limits(ProcessLimits, FleetLimits):

@@ -10,7 +10,6 @@ from jaxmon.symptoms.alert import PROCESS, Alert
 from jaxmon.symptoms.symptom import Symptom
 
 
-RANK_ALERT = "JaxmonRankStuck"
 # States in which a process may wait for another one, and in which it does not. What
 # compiles, or is in an activity that it marks, is none of both: that may take long.
 FOR_OTHERS = "device|fetch|transfer"

@@ -16,8 +16,7 @@ from typing import Any
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
-from jaxmon.limits.limit import Form, Limit
-from jaxmon.limits.table import FleetLimits, ProcessLimits
+from jaxmon.limits.table import FleetLimits, Form, Limit, ProcessLimits
 from jaxmon.promql import Matcher, series
 from jaxmon.promql.shape import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
