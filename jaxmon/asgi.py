@@ -31,10 +31,10 @@ from jaxmon.indicators.requests import (
     http_outcome,
     http_status,
     origin_of,
-    serving,
 )
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.work import serving
 
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -40,10 +40,10 @@ from jaxmon.indicators.requests import (
     OpenRequest,
     ServedRequest,
     origin_of,
-    serving,
 )
 from jaxmon.indicators.routes import Outcome
 from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.work import serving
 
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]

@@ -33,9 +33,9 @@ from jaxmon.indicators.requests import (
     http_outcome,
     http_status,
     origin_of,
-    serving,
 )
 from jaxmon.indicators.tracing import CARRIED
+from jaxmon.indicators.work import serving
 
 
 Environ: TypeAlias = dict[str, Any]

@@ -183,7 +183,7 @@ class CheckpointPart(Part):
             name: Histogram(catalog.CHECKPOINT_SECONDS, name)
             for name in catalog.CHECKPOINT_OPERATIONS
         }
-        self._bytes: dict[str, int] = {}
+        self._bytes = Counter[str]()
         self._failures: dict[str, int] = {}
         self._in_a_row: Counter[str] = Counter()
         # Reentrant: a signal handler may save.

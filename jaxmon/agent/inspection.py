@@ -15,9 +15,10 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import interrupts
+from jaxmon.tuples import NamedTuple
 
 
 _MRO: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__

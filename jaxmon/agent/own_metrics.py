@@ -12,8 +12,6 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
-from jaxmon.host.resources.container import ContainerFamilies
-from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
 
@@ -66,6 +64,7 @@ class ProcessPart(Part):
     name = "process"
 
     def __init__(self) -> None:
+        from jaxmon.host.resources.process import ProcessFamilies  # noqa: PLC0415 - late
 
         self._figures = ProcessFamilies()
 
@@ -80,6 +79,7 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
+        from jaxmon.host.resources.container import ContainerFamilies  # noqa: PLC0415 - late
 
         self._figures = ContainerFamilies()
 

@@ -7,13 +7,14 @@ import itertools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
+from jaxmon.tuples import NamedTuple
 
 
 # Enough to see that there are several.

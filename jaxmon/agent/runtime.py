@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from jaxmon import catalog, interrupts
+from jaxmon import catalog
 from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
 from jaxmon.agent.end_writer import EndWriter
@@ -19,9 +19,8 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
-from jaxmon.agent.part import LatePart, Part
+from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
-from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition import exponential
@@ -38,6 +37,7 @@ from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.reduction import Reduction
     from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
@@ -79,7 +79,11 @@ class Runtime:
         self.loading = self._made.loading.lock
         self._words = self._made.words
         self._ending = EndWriter()
-        self._reduction = reduction_of(settings, self.context.table)
+        self._reduction: Reduction | None = None
+        if settings.few_buckets or not settings.jax_functions:
+            from jaxmon.agent.reduction import reduction_of  # noqa: PLC0415 - few want it
+
+            self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)
@@ -215,28 +219,17 @@ class Runtime:
             self._pusher.abandon()
 
     def _begin(self) -> None:
-        if not self._begins("serve metrics", self.serving.start):
+        if not begins("serve metrics", self.serving.start):
             self.serving.close()
         for part in self.parts:
-            self._begins(f"start {part.name}", part.start)
+            begins(f"start {part.name}", part.start)
         if self._pusher is not None:
-            self._begins("export metrics", self._pusher.start)
+            begins("export metrics", self._pusher.start)
         # What that imports, which nothing does at exit: see `exposition.add.prepare`.
         if self._pusher is not None or self._reports is not None:
-            self._begins("collect metrics", self.collect)
+            begins("collect metrics", self.collect)
         elif self.serving.socket is not None:
-            self._begins("collect metrics", self._counted)
-
-    @staticmethod
-    def _begins(what: str, begin: Callable[[], object]) -> bool:
-        """Return whether it is possible: each of them stands by itself."""
-        try:
-            begin()
-        except (OSError, RuntimeError) as error:  # no descriptors or threads left
-            interrupts.pass_on(error)
-            log.warning("jaxmon is observing but cannot %s: %s", what, error)
-            return False
-        return True
+            begins("collect metrics", self._counted)
 
     def _end(self) -> None:
         self.running = False

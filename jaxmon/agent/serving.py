@@ -36,7 +36,7 @@ from jaxmon.host.files.descriptor import NONE_LEFT
 from jaxmon.host.http.listeners import Listener
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler, Server
-from jaxmon.otel.environment import Plan, is_asked, plan
+from jaxmon.otel import is_named
 from jaxmon.settings import SIDECAR_PORT, Settings
 from jaxmon.threads import RLock
 
@@ -44,6 +44,7 @@ from jaxmon.threads import RLock
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.otel.environment import Plan
     from jaxmon.otel.pusher import Pusher
 
 
@@ -52,8 +53,12 @@ def planned(settings: Settings) -> Plan | None:
     Return how to push, by the settings and else the environment; `None` if nothing is
     to be pushed. From now on, histograms count what it needs.
     """
-    wanted = is_asked(os.environ) if settings.otlp is None else settings.otlp
-    found = plan(os.environ) if wanted else None
+    found = None
+    if settings.otlp or (settings.otlp is None and is_named(os.environ)):
+        from jaxmon.otel import environment  # noqa: PLC0415 - few name any of it
+
+        if settings.otlp or environment.is_asked(os.environ):
+            found = environment.plan(os.environ)
     exponential.ask(wanted=found is not None and found.exponential)
     return found
 

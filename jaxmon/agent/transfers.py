@@ -21,8 +21,6 @@ from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts import memory as facts
 from jaxmon.host.sources import display_path
-from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import RLock
 
 
@@ -244,6 +242,8 @@ class TransferPart(Part):
         tracer = self._context.observers.tracer
         if tracer is None or place is None:
             return
+        from jaxmon.otel.traces import spans as conventions  # noqa: PLC0415 - with traces
+
         name = conventions.SYNC
         attributes: dict[str, str | int] = {conventions.HOW: site.how}
         if site.direction != "sync":
@@ -252,7 +252,9 @@ class TransferPart(Part):
         if site.file:
             attributes[conventions.FILE] = display_path(site.file)
             attributes[conventions.LINE] = site.line
-        tracer.add(Child(name, started / 1e9, ended / 1e9, attributes), place)
+        tracer.add(
+            conventions.Child(name, started / 1e9, ended / 1e9, attributes), place
+        )
 
     def _is_often(self, site: TransferSite) -> bool:
         if not site.file or site.count >= OFTEN:

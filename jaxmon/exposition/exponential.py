@@ -9,7 +9,8 @@ are in use; if the values spread further, neighbours are merged, which is exact.
 from __future__ import annotations
 
 from math import floor, frexp, ldexp, log
-from typing import NamedTuple
+
+from jaxmon.tuples import NamedTuple
 
 
 MAX_SIZE, MAX_SCALE = 160, 20

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
 from jaxmon.exposition import exponential
 from jaxmon.exposition.exponential import Exponential
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 LONGEST = 128

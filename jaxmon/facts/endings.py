@@ -41,7 +41,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.facts.end_file import (
@@ -58,6 +58,7 @@ from jaxmon.host.files.descriptor import (
     require_own,
 )
 from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.tuples import NamedTuple
 
 
 KEPT = 300.0

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 from types import CodeType
-from typing import NamedTuple
 
 from jaxmon.indicators.endings import End
 from jaxmon.threads import get_ident
+from jaxmon.tuples import NamedTuple
 
 
 def runs_loop() -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
-from jaxmon.facts import marked
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.recorder import FailureGuard
@@ -17,6 +16,7 @@ from jaxmon.indicators.tracing import RequestTracer
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts import marked
     from jaxmon.indicators.batches import BatchFill
     from jaxmon.indicators.invocations import Invocations
     from jaxmon.indicators.queues import QueueDepths
@@ -138,6 +138,8 @@ class Indicators:
 
     def explain_requests(self) -> tuple[marked.RouteFacts, ...]:
         """Return requests and batches, by route."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         used: BatchFill | None = self._used("batches")
         fills = {} if used is None else used.explain()
         found = [

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms, series
-from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.marks import LoopCounts, LoopMark
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import marked
 
 
 # Between two readings; of more, the latest count.
@@ -124,6 +128,8 @@ class StepLoop:
 
     def explain(self) -> marked.Loop:
         """Return the steps so far; the wait for data is part of a step."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         spent = self.seconds.sum
         return marked.Loop(
             name=self.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Protocol
@@ -14,6 +13,7 @@ from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import Recorder, recorder, report
 from jaxmon.indicators.routes import Outcome, RequestRoute, Start
 from jaxmon.indicators.tracing import CARRIED, RequestOrigin, RequestTrace
+from jaxmon.indicators.work import RequestEntry, entered_request
 from jaxmon.threads import get_ident
 
 
@@ -209,24 +209,6 @@ def _outcome(error: BaseException) -> Outcome:
     return "error" if isinstance(error, Exception) else "client_error"
 
 
-class _Entry:
-    """
-    An entered block: by which object, for which request, and within which other block
-    of that request. The object ends the request when it is no longer referenced, so it
-    is not referenced here.
-    """
-
-    # Set from outside: an `__init__` would cost each request a call.
-    __slots__ = ("by", "outer", "serving")
-
-    by: ref[MarkedRequest]
-    serving: OpenRequest
-    outer: _Entry | None
-
-
-_entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
-
-
 class MarkedRequest:
     """A context manager, also with ``async with``, and a decorator. See `request`."""
 
@@ -236,10 +218,10 @@ class MarkedRequest:
 
     def __init__(self, route: str) -> None:
         self._route = route
-        self._last: _Entry | None = None
+        self._last: RequestEntry | None = None
 
     def __enter__(self) -> OpenRequest:
-        outer = _entered.get()
+        outer = entered_request.get()
         if outer is not None and outer.serving.in_progress():
             ours = outer.serving
         else:
@@ -247,10 +229,10 @@ class MarkedRequest:
             # which may start a task in its turn, and so on.
             ours, outer = OpenRequest(self._route, recorder(), self), None
         try:
-            entry = _Entry()
+            entry = RequestEntry()
             entry.by, entry.serving, entry.outer = ref(self), ours, outer
             self._last = entry
-            _entered.set(entry)
+            entered_request.set(entry)
             if ours.trace is not None and outer is None:
                 ours.trace.enter()
         except BaseException:  # the program's: the block is not entered
@@ -265,12 +247,12 @@ class MarkedRequest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        entry: _Entry | None = self._last
+        entry: RequestEntry | None = self._last
         try:
-            inner = _entered.get()
+            inner = entered_request.get()
             if inner is not None and inner.by() is self:
                 entry = inner
-                _entered.set(entry.outer)
+                entered_request.set(entry.outer)
                 if entry.serving.trace is not None and entry.outer is None:
                     entry.serving.trace.leave()
             # Otherwise a generator that is closed late, in a different context.
@@ -333,19 +315,19 @@ class _Step:
 
     __slots__ = ("_asking", "_inside", "_set")
 
-    _set: _Entry | None
+    _set: RequestEntry | None
 
     def __init__(self) -> None:
-        self._inside: _Entry | None = None
+        self._inside: RequestEntry | None = None
 
     def enter(self) -> None:
         """Enter what an earlier step has left open."""
-        asking = self._asking = _entered.get()
+        asking = self._asking = entered_request.get()
         # Of a request that has ended a step can be no part: it is of the one around it.
         inside = self._inside
         if inside is not None and inside.serving.in_progress():
             self._set = inside
-            _entered.set(inside)
+            entered_request.set(inside)
             if inside.serving.trace is not None:
                 inside.serving.trace.enter()
         else:
@@ -353,11 +335,11 @@ class _Step:
 
     def leave(self) -> None:
         """Take note of what is open, and give back what was there before."""
-        entry = _entered.get()
+        entry = entered_request.get()
         if entry is not self._set:
             self._inside = entry
         if entry is not self._asking:
-            _entered.set(self._asking)
+            entered_request.set(self._asking)
             if entry is not None and entry.serving.trace is not None:
                 entry.serving.trace.leave()
 
@@ -393,24 +375,6 @@ def request(route: str) -> MarkedRequest:
         ...     return x
     """
     return MarkedRequest(route)
-
-
-entered = _entered.get
-"""Returns something if this context is that of a request, in progress or not; in C."""
-
-
-def serving() -> OpenRequest | None:
-    """Return the request in progress in this context, if any."""
-    entry = _entered.get()
-    if entry is not None and entry.serving.in_progress():
-        return entry.serving
-    return None
-
-
-def mark_cold() -> None:
-    """Mark the request in progress in this context, if any, as cold."""
-    if (entry := _entered.get()) is not None:
-        entry.serving.cold = True
 
 
 SERVER_ERROR = 500

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
-from jaxmon.facts import marked
-from jaxmon.facts.marked import Failure
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.tracing import RequestTrace
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import marked
+    from jaxmon.facts.marked import Failure
 
 
 _MOST = 20
@@ -59,6 +62,8 @@ class Failures:
 
     def explain(self) -> tuple[Failure, ...]:
         """Return the kinds, the latest first."""
+        from jaxmon.facts.marked import Failure  # noqa: PLC0415 - on request
+
         with self._lock:
             found = list(self._counts.copy().items())
         found.sort(key=lambda item: -item[1][1])
@@ -156,6 +161,8 @@ class RequestRoute:
 
     def explain(self) -> marked.RouteFacts:
         """Return the requests so far, by outcome and start."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         return marked.RouteFacts(
             name=self.name,
             in_progress=len(self.serving),

@@ -1,9 +1,9 @@
 """
 The requests that a thread or task works for.
 
-A request's own context leads to it: `jaxmon.indicators.requests`. With dynamic batching
-the model runs in another one. There, the requests are those whose items the thread or
-task has taken from a queue, or those that `jaxmon.batch` names.
+A request's own context leads to it. With dynamic batching the model runs in another
+one. There, the requests are those whose items the thread or task has taken from a
+queue, or those that `jaxmon.batch` names.
 
 Which of the items taken earlier are still being worked on is not known. But a request
 cannot end before a compile on its behalf does, so it counts as cold only if it was
@@ -14,11 +14,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from jaxmon.indicators.compile_log import CompileLog, here
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, mark_cold, serving
+
+
+if TYPE_CHECKING:
+    from weakref import ref
+
+    from jaxmon.indicators.requests import MarkedRequest, OpenRequest
+
+
+class RequestEntry:
+    """
+    An entered block: by which object, for which request, and within which other block
+    of that request. The object ends the request when it is no longer referenced, so it
+    is not referenced here.
+    """
+
+    # Set from outside: an `__init__` would cost each request a call.
+    __slots__ = ("by", "outer", "serving")
+
+    by: ref[MarkedRequest]
+    serving: OpenRequest
+    outer: RequestEntry | None
+
+
+entered_request = ContextVar[RequestEntry | None]("jaxmon.request", default=None)
+
+
+entered = entered_request.get
+"""Returns something if this context is that of a request, in progress or not; in C."""
+
+
+def serving() -> OpenRequest | None:
+    """Return the request in progress in this context, if any."""
+    entry = entered_request.get()
+    if entry is not None and entry.serving.in_progress():
+        return entry.serving
+    return None
+
+
+def mark_cold() -> None:
+    """Mark the request in progress in this context, if any, as cold."""
+    if (entry := entered_request.get()) is not None:
+        entry.serving.cold = True
 
 
 _MANY = 64

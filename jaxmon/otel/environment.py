@@ -9,7 +9,6 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -188,11 +187,6 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
     return names != "none" and any(
         environ.get(one, "").strip() for one in _TRACE_ENDPOINTS
     )
-
-
-def sdk_is_loaded() -> bool:
-    """Return whether the application has loaded the SDK."""
-    return "opentelemetry.sdk.trace" in sys.modules
 
 
 def healthy_ratio(environ: Mapping[str, str]) -> float:

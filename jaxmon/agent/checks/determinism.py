@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
+from jaxmon.agent.agent import running
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
-from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
@@ -58,21 +58,10 @@ class DeterminismPart(Part):
             context.observers.timer.append(self._shadow.expire)
         context.observers.error.append(self._on_error)
 
-    def attach(self, hooks: Hooks) -> None:
-        """Start recording the checks that the program makes."""
-        del hooks
-        _current.keeper = self
-
     def stop(self) -> None:
-        """Stop recording checks and re-running calls."""
-        self.abandon()
+        """Stop re-running calls."""
         if self._shadow is not None:
             self._shadow.stop()
-
-    def abandon(self) -> None:
-        """Stop recording checks."""
-        if _current.keeper is self:
-            _current.keeper = None
 
     # --- recording ---------------------------------------------------------------
 
@@ -193,13 +182,6 @@ class DeterminismPart(Part):
         ]
 
 
-class _CurrentCheck:
-    keeper: DeterminismPart | None = None
-
-
-_current = _CurrentCheck()
-
-
 def check_determinism(
     fn: Callable[..., Any], /, *args: Any, runs: int = 2, **kwargs: Any
 ) -> DeterminismCheck:
@@ -258,9 +240,8 @@ def report_to_agent(
     fn: Callable[..., Any], take: Callable[[DeterminismPart, Function], None]
 ) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
-    keeper = _current.keeper
-    if keeper is not None:
-        keeper.record_for(fn, take)
+    if (agent := running()) is not None:
+        agent.determinism.record_for(fn, take)
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
@@ -25,8 +26,11 @@ from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, series
-from jaxmon.facts import events as facts
 from jaxmon.host.sources import display_path
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.events import Warned
 
 
 SITE = "warnings"
@@ -172,11 +176,13 @@ class Warnings(Part):
         """Return the warnings by kind, function and line."""
         return Explanation({SITE: self.snapshot})
 
-    def snapshot(self) -> tuple[facts.Warned, ...]:
+    def snapshot(self) -> tuple[Warned, ...]:
         """Return the warnings by kind, function and line."""
+        from jaxmon.facts.events import Warned  # noqa: PLC0415 - on request
+
         self._settle()
         return tuple(
-            facts.Warned(*key, text, count.value)
+            Warned(*key, text, count.value)
             for key, (text, count) in self._said.copy().items()
         )
 

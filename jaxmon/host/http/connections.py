@@ -14,6 +14,7 @@ from jaxmon.host.http.messages import (
     parse_request,
     render_head,
 )
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.host.http.messages import error_response
 from jaxmon.threads import unlist

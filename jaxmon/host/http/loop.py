@@ -7,12 +7,13 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.host.files.descriptor import DescriptorLostError, OwnedSocket
 from jaxmon.host.http.messages import now
 from jaxmon.host.http.sockets import READ, SocketPoll, pair
 from jaxmon.threads import unlist
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

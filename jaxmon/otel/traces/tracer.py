@@ -12,10 +12,10 @@ from jaxmon.exposition.families import SpanIds
 from jaxmon.host.deadline import Deadline
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import FailureGuard
-from jaxmon.indicators.requests import OpenRequest, serving
+from jaxmon.indicators.requests import OpenRequest
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
-from jaxmon.indicators.work import payers
+from jaxmon.indicators.work import payers, serving
 from jaxmon.otel.traces import compiles
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
