@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import RequestOrigin, recorder
 from jaxmon.indicators.requests import (
     SERVER_ERROR,
     OpenRequest,
@@ -33,7 +33,6 @@ from jaxmon.indicators.requests import (
     origin_of,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import RequestOrigin
 from jaxmon.indicators.work import serving
 
 

@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import RequestOrigin, recorder
 from jaxmon.indicators.requests import (
     MarkedRequest,
     OpenRequest,
@@ -42,7 +42,6 @@ from jaxmon.indicators.requests import (
     origin_of,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import RequestOrigin
 from jaxmon.indicators.work import serving
 
 

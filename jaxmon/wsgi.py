@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import CARRIED, recorder
 from jaxmon.indicators.requests import (
     OpenRequest,
     ServedRequest,
@@ -34,7 +34,6 @@ from jaxmon.indicators.requests import (
     http_status,
     origin_of,
 )
-from jaxmon.indicators.tracing import CARRIED
 from jaxmon.indicators.work import serving
 
 

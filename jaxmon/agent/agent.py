@@ -27,9 +27,6 @@ class Agent:
     What `jaxmon.instrument` returns.
 
     A disabled agent observes nothing; all its methods still work, without JAX.
-
-    Attributes:
-        settings: the settings in effect.
     """
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:

@@ -212,7 +212,6 @@ _MEMORY = ("device_memory", "host_memory")
 class Charts(Part):
     """
     Args:
-        context: shared state of the agent.
         indicators: the loops and routes that the program marks.
         memory: returns the last snapshot of device memory.
     """

@@ -25,7 +25,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.orbax import CheckpointKind, in_orbax
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.timeline import FAILED, FINISHED, Timeline
@@ -168,7 +168,6 @@ class CheckpointPart(Part):
     Counts checkpoints, and reports them as activities.
 
     Args:
-        context: shared state of the agent.
         timeline: where the time goes, and the ages of activities.
     """
 
@@ -298,13 +297,8 @@ class CheckpointPart(Part):
                 catalog.CHECKPOINT_SECONDS,
                 [one for one in self._seconds.values() if one.count],
             ),
-            *(
-                Family(metric, [(series(metric, what), n) for what, n in found.items()])
-                for metric, found in (
-                    (catalog.CHECKPOINT_BYTES, self._bytes.copy()),
-                    (catalog.CHECKPOINT_FAILURES, self._failures.copy()),
-                )
-            ),
+            family_of(catalog.CHECKPOINT_BYTES, self._bytes.copy().items()),
+            family_of(catalog.CHECKPOINT_FAILURES, self._failures.copy().items()),
         ]
 
     def explain(self) -> Explanation:

@@ -400,12 +400,10 @@ class AgentParts:
     The parts of one agent, and what they are given.
 
     Args:
-        context: shared state of the agent.
         indicators: what the program marks and logs: compile time is attributed to its
             activities, and its logged arrays are read.
 
     Attributes:
-        indicators: as given.
         loading: when late parts may be loaded.
     """
 
@@ -413,6 +411,7 @@ class AgentParts:
         self.indicators = indicators
         self.loading = Loading(context.scheduler)
         indicators.on_logged = self._on_logged
+        indicators.checks = lambda: _loaded(self._part("determinism"))
         self._context = context
         self._rows = {row.name: row for row in ROWS if row.enabled(context.settings)}
         self._made: dict[str, Part] = {}

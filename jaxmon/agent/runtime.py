@@ -54,7 +54,6 @@ class Runtime:
     An agent that is running, or has been.
 
     Attributes:
-        context: shared state of the parts.
         hooks: the hooks that they have attached to JAX.
         parts: the parts, in the order of starting.
         serving: the server of the metrics.

@@ -76,9 +76,6 @@ class Scheduler:
     """
     Runs the turns and jobs of an agent's parts.
 
-    Args:
-        guard: contains failures.
-
     Attributes:
         hangs: whether a worker that stops has a job that it does not wait for.
         used: processor seconds of the thread for what is short, until its latest turn

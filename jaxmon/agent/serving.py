@@ -103,7 +103,6 @@ class Serving:
     The server of one agent.
 
     Args:
-        settings: settings of the agent.
         routes: handlers by path.
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.

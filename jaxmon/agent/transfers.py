@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts import memory as facts
+from jaxmon.exposition.families import Family, family_of, gauge
 from jaxmon.host.sources import display_path
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import memory as facts
 
 
 LINES = 50
@@ -110,6 +113,8 @@ class TransferPart(Part):
 
     def snapshot(self) -> facts.Transfers:
         """Return the totals, and the source lines that blocked longest."""
+        from jaxmon.facts import memory as facts  # noqa: PLC0415 - on request
+
         if self._crossings is None:
             return facts.Transfers()
         self._fold()
@@ -146,10 +151,7 @@ class TransferPart(Part):
         by_direction = [(d, self._totals[d]) for d in TRANSFER_DIRECTIONS]
         return [
             *(
-                Family(
-                    metric,
-                    [(series(metric, d), total[i] * unit) for d, total in by_direction],
-                )
+                family_of(metric, [(d, total[i] * unit) for d, total in by_direction])
                 for i, metric, unit in (
                     (0, catalog.HOST_TRANSFERS, 1),
                     (1, catalog.HOST_TRANSFER_BYTES, 1),

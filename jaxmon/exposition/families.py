@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
@@ -169,6 +169,11 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
         kept.update(one.exemplars())
         exponentials.update(one.exponentials())
     return Family(metric, samples, kept, exponentials)
+
+
+def family_of(metric: Metric, rows: Iterable[tuple[Any, ...]]) -> Family:
+    """Return a series of *metric* for each of *rows*: its labels, and its value."""
+    return Family(metric, [(series(metric, *labels), n) for *labels, n in rows])
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:

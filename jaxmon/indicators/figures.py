@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
-from jaxmon.indicators.recorder import FailureGuard
+from jaxmon.indicators.recorder import FailureGuard, RequestTracer
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.indicators.tracing import RequestTracer
 
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class Indicators:
 
     Args:
         limit: maximum number of values of each label that the program chooses.
-        guard: contains our failures.
         on_error: called for each exception that leaves a request, an activity or the
             source of a loop; must not raise.
 
@@ -59,6 +57,7 @@ class Indicators:
         flush: pushes what is measured, within so many seconds.
         place_of: returns the line of the program that an exception came from.
         on_logged: called when the program logs values and no part reads them yet.
+        checks: returns the part that records checks of determinism, if there is any.
         serverless: whether the process is frozen between requests.
         tracer: makes the spans of requests, if traces are on.
     """
@@ -77,6 +76,7 @@ class Indicators:
         self.tracer: RequestTracer | None = None
         self._limit = limit
         self.on_logged: Callable[[], object] = bool
+        self.checks: Callable[[], Any] = _none
         self.flush: Callable[[float], bool] = bool
         self.serverless = False
         self.guard = guard
@@ -164,6 +164,10 @@ class Indicators:
             **{name: one.overflow for name, one in labels.items()},
             **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
         }
+
+
+def _none() -> None:
+    return None
 
 
 def _unknown(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.marks import LoopCounts, LoopMark
@@ -206,18 +206,15 @@ class Loops:
     def collect(self) -> list[Family]:
         """Return the families of loops."""
         loops = list(self._loops.values())
-        steps, items = catalog.STEPS, catalog.ITEMS
-        waited, age = catalog.DATA_WAIT_SECONDS, catalog.STEP_AGE_SECONDS
         running = [(loop.name, loop.age) for loop in loops if loop.running]
         return [
             histograms(catalog.STEP_SECONDS, [loop.seconds for loop in loops]),
-            Family(steps, [(series(steps, loop.name), loop.steps) for loop in loops]),
-            Family(
-                items,
-                [(series(items, *key), n) for key, n in self._items.copy().items()],
+            family_of(catalog.STEPS, [(loop.name, loop.steps) for loop in loops]),
+            family_of(
+                catalog.ITEMS, [(*key, n) for key, n in self._items.copy().items()]
             ),
-            Family(
-                waited, [(series(waited, loop.name), loop.waited) for loop in loops]
+            family_of(
+                catalog.DATA_WAIT_SECONDS, [(loop.name, loop.waited) for loop in loops]
             ),
-            Family(age, [(series(age, name), ago) for name, ago in running]),
+            family_of(catalog.STEP_AGE_SECONDS, running),
         ]

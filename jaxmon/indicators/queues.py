@@ -13,7 +13,7 @@ from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
 
 from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import marked
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.recorder import FailureGuard, recorder
@@ -238,9 +238,7 @@ class QueueDepths:
 
     def collect(self) -> list[Family]:
         """Query all sources and return the depths."""
-        metric = catalog.QUEUE_DEPTH
-        known = self._read().items()
-        return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
+        return [family_of(catalog.QUEUE_DEPTH, self._read().items())]
 
     def _read(self) -> dict[str, int]:
         """Return the depths; a failing source omits only its own queue."""

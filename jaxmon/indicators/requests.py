@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.recorder import Recorder, recorder, report
+from jaxmon.indicators.recorder import (
+    CARRIED,
+    RequestOrigin,
+    RequestTrace,
+    recorder,
+    report,
+)
 from jaxmon.indicators.routes import Outcome, RequestRoute, Start
-from jaxmon.indicators.tracing import CARRIED, RequestOrigin, RequestTrace
 from jaxmon.indicators.work import RequestEntry, entered_request
 from jaxmon.threads import get_ident
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.figures import Indicators
 
 
 SITE = "requests"
@@ -69,7 +78,9 @@ class OpenRequest:
 
     said: str
 
-    def __init__(self, route: str, indicators: Recorder | None, holder: Holder) -> None:
+    def __init__(
+        self, route: str, indicators: Indicators | None, holder: Holder
+    ) -> None:
         self.outcome: Outcome | None = None
         self.cold = self.delayed = False
         self.home = get_ident()

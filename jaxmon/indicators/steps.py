@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.marks import DATA_WAIT, LoopMark
-from jaxmon.indicators.recorder import Recorder, current, report
-from jaxmon.indicators.tracing import LoopTrace, RequestTracer
+from jaxmon.indicators.recorder import LoopTrace, RequestTracer, current, report
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.figures import Indicators
 
 
 SITE = "steps"
@@ -152,7 +155,7 @@ class LoopRun(Generic[T]):
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE)
 
-    def _begin(self, indicators: Recorder) -> _RunRecorder:
+    def _begin(self, indicators: Indicators) -> _RunRecorder:
         item = None if self._items is None else str(self._item)
         opening, self._opening = self._opening, 0.0
         start, self._start = self._start, None
@@ -186,9 +189,6 @@ class _RunRecorder:
     A run of a loop as an agent follows it.
 
     Args:
-        run: the run.
-        indicators: of the agent.
-        loop: its name.
         item: what is counted, `None` if nothing is.
         each: number of items of each batch, `None` if `items` is set for each.
         opening: seconds that it took to get the source.
@@ -215,7 +215,7 @@ class _RunRecorder:
     def __init__(  # noqa: PLR0913 - what was given to `steps`
         self,
         run: object,
-        indicators: Recorder,
+        indicators: Indicators,
         loop: str,
         item: str | None,
         *,

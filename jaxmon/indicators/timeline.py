@@ -17,7 +17,7 @@ from math import inf
 from typing import Protocol
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, SpanIds, series
+from jaxmon.exposition.families import Family, SpanIds, family_of
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.marks import (
@@ -99,9 +99,6 @@ class ActivityAges:
     Ages of activities by name, on whichever thread they run.
 
     The caller bounds the number of names.
-
-    Args:
-        clock: the clock by which ends are recorded.
     """
 
     def __init__(self, *, clock: Callable[[], float] = now) -> None:
@@ -135,18 +132,20 @@ class ActivityAges:
 
     def collect(self) -> list[Family]:
         """Return the ages, in seconds."""
-        running, age = catalog.ACTIVITY_RUNNING_SECONDS, catalog.ACTIVITY_AGE_SECONDS
-        ages, ages_running = [], []
+        ages, running = [], []
         with self._lock:
             for named in self._named.values():
                 named.drop_ended()
             at = self._clock()
             for name, named in self._named.items():
                 began = named.opened[0][0] if named.opened else at
-                ages_running.append((series(running, name), max(0.0, at - began)))
+                running.append((name, max(0.0, at - began)))
                 if named.finished is not None:
-                    ages.append((series(age, name), max(0.0, at - named.finished)))
-        return [Family(running, ages_running), Family(age, ages)]
+                    ages.append((name, max(0.0, at - named.finished)))
+        return [
+            family_of(catalog.ACTIVITY_RUNNING_SECONDS, running),
+            family_of(catalog.ACTIVITY_AGE_SECONDS, ages),
+        ]
 
 
 _AROUND = (STEP, DATA_WAIT)
@@ -163,7 +162,6 @@ class Timeline:
 
     Args:
         limit: maximum number of names.
-        clock: the clock by which ends are recorded.
 
     Attributes:
         late: seconds of compiles that were attributed to what they were part of, since
@@ -348,11 +346,8 @@ class Timeline:
         Return the seconds so far, including those of the current activity, and the ages
         of activities that the program marked.
         """
-        metric, seconds = catalog.TIME_SECONDS, self.spent()
-        return [
-            Family(metric, [(series(metric, n), s) for n, s in seconds.items()]),
-            *self._ages.collect(),
-        ]
+        times = family_of(catalog.TIME_SECONDS, self.spent().items())
+        return [times, *self._ages.collect()]
 
     def _stack(self) -> Stack:
         local = self._local

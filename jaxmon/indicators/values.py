@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, SupportsFloat, SupportsInt
 
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.marked import LoggedValue, Quantity
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.recorder import recorder
@@ -269,23 +269,13 @@ class Values:
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""
-        latest, run = catalog.VALUE, catalog.VALUE_NONFINITE_RUN
-        nonfinite, spikes = catalog.VALUE_NONFINITE, catalog.VALUE_SPIKES
-        trends = list(self._trends.copy().items())
+        trends = self._trends.copy().items()
+        latest = [(n, t.latest.value) for n, t in trends if t.latest is not None]
+        # What was never finite may be a placeholder.
+        runs = [(name, trend.run if trend.latest else 0) for name, trend in trends]
         return [
-            Family(
-                latest,
-                [
-                    (series(latest, name), trend.latest.value)
-                    for name, trend in trends
-                    if trend.latest is not None
-                ],
-            ),
-            Family(nonfinite, [(series(nonfinite, n), t.nonfinite) for n, t in trends]),
-            Family(
-                run,
-                # What was never finite may be a placeholder.
-                [(series(run, n), t.run if t.latest else 0) for n, t in trends],
-            ),
-            Family(spikes, [(series(spikes, n), t.spikes) for n, t in trends]),
+            family_of(catalog.VALUE, latest),
+            family_of(catalog.VALUE_NONFINITE, [(n, t.nonfinite) for n, t in trends]),
+            family_of(catalog.VALUE_NONFINITE_RUN, runs),
+            family_of(catalog.VALUE_SPIKES, [(n, t.spikes) for n, t in trends]),
         ]

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.agent import running
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
@@ -16,8 +15,9 @@ from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import functions as facts
+from jaxmon.indicators.recorder import recorder
 
 
 if TYPE_CHECKING:
@@ -152,14 +152,12 @@ class DeterminismPart(Part):
     def collect(self) -> list[Family]:
         """Return the metrics of checks."""
         checks = list(self._checks.copy().items())
-        deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
-        devices = catalog.DEVICE_DEVIATIONS
         reused = list(self._reused.copy().items())
         return [
-            Family(
-                deviation,
+            family_of(
+                catalog.OUTPUT_DEVIATION,
                 [
-                    (series(deviation, function.name), one.deviation)
+                    (function.name, one.deviation)
                     for function, one in checks
                     if one.deviation is not None
                 ],
@@ -167,10 +165,10 @@ class DeterminismPart(Part):
             _by_outcome(
                 catalog.DETERMINISM_CHECKS, [(f, one.determinism) for f, one in checks]
             ),
-            Family(
-                devices,
+            family_of(
+                catalog.DEVICE_DEVIATIONS,
                 [
-                    (series(devices, function.name, device), tally.value)
+                    (function.name, device, tally.value)
                     for function, one in checks
                     for device, tally in one.devices.items()
                 ],
@@ -178,7 +176,7 @@ class DeterminismPart(Part):
             _by_outcome(
                 catalog.GRADIENT_CHECKS, [(f, one.gradients) for f, one in checks]
             ),
-            Family(reuse, [(series(reuse, f.name), t.value) for f, t in reused]),
+            family_of(catalog.KEY_REUSE, [(f.name, t.value) for f, t in reused]),
         ]
 
 
@@ -240,8 +238,10 @@ def report_to_agent(
     fn: Callable[..., Any], take: Callable[[DeterminismPart, Function], None]
 ) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
-    if (agent := running()) is not None:
-        agent.determinism.record_for(fn, take)
+    figures = recorder()
+    part: DeterminismPart | None = None if figures is None else figures.checks()
+    if part is not None:
+        part.record_for(fn, take)
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
@@ -271,10 +271,10 @@ def _count(tallies: dict[str, Tally], *, passed: bool) -> None:
 def _by_outcome(
     metric: catalog.Metric, found: list[tuple[Function, dict[str, Tally]]]
 ) -> Family:
-    return Family(
+    return family_of(
         metric,
         [
-            (series(metric, function.name, outcome), tally.value)
+            (function.name, outcome, tally.value)
             for function, tallies in found
             for outcome, tally in tallies.copy().items()
         ],

@@ -47,7 +47,6 @@ class KeyPart(Part):
     Compares the PRNG keys that a function is called with.
 
     Args:
-        context: shared state of the agent.
         watcher: the thread that reads them.
     """
 

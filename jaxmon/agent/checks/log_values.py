@@ -36,7 +36,6 @@ class LoggedValues(Part):
     Keeps logged arrays until they are ready, then reads them on a thread of the agent.
 
     Args:
-        context: shared state of the agent.
         values: where the program logs, and where the results go.
         watcher: the thread that reads.
     """

@@ -189,7 +189,6 @@ class NumericsPart(Part):
     Detects outputs that became non-finite, and promotions to float64.
 
     Args:
-        context: shared state of the agent.
         watcher: the thread that reads outputs.
     """
 

@@ -255,7 +255,6 @@ class Replays:
     Re-runs calls on their own thread.
 
     Args:
-        jax: the module.
         room: the memory that they may take.
         turns: when they may be made.
         worker: compares.

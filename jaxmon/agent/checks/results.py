@@ -81,7 +81,6 @@ class DeterminismCheck:
     Truthy if all runs were bit-identical.
 
     Attributes:
-        function: its label.
         runs: how often it ran.
         leaves: leaves of a result that were compared.
         deviations: leaves that differed, each with its largest deviation.

@@ -37,7 +37,6 @@ class ShadowRunner:
     Re-runs one sampled call at a time.
 
     Args:
-        context: shared state of the agent.
         checked: called with each result.
     """
 

@@ -93,7 +93,6 @@ _JOB = 2
 class LastWords:
     """
     Args:
-        context: shared state of the agent.
         loops: the loops that the program marks.
         spanning: returns the functions that run on devices of other processes, too.
         doing: returns what the program does now, by field of the record.

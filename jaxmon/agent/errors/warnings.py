@@ -25,7 +25,7 @@ from jaxmon.agent.jaxlink.jax_warnings import (
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.host.sources import display_path
 
 
@@ -76,7 +76,6 @@ class Warnings(Part):
     Counts what JAX warns of. Changes neither filters nor handlers of the program.
 
     Args:
-        context: shared state of the agent.
         function_of: returns the entry of a jitted function.
         on_callback: called with the message and the frame that logs it if a callback
             fails.
@@ -189,10 +188,5 @@ class Warnings(Part):
     def collect(self) -> list[Family]:
         """Return the number of warnings of each kind."""
         self._settle()
-        metric = catalog.JAX_WARNINGS
-        return [
-            Family(
-                metric,
-                [(series(metric, kind), n.value) for kind, n in self._counts.items()],
-            )
-        ]
+        rows = [(kind, count.value) for kind, count in self._counts.items()]
+        return [family_of(catalog.JAX_WARNINGS, rows)]

@@ -46,7 +46,6 @@ class RunGoodput(Part):
     Keeps the record of the run if this is process 0.
 
     Args:
-        context: shared state of the agent.
         timeline: what the time of the program goes into.
         loops: its marked loops.
         crashed: returns whether an exception ends the program.

@@ -156,8 +156,6 @@ class Store:
     The record of *run*, as process *me* keeps it.
 
     Args:
-        run: the run.
-        me: this process.
         clock: returns seconds, of any epoch.
 
     Attributes:

@@ -38,7 +38,7 @@ from jaxmon.agent.versions import versions
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
 from jaxmon.facts.functions import Distribution
@@ -77,7 +77,6 @@ class SpeedHistory(Part):
     Finds programs and loops that are slower than before.
 
     Args:
-        context: shared state of the agent.
         loops: the program's marked loops.
         programs: returns statistics of each function's latest program.
         devices: returns the metrics of this process's devices, if they are read.
@@ -374,7 +373,7 @@ class SpeedHistory(Part):
                 key = (one.name, one.kind, "past_run")
                 found[key] = max(found.get(key, 1.0), ratio)
         metric = catalog.SLOWDOWN
-        return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
+        return [family_of(metric, [(*k, v) for k, v in found.items()])]
 
 
 def _slowdown(one: Followed) -> Slower:

@@ -14,7 +14,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
 from jaxmon.facts.record import encoded
@@ -103,17 +103,9 @@ class Suspicion:
 
     def family(self) -> Family:
         """Return the growth of the suspects, by device."""
-        metric, leaks = catalog.LEAK_GROWTH_BYTES, self._leaks
-        return Family(
-            metric,
-            [
-                (
-                    series(metric, device),
-                    leaks[device].growth_bytes if device in leaks else 0,
-                )
-                for device in self._devices
-            ],
-        )
+        growth = {device: leak.growth_bytes for device, leak in self._leaks.items()}
+        rows = [(device, growth.get(device, 0)) for device in self._devices]
+        return family_of(catalog.LEAK_GROWTH_BYTES, rows)
 
     def _calls(self) -> int:
         """Return how often the program has called jitted functions of its own."""

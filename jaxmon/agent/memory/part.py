@@ -16,7 +16,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.arrays import device_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 
 
@@ -191,17 +191,16 @@ def allocator_families(
     stats_by_device: Mapping[Any, Mapping[str, int]],
 ) -> list[Family]:
     """Return the metrics of each device; a CPU has none."""
-    memory, allocations = catalog.DEVICE_MEMORY_BYTES, catalog.DEVICE_ALLOCATIONS
-    held: list[Sample] = []
-    counts: list[Sample] = []
+    held: list[tuple[Any, ...]] = []
+    counts = []
     for device, stats in stats_by_device.items():
-        held += [
-            (series(memory, device.id, kind), value)
-            for kind, value in sizes(stats).items()
-        ]
+        held += [(device.id, *size) for size in sizes(stats).items()]
         if stats.get("num_allocs", -1) >= 0:
-            counts.append((series(allocations, device.id), stats["num_allocs"]))
-    return [Family(memory, held), Family(allocations, counts)]
+            counts.append((device.id, stats["num_allocs"]))
+    return [
+        family_of(catalog.DEVICE_MEMORY_BYTES, held),
+        family_of(catalog.DEVICE_ALLOCATIONS, counts),
+    ]
 
 
 # JAX has about thirty, and programs cannot add their own for arrays.
@@ -324,13 +323,10 @@ class MemoryPart(Part):
     ) -> list[Family]:
         dtypes = list(self._dtypes)  # another snapshot may add one
         return [
-            Family(
+            family_of(
                 metric,
                 [
-                    (
-                        series(metric, device.id, dtype),
-                        live[device].get(dtype, (0, 0))[place],
-                    )
+                    (device.id, dtype, live[device].get(dtype, (0, 0))[place])
                     for device in devices
                     for dtype in dtypes
                 ],
@@ -362,5 +358,5 @@ class MemoryPart(Part):
 
 
 def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
-    metric = catalog.OFFLOADED_ARRAY_BYTES
-    return Family(metric, [(series(metric, one.id), sizes[one]) for one in devices])
+    rows = [(device.id, sizes[device]) for device in devices]
+    return family_of(catalog.OFFLOADED_ARRAY_BYTES, rows)

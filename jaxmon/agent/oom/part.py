@@ -22,7 +22,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
@@ -30,6 +30,7 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
+from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
@@ -43,7 +44,6 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Errors
-from jaxmon.facts.memory import Allocations
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
 from jaxmon.threads import Event, Lock
@@ -96,35 +96,20 @@ class FailedAllocation(NamedTuple):
     time: float
 
 
-class Lines(Protocol):
-    """Provides the source lines that hold memory."""
-
-    @property
-    def has_snapshot(self) -> bool:
-        """Whether a snapshot has been taken."""
-        ...
-
-    def lines(self, limit: int, *, fresh: bool) -> Allocations:
-        """Return the lines that hold most memory, now or in the last snapshot."""
-        ...
-
-
 class ReportBuilder:
     """
     Gathers the contents of reports.
 
     Args:
-        context: shared state of the agent.
         lines: provides the source lines that hold memory.
         programs: returns the statistics of the programs.
-
-    Attributes:
-        lines: as given.
-        programs: as given.
     """
 
     def __init__(
-        self, context: Context, lines: Lines, programs: Callable[[], Mapping[str, Any]]
+        self,
+        context: Context,
+        lines: MemoryLines,
+        programs: Callable[[], Mapping[str, Any]],
     ) -> None:
         self.lines = lines
         self.programs = programs
@@ -336,7 +321,7 @@ class OomReports(Part):
         self,
         context: Context,
         *,
-        lines: Lines,
+        lines: MemoryLines,
         programs: Callable[[], dict[str, Any]],
     ) -> None:
         self.facts = ReportBuilder(context, lines, programs)

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
@@ -18,6 +18,10 @@ from jaxmon.agent.versions import versions
 from jaxmon.facts.functions import Program
 from jaxmon.host.files import whole
 from jaxmon.host.resources.process import scheduling
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.compiles.programs import Programs
 
 
 _BUILT = ("compiled", "cache_hit")
@@ -43,21 +47,9 @@ _DIGITS = 4
 _numbers = itertools.count(1)
 
 
-class BaselinePrograms(Protocol):
-    """Analyses executables."""
-
-    def finish(self, timeout: float) -> None:
-        """Wait until queued executables have been analysed."""
-        ...
-
-    def snapshot(self) -> Mapping[str, Program]:
-        """Return the statistics by function."""
-        ...
-
-
 def write_at_end(
     context: Context,
-    programs: BaselinePrograms | None,
+    programs: Programs | None,
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
@@ -66,32 +58,23 @@ def write_at_end(
 
     Waits for queued executables, within the deadline.
     """
+    known: Mapping[str, Program] = {}
     try:
-        _write(context, programs, timing, directory)
+        if programs is not None:
+            programs.finish(context.guard.deadline.portion())
+            known = programs.snapshot()
+        document = {
+            "versions": versions(context.jax),
+            "functions": dict(_functions(context.table, known)),
+        }
+        if timing is not None:
+            document["times"] = _times(timing)
+        # A process may run several agents in turn, and a host several processes.
+        path = Path(directory, f"{os.getpid()}-{next(_numbers)}.json")
+        whole.write(path, json.dumps(document).encode(), follow=False)
     except Exception as error:  # noqa: BLE001 - contained: the program goes on
         interrupts.pass_on(error)
         log.warning("jaxmon could not write the baseline file: %s", error)
-
-
-def _write(
-    context: Context,
-    programs: BaselinePrograms | None,
-    timing: ExactTiming | None,
-    directory: str,
-) -> None:
-    known: Mapping[str, Program] = {}
-    if programs is not None:
-        programs.finish(context.guard.deadline.portion())
-        known = programs.snapshot()
-    document = {
-        "versions": versions(context.jax),
-        "functions": dict(_functions(context.table, known)),
-    }
-    if timing is not None:
-        document["times"] = _times(timing)
-    # A process may run several agents in turn, and a host several processes.
-    path = Path(directory, f"{os.getpid()}-{next(_numbers)}.json")
-    whole.write(path, json.dumps(document).encode(), follow=False)
 
 
 def _functions(

@@ -53,9 +53,6 @@ class Overview:
     If a part fails, only its data is missing; the error is listed under ``problems``.
 
     Args:
-        context: shared state of the parts.
-        parts: the parts.
-        hooks: the hooks that they have attached.
         started: when the agent started, in Unix and in monotonic time.
         exports: returns what did not arrive at receivers of OTLP.
     """

@@ -46,10 +46,8 @@ class RankPart(Part):
     Describes this process to those who compare it with the other ranks.
 
     Args:
-        context: shared state of the agent.
         doing: returns the fields that say what the program is doing, and its pace.
         run: returns the record of its run, if this process keeps it.
-        loops: the loops that it marks.
         programs: returns the latest program of each function.
         spanning: returns the functions that run on devices of other processes, too.
         compiling: returns how many compiles are in progress, and age and function of

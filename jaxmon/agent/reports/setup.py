@@ -198,7 +198,6 @@ class Setup:
     Reads it; the first time in milliseconds, then in 50 µs.
 
     Args:
-        jax: the module.
         environ: variables.
         root: where ``proc`` and ``sys`` are.
     """

@@ -112,12 +112,10 @@ class DispatchWindow:
     Observes dispatched programs while it is open.
 
     Args:
-        jax: the module.
         place: JAX's post-call hook.
         on_end: called with each sampled call that has returned, on its thread; never
             with calls that left the fast path.
         missed: returns how many calls have left the fast path; these are not observed.
-        guard: contains failures.
 
     Attributes:
         waiting: those that need the window open on their next call.

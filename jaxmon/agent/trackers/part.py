@@ -178,9 +178,6 @@ class Tracker:
         ideal_seconds: what a step would take if the devices did nothing but its model's
             arithmetic; 0 if unknown.
         findings: returns what to say at the end.
-
-    Attributes:
-        findings: as given.
     """
 
     def __init__(  # noqa: PLR0913 - facts, each kept as it is
@@ -267,7 +264,6 @@ class Trackers(Part):
     The program's trackers.
 
     Args:
-        context: shared state of the agent.
         loops: whose steps count.
         timeline: where the time goes.
         devices: return the families of devices; fast.

@@ -287,7 +287,6 @@ class Looks:
         ledger: where it is entered.
         reader: reads stacks.
         sites: which threads call jitted functions.
-        timeline: the activities that the program marks.
         serves: returns whether the program marks requests.
         calls: returns the number of calls of jitted functions so far.
 

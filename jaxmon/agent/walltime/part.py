@@ -27,7 +27,7 @@ from jaxmon.agent.walltime.time_by_call import (
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter, thread_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
 from jaxmon.host.http.messages import Request, Response
@@ -72,9 +72,6 @@ class WallTimePart(Part):
     that it must give up the interpreter.
 
     Args:
-        context: shared state of the agent.
-        timeline: the activities that the program marks.
-        routes: its requests.
         spanning: returns the functions that run on devices of other processes, too.
         run_ahead: returns for how many seconds the program has been ahead of its device
             in these, and for how many behind, as far as is certain.
@@ -151,25 +148,22 @@ class WallTimePart(Part):
 
     def collect(self) -> list[Family]:
         """Return the wall time by state, and whether it does not get on in a job."""
-        metric = catalog.WALL_SECONDS
         if self._thread is None:
             return []
         found = self._ledger.by_state()
-        return [
-            Family(
-                metric,
-                [(series(metric, s), found.get(s, 0.0)) for s in catalog.WALL_STATES],
-            ),
-            self._overdue(),
-        ]
+        rows = [(state, found.get(state, 0.0)) for state in catalog.WALL_STATES]
+        return [family_of(catalog.WALL_SECONDS, rows), self._overdue()]
 
     def _overdue(self) -> Family:
-        metric, current = catalog.CALL_AGE_SECONDS, self._looks.progress.current
-        age = self._pauses.overdue(perf_counter())
-        if age is None or current is None:
-            return Family(metric, [])
-        state = MARKED if current.entry.activity else current.entry.state
-        return Family(metric, [(series(metric, state), age)])
+        current, age = (
+            self._looks.progress.current,
+            self._pauses.overdue(perf_counter()),
+        )
+        rows = []
+        if age is not None and current is not None:
+            state = MARKED if current.entry.activity else current.entry.state
+            rows.append((state, age))
+        return family_of(catalog.CALL_AGE_SECONDS, rows)
 
     def explain(self) -> Explanation:
         """Return the ledger."""

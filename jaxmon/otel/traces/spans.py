@@ -13,7 +13,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.recorder import RequestOrigin
 
 
 if TYPE_CHECKING:
