@@ -101,10 +101,7 @@ class Middleware:
 
 
 class _Request:
-    """
-    The message exchange between server and application for *request*; records its
-    outcome and end.
-    """
+    """What server and application exchange for *request*; records how it ends."""
 
     __slots__ = (
         "_all_said",

@@ -79,9 +79,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # untyped
 
 
 def aio_interceptor() -> Any:
-    """
-    Return a `grpc.aio.ServerInterceptor` that does the same for a `grpc.aio.server`.
-    """
+    """Return a `grpc.aio.ServerInterceptor` that does the same."""
     import grpc.aio  # noqa: PLC0415 - it starts a poller
 
     class AioInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # untyped
@@ -136,10 +134,7 @@ def _replaced(handler: Any, details: Any) -> Any:
 def _serializer(
     serialize: Callable[[Any], bytes], opened: list[OpenRequest]
 ) -> Callable[[Any], bytes]:
-    """
-    Return *serialize*; a generator whose response it rejects is just no longer asked
-    for another.
-    """
+    """Return *serialize*; what it rejects ends the generator."""
 
     def serialized(response: Any) -> bytes:
         try:

@@ -132,10 +132,7 @@ def _is_raise(code: CodeType, at: int) -> bool:
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
-    """
-    Return whether the code in *frame* was called from *below*, and received it as an
-    argument.
-    """
+    """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
     code = frame.f_code

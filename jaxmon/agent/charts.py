@@ -101,20 +101,14 @@ _WARM = ("success", "warm")
 
 
 class Means:
-    """
-    The mean times of things by name, each over the time between two polls: at most
-    `MOST_MEANS` of each, so that a moment of noise is one of a hundred.
-    """
+    """The mean times of things by name between two polls, at most `MOST_MEANS` each."""
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[float]] = {}
         self._seen: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, count: int, seconds: float) -> tuple[int, float]:
-        """
-        Add what happened since the last time, out of the *count* and the sum of
-        *seconds* so far; return by how much they rose.
-        """
+        """Add what the *count* and the sum of *seconds* rose by, and return that."""
         before, spent = self._seen.get(name, (0, 0.0))
         self._seen[name] = count, seconds
         fresh, took = count - before, max(seconds - spent, 0.0)
@@ -150,10 +144,7 @@ class ChartCounters:
         self.requests = Means()
 
     def poll(self, seconds: float) -> Iterator[tuple[str, float]]:
-        """
-        Yield what happened since the last time, *seconds* ago, by series. Costs 10 µs,
-        and one or two for each function.
-        """
+        """Yield what happened in the last *seconds*, by series."""
         if (rose := _total(self._stepped())) is not None:
             yield "steps", rose[0] / seconds
             if rose[0]:

@@ -220,10 +220,7 @@ class CheckpointPart(Part):
             self._timeline.open_pause(activity, operation.blocked)
 
     def _saving(self, milliseconds: float) -> None:
-        """
-        Pause the loop, from when the save began: a manager first waits for the save
-        before.
-        """
+        """Pause the loop since the save began: managers first wait for another."""
         operation = self._operations.current()
         if operation is not None and operation.kind.operation == "save":
             ago = wall_time() - milliseconds / 1000

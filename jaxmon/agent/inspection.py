@@ -83,9 +83,7 @@ def is_subclass(kind: type, base: type) -> bool:
 
 
 def found_in(kind: type, name: str) -> Any:
-    """
-    Return the attribute *name* of *kind*, as its class body defined it, or `ABSENT`.
-    """
+    """Return the attribute *name* of *kind* as its body defined it, or `ABSENT`."""
     for one in _MRO(kind):
         found = _NAMESPACE(one).get(name, ABSENT)
         if found is not ABSENT:
@@ -189,10 +187,7 @@ def _compared(kind: type, equal: Any) -> frozenset[str] | None:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """
-    Return the attributes of *value* itself, including those in ``__slots__``; names
-    that are not strings are omitted.
-    """
+    """Return the attributes of *value* itself, with those in ``__slots__``."""
     kind = type(value)
     held, slotted, *_ = layout_of(kind)
     found: dict[str, Any] = {}

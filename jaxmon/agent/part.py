@@ -97,16 +97,10 @@ class Part:
         """
 
     def stop(self) -> None:
-        """
-        Stop threads and release data, waiting for nothing beyond the guard's deadline.
-        Idempotent.
-        """
+        """Stop threads and release data within the guard's deadline. Idempotent."""
 
     def abandon(self) -> None:
-        """
-        Leave everything to the parent process; called in a forked child. Takes no lock
-        and does not block.
-        """
+        """Leave all to the parent; in a forked child. Takes no lock, never blocks."""
 
 
 # What is loaded by time alone can wait so long; the timer rings ten times a second.

@@ -455,10 +455,7 @@ class AgentParts:
         )
 
     def of(self, kind: type[Part]) -> Part | None:
-        """
-        Return the part of class *kind*, which is loaded; `None` if it is disabled by
-        settings, or cannot be loaded.
-        """
+        """Return the part of class *kind*, loaded; `None` if there is none."""
         place = f"{kind.__module__}:{kind.__qualname__}".removeprefix("jaxmon.agent.")
         names = [name for name, row in self._rows.items() if row.place == place]
         return _loaded(self._part(names[0])) if names else None

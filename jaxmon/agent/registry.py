@@ -76,10 +76,7 @@ class Registry:
         key: object,
         line: ProgramLine | None = None,
     ) -> None:
-        """
-        Count calls of *counted*, jitted at *line*, for *function*; *key* as in
-        `by_key`.
-        """
+        """Count calls of *counted*, jitted at *line*; *key* as in `by_key`."""
         function.objects.add(counted)
         # The reference's callback is C and drops the entry with the function, before
         # the key's id can belong to anything else.
@@ -149,10 +146,7 @@ class Registry:
     def maker(
         self, original: Callable[..., Any], function: Function
     ) -> Callable[..., Any]:
-        """
-        Return *original*, JAX's ``_cpp_pjit``, or a copy that does the same with code
-        unique to *function*.
-        """
+        """Return *original*, JAX's ``_cpp_pjit``, or its copy unique to *function*."""
         missing = jit.missing(original)
         if missing is None:
             return original
@@ -163,10 +157,7 @@ class Registry:
         return self._makers[function]
 
     def compiled_before(self) -> frozenset[str]:
-        """
-        Return the labels of compiled objects among those that existed at the first
-        call, which takes about 50 ms to find them.
-        """
+        """Return labels of objects compiled before; the first call takes 50 ms."""
         if self._existing is None:
             self._existing = [
                 (weakref.ref(one), label(one)[0]) for one in jit.existing()

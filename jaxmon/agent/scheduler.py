@@ -160,10 +160,7 @@ class Scheduler:
         return thread is not None and thread.name in {_TICKER, _HAND}
 
     def stop(self) -> None:
-        """
-        Stop the threads and wait for them within the deadline, except for one whose job
-        its worker has waited for in vain.
-        """
+        """Stop and wait for the threads, without those waited for in vain."""
         with self._lock:
             self._stopped = True
             ticker, self._ticker = self._ticker, None
@@ -285,10 +282,7 @@ class Scheduler:
 
 
 def clamp_wait(seconds: float, most: float) -> float:
-    """
-    Return *seconds* as a waiting time, *most* at most: the program may have replaced
-    the clock with one that steps back or returns NaN.
-    """
+    """Return *seconds*, *most* at most: the program may have replaced the clock."""
     return max(seconds, 0.0) if seconds < most else most
 
 

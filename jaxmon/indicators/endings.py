@@ -32,9 +32,7 @@ _times = iter(now, None)
 
 
 def noting(end: End) -> Iterator[None]:
-    """
-    Return an iterator that records the time in *end* when an item is taken from it.
-    """
+    """Return an iterator that records the time in *end* when it is advanced."""
     return map(end.append, _times)
 
 

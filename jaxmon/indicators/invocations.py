@@ -190,10 +190,7 @@ def begin(route: str) -> None:
 
 
 def frozen(route: str) -> bool:
-    """
-    Return whether the process may be frozen after each request; then this is an
-    invocation of *route*, which is counted.
-    """
+    """Return whether this is an invocation of *route*, which is then counted."""
     indicators = recorder()
     if indicators is None or not indicators.serverless:
         return False

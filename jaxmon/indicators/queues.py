@@ -291,10 +291,7 @@ def _weakly(function: Depth) -> Callable[[], Depth | None]:
 
 
 def _of_object(owner: object, name: str, function: Depth) -> Callable[[], Depth | None]:
-    """
-    Return a key that identifies the method of a built-in object, or *function* in a
-    module.
-    """
+    """Return a reference to a method of a built-in object, or to a function."""
     if isinstance(owner, ModuleType):
         return lambda: function
     reference = weakref.ref(owner)

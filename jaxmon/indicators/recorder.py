@@ -59,31 +59,19 @@ class RequestTrace(Protocol):
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> SpanIds | None:
-        """
-        End the span at *ended*, on the performance counter; return its ids if its trace
-        is kept.
-        """
+        """End the span at *ended*; return its ids if its trace is kept."""
         ...
 
 
 class LoopTrace(Protocol):
-    """
-    The spans of the steps of one run of a loop. Times are on the performance counter.
-    No method raises.
-    """
+    """The spans of the steps of one run of a loop. No method raises."""
 
     def finish(self, arrived: float, ended: float) -> SpanIds | None:
-        """
-        End the step in progress, whose data *arrived* then, and begin the next; return
-        the ids of its span if that is kept.
-        """
+        """End the step whose data *arrived* then; return its span's ids if kept."""
         ...
 
     def leave(self, left: float, error: BaseException | None) -> None:
-        """
-        Note that no data arrived for the step in progress, because of *error* if its
-        source has raised that.
-        """
+        """Note that no data arrived for the step: *error* if its source raised."""
         ...
 
 
@@ -93,17 +81,11 @@ class RequestTracer(Protocol):
     def request(
         self, route: str, origin: RequestOrigin | None, started: float
     ) -> RequestTrace | None:
-        """
-        Return the span of a request to *route* that has *started* then, on the
-        performance counter; `None` if its trace is not recorded. Raises nothing.
-        """
+        """Return the span of a request, `None` if not recorded. Raises nothing."""
         ...
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
-        """
-        Return the spans of a run of the loop called *name*, whose first step has
-        *began* then and which runs until *end*. Raises nothing.
-        """
+        """Return the spans of a run that *began* then, until *end*. Raises nothing."""
         ...
 
 

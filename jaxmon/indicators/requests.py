@@ -118,10 +118,7 @@ class OpenRequest:
     __bool__ = in_progress
 
     def end(self, error: BaseException | None = None) -> None:
-        """
-        Finish and count the request, as leaving the block does. Only the first call
-        counts.
-        """
+        """Count the request, as leaving the block does. Only the first call counts."""
         ended = now()
         # Not whether it is being served: the garbage collector drops what holds the
         # request of a generator in a cycle before it has that leave its block.
@@ -148,10 +145,7 @@ class OpenRequest:
         )
 
     def await_compile(self, end: End) -> None:
-        """
-        Note a compile until *end* that may be on its behalf: it is, unless the request
-        ends before.
-        """
+        """Note a compile until *end* that is on its behalf unless it ends before."""
         if self._compiles is None:
             self._compiles = []
         self._compiles.append(end)
@@ -420,10 +414,7 @@ def origin_of(
 
 
 def http_status(status: object) -> int:
-    """
-    Return the number in *status*, as applications give it; 0 if there is none. What is
-    valid is the server's to decide.
-    """
+    """Return the number in *status*, as applications give it; 0 without one."""
     if isinstance(status, bytes):
         status = status.decode("latin-1")
     if isinstance(status, str):

@@ -107,9 +107,7 @@ class ActivityAges:
         self._lock = RLock()
 
     def begin(self, name: str, one: Open) -> None:
-        """
-        Follow *one*, which begins now, until its end. Thread-safe; half a microsecond.
-        """
+        """Follow *one*, which begins now. Thread-safe; half a microsecond."""
         with self._lock:
             named = self._named.get(name)
             if named is None:
@@ -195,10 +193,7 @@ class Timeline:
             return dict(self._seconds)
 
     def open(self, name: str, end: End) -> Mark:
-        """
-        Open an activity on this thread until *end* is recorded: by any thread, without
-        calling this timeline, and in any order.
-        """
+        """Open an activity on this thread until *end*, which any thread may record."""
         name = self.labels.admit(name)
         mark = self._push(Mark(name, self._stack(), end))
         self._ages.begin(name, mark)
@@ -226,9 +221,7 @@ class Timeline:
         return mark
 
     def open_compile(self, end: End) -> Mark | None:
-        """
-        Open ``compile`` until *end* if this thread is the timeline's; never starts one.
-        """
+        """Open ``compile`` until *end* on the timeline's thread; never starts one."""
         stack = self._local.stack
         if stack is None or stack is not self._owner:
             return None
@@ -236,10 +229,7 @@ class Timeline:
         return self._push(Mark(COMPILE, stack, end))
 
     def count(self, name: str) -> int:
-        """
-        Return how many activities called *name* finished without an exception, on any
-        thread, without those that began within another.
-        """
+        """Return how many activities of *name* finished; see `ActivityAges.count`."""
         return self._ages.count(name)
 
     def follow(self, name: str, one: Open) -> None:
@@ -342,10 +332,7 @@ class Timeline:
         return Marked(owner.thread, open_[-1] if open_ else OTHER, owner.loops)
 
     def collect(self) -> list[Family]:
-        """
-        Return the seconds so far, including those of the current activity, and the ages
-        of activities that the program marked.
-        """
+        """Return the seconds so far by activity, and the ages of activities."""
         times = family_of(catalog.TIME_SECONDS, self.spent().items())
         return [times, *self._ages.collect()]
 

@@ -177,10 +177,7 @@ def enter(work: Work | None) -> None:
 def enter_submitted(
     requests: list[OpenRequest], since: float, submitter: Work | None
 ) -> None:
-    """
-    Work for *requests*, as *submitter* does, on a thread of a pool whose work item has
-    waited *since* then.
-    """
+    """Work on a pool's thread, as *submitter*, for what has waited *since* then."""
     from_batch = submitter is not None and submitter.requests
     named = not from_batch or (submitter is not None and submitter.named)
     root = None if submitter is None else submitter.root
@@ -192,9 +189,7 @@ def enter_submitted(
 
 
 def named(requests: Iterable[OpenRequest]) -> Work:
-    """
-    Work for *requests* alone, until another batch is named or taken; return the work.
-    """
+    """Work for *requests* alone until the next batch; return the work."""
     root = own()
     work = Work(root.owner, [one for one in requests if one], named=True, root=root)
     for one in work.requests:

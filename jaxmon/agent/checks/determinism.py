@@ -245,9 +245,7 @@ def report_to_agent(
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
-    """
-    Return *tree* with its NumPy arrays copied, and its JAX arrays too if *arrays*.
-    """
+    """Return *tree* with NumPy arrays copied, and JAX arrays too if *arrays*."""
 
     def copy(leaf: Any) -> Any:
         if isinstance(leaf, jax.core.Tracer):

@@ -183,10 +183,7 @@ def _is_array(kept: Any) -> bool:
 
 
 def _number(kept: Any) -> float | None:
-    """
-    Return the number in what was *kept*, `None` if it was deleted, or what computed it
-    failed.
-    """
+    """Return the number in what was *kept*, `None` if it was deleted or failed."""
     if not _is_array(kept):
         return None if kept is None else float(kept)
     try:

@@ -250,10 +250,7 @@ class NumericsPart(Part):
         outputs.was_finite = not bad
 
     def promoted(self, function: Function) -> None:
-        """
-        Count a program of *function* that computes in float64 without float64
-        arguments.
-        """
+        """Count a program that computes in float64 without float64 arguments."""
         if function.internal:
             return
         self._promotions.setdefault(function, Tally()).add()

@@ -142,10 +142,7 @@ _SPARE = 0.2
 
 
 def bytes_by_device(arrays: Iterable[Any]) -> Counter[Any]:
-    """
-    Return the bytes of *arrays* on each device of this process. Costs a few
-    microseconds per array, and reads nothing from a device.
-    """
+    """Return the bytes of *arrays* on each device of this process; some µs each."""
     found: Counter[Any] = Counter()
     for array in arrays:
         size = shard_bytes(array)
@@ -286,10 +283,7 @@ class Replays:
         self._kept: list[KeptOutputs] = []
 
     def take(self, sample: Sample) -> None:
-        """
-        Re-run the call of *sample*, of a `known` function, or the next one if it
-        donates.
-        """
+        """Re-run the call of *sample*, or the next one if it donates."""
         function, returned = sample.function, arrays_in(self._jax, sample.outputs)
         known = self.known[function]
         # A copy of the outputs, and those of the second run; of arguments as well.
@@ -396,10 +390,7 @@ class Replays:
         again: list[Any],
         began: float,
     ) -> None:
-        """
-        Compare the leaves of two runs once both are done, and empty the lists. The
-        second was dispatched since *began*.
-        """
+        """Compare two runs once both are done; the second began at *began*."""
         dispatching, started = monotonic() - began, began
         with self._turns.attempt(function) as goes_on:
             unready = unready_until(self._jax, first, self._stopped)

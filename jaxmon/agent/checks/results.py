@@ -262,9 +262,7 @@ class HostLeaf(NamedTuple):
     value: object = None
 
     def deviations(self, path: str, other: HostLeaf) -> Iterator[Deviation]:
-        """
-        Yield the deviation of *other*, if any, and that between the replicas in either.
-        """
+        """Yield the deviation of *other*, and that between the replicas in either."""
         reason = self._incomparable(other)
         if reason:
             yield Deviation(

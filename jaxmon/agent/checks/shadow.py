@@ -161,10 +161,7 @@ class ShadowRunner:
             self._turns.over(monotonic() - started)
 
     def _results(self, sample: Sample) -> tuple[HostResult, HostResult] | None:
-        """
-        Return both results, `None` if the program has donated an array meanwhile, or
-        the runner was stopped.
-        """
+        """Return both results, `None` if arrays were donated or the runner stopped."""
         call = sample.args, sample.kwargs, sample.outputs
         if not self._wait_for(sample.outputs) or self._is_gone(call):
             return None

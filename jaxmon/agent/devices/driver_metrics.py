@@ -269,9 +269,7 @@ class DeviceMetrics(Part):
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
     def _known(self) -> bool:
-        """
-        Return whether there are devices to query, once JAX's backends are initialised.
-        """
+        """Return whether JAX's backends are initialised and have devices to query."""
         if not self._devices and backends.initialised(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

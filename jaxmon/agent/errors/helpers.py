@@ -52,9 +52,7 @@ class GoneHelpers:
         self._threads.append((monotonic(), found))
 
     def latest(self) -> tuple[FailedHelper, ...]:
-        """
-        Return the latest of them; takes 10 µs for each thread and child of the program.
-        """
+        """Return the latest of them; 10 µs for each thread and child of the program."""
         from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
 
         now = monotonic()

@@ -140,10 +140,7 @@ class ErrorPart(Part):
             self._guard.failed("uncaught")
 
     def record_surfaced(self, error: BaseException | None) -> None:
-        """
-        Record an exception that reached the top of a thread or a marker; see
-        `record_uncaught`.
-        """
+        """Record an exception that reached the top of a thread or a marker."""
         self._record(error, self._is_counted)
 
     def record_from_call(
@@ -201,10 +198,7 @@ class ErrorPart(Part):
         self._thread.failed = True
 
     def record_deleted(self, error: RuntimeError, frame: FrameType) -> None:
-        """
-        Record that *frame* reads an array that was deleted or donated, for which JAX
-        raises an error like *error*.
-        """
+        """Record that *frame* reads a deleted array, for which JAX raises *error*."""
         where = self._place(error, frame)
         self._take(self._context.table.named(UNKNOWN), error, "wait", where)
 

@@ -40,9 +40,7 @@ class ErrorRecorder(Protocol):
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
-        """
-        Record *error*, which propagates from a call of *function* made by *above*.
-        """
+        """Record *error* from a call of *function* made by *above*."""
         ...
 
     def record_uncaught(
@@ -132,10 +130,7 @@ class ErrorObserver:
         self._errors.record_uncaught(error, stage=stage, frame=None if late else frame)
 
     def on_deleted(self, message: str, frame: FrameType) -> None:
-        """
-        Observe that *frame* is about to read a deleted array, for which JAX raises an
-        error with this *message*.
-        """
+        """Observe that *frame* is about to read a deleted array; JAX says *message*."""
         if not is_our_own(frame) and not is_below_boundary(frame):
             self._errors.record_deleted(RuntimeError(message), frame)
 

@@ -103,10 +103,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
 
 
 def supersedes(theirs: RunRecord, mine: RunRecord) -> bool:
-    """
-    Return whether another process keeps the record from now on: of a later attempt, or,
-    if two began at the same moment, one of them.
-    """
+    """Return whether another process, of a later attempt, keeps the record now."""
     if theirs.writer == mine.writer:
         return False
     return (theirs.starts, theirs.writer) > (mine.starts, mine.writer)

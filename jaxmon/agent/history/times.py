@@ -281,10 +281,7 @@ class RecentTimes:
         self._recent: deque[tuple[float, float, float]] = deque(maxlen=ENOUGH)
 
     def add(self, now: float, seconds: float, calls: float = 0.0) -> None:
-        """
-        Add a time that was measured *now*, in Unix time, when it had run as often as
-        *calls*. Costs a microsecond.
-        """
+        """Add a time, measured at Unix time *now* after so many *calls*; 1 µs."""
         self._seen += 1
         if self._seen <= _WARM_UP:
             return
@@ -304,9 +301,7 @@ class RecentTimes:
         return distribution([seconds for _, seconds, _ in recent])
 
     def judge(self, margin: float) -> Slowdown | None:
-        """
-        Return whether it is slower than before by *margin*, until it is as fast again.
-        """
+        """Return whether it is slower by *margin*, until it is as fast again."""
         settled, recent = self.settled, self.recent
         if settled is None or recent is None:
             return None
@@ -326,9 +321,7 @@ class RecentTimes:
         return self.slowdown
 
     def _beginning(self, limit: float) -> tuple[float, float]:
-        """
-        Return when the slow times began, and after how many calls, as far as known.
-        """
+        """Return when the slow times began, and after how many calls, if known."""
         found = (0.0, 0.0)
         for now, seconds, calls in reversed(self._recent):
             if seconds <= limit and found != (0.0, 0.0):
@@ -454,10 +447,7 @@ class Waits:
         self._latest: Scheduling | None = None
 
     def read(self, now: float) -> None:
-        """
-        Read how long they waited since the last time, at the Unix time *now*, at most
-        once a second: it costs 0.3 ms or more.
-        """
+        """Read how long they waited since, at most once a second: it costs 0.3 ms."""
         if self._found and now - self._found[-1][0] < _SPACING_SECONDS:
             return
         before, self._latest = self._latest, scheduling()

@@ -189,10 +189,7 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """
-        Return how much the minimum total has risen from the first half of the window to
-        the second.
-        """
+        """Return how much the minimum rose from the first half window to the second."""
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks

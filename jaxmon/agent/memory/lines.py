@@ -262,9 +262,7 @@ class MemoryLines(Part):
         return self._last is not None
 
     def snapshot(self) -> facts.Allocations:
-        """
-        Return the last snapshot and growth since the first; takes one if there is none.
-        """
+        """Return the last snapshot and growth since the first; takes one if needed."""
         if self._interval and not self.has_snapshot:
             self.lines()
         with self._lock:

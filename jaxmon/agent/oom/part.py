@@ -164,10 +164,7 @@ class ReportBuilder:
             interrupts.pass_on(error)
 
     def _part(self, gather: Callable[[], Any]) -> Any:
-        """
-        Return the result of *gather*, or the reason why there is none: a failure only
-        affects its own section.
-        """
+        """Return the result of *gather*, or why there is none: sections fail alone."""
         try:
             return gather()
         except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
@@ -226,9 +223,7 @@ class ReportBuilder:
         }
 
     def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
-        """
-        Return the source lines that hold most memory, now or in the last snapshot.
-        """
+        """Return the lines that hold most memory, now or in the last snapshot."""
         # A snapshot takes time, and host memory.
         if self.lines.has_snapshot:
             most = 0 if tight else _MANY_ARRAYS
@@ -238,9 +233,7 @@ class ReportBuilder:
         return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
 
     def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
-        """
-        Return the program that probably requested the memory, and the largest programs.
-        """
+        """Return the program that probably asked for memory, and the largest ones."""
         known = encoded(self._part(self.programs))
         if "unavailable" in known:
             return {"programs": known}
@@ -352,10 +345,7 @@ class OomReports(Part):
         return list(self._written)
 
     def start(self) -> None:
-        """
-        Prepare what may be impossible to get when memory has run out: a thread, some
-        memory, and the contents of files.
-        """
+        """Prepare what may be impossible later: a thread, memory, contents of files."""
         self._reserve = bytes(_RESERVE_BYTES)
         self.facts.prepare()
         self._context.scheduler.prepare(self.name)
@@ -393,9 +383,7 @@ class OomReports(Part):
         return [gauge(catalog.OOM_REPORTS, self.count)]
 
     def write(self, failure: FailedAllocation) -> None:
-        """
-        Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
-        """
+        """Report *failure* and wait for that: usually 10 to 100 ms, at most 2 s."""
         now = monotonic()
         if not self._stopped and now >= self._due:
             # Those just compiled are analysed, which this thread can wait for.

@@ -95,10 +95,7 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _room(memory: Mapping[str, Any]) -> int | None:
-    """
-    Return the size in bytes of the largest array that would fit, if the allocator
-    reports it.
-    """
+    """Return the bytes of the largest array that would fit, if that is known."""
     block, pool = memory.get("largest_free_block_bytes"), memory.get("pool_bytes")
     if not block:  # always 0 in older releases
         return None

@@ -48,10 +48,7 @@ def environment(jax: Any) -> dict[str, Any]:
 
 
 def packages(path: Sequence[object]) -> dict[str, str]:
-    """
-    Return the version of each package installed in the directories of *path*; of
-    several, the one that is imported.
-    """
+    """Return the version of each package in *path*; of several, the imported one."""
     found: dict[str, str] = {}
     for entry in list(path)[:_MOST_DIRECTORIES]:
         if not isinstance(entry, str) or len(found) >= _MOST_PACKAGES:

@@ -301,10 +301,7 @@ class ExecutionTimer:
         return start + end <= 2 * _ERROR * usual and delay <= _DELAY * usual
 
     def _say(self, seconds: float, *, known: bool) -> None:
-        """
-        Report the *seconds* if *known*, and if those of most samples are: the few would
-        not be representative.
-        """
+        """Report the *seconds* if *known*, and if those of most samples are."""
         recent = self._pace.known
         recent.append(known)
         # On a CPU a run delayed by another process may look like a long one.

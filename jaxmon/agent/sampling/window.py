@@ -154,10 +154,7 @@ class DispatchWindow:
         jitted: Callable[..., Any],
         frame: FrameType,
     ) -> None:
-        """
-        Start a sampled call from *frame*, opening the window if it is closed.
-        `Arm.begin` calls it last.
-        """
+        """Start a sampled call from *frame*; `Arm.begin` calls this last."""
         if not self._open():
             return
         for work in list(self._last.values()):

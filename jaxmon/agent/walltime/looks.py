@@ -133,10 +133,7 @@ class LineProgress:
         self.changes = 0
 
     def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
-        """
-        Record that a look at *now* found *entry*, the thread having used *cpu* seconds
-        since the look before.
-        """
+        """Record that a look found *entry*; *cpu* seconds were used since the last."""
         current = self.current
         if current is None:
             self.current = Current(entry, thread, now)

@@ -224,10 +224,7 @@ class WallTimePart(Part):
         return {"activity": now.activity, "place": now.place, "awaited": awaited}
 
     def _busy_places(self) -> tuple[RecentLine, ...]:
-        """
-        Return the lines where it was lately, other than in waits for the device, and
-        for how much of the time.
-        """
+        """Return the lines where it was lately, without waits for the device."""
         recent = self._ledger.recent()
         entries = recent.corrected().items()
         busy = [item for item in entries if item[0].state not in _FOR_DEVICE]

@@ -88,17 +88,11 @@ class Task:
         return read[read.rfind(b")") + 2 :][:1] == b"R"
 
     def computes(self) -> bool:
-        """
-        Return whether it has used its processor since the last call of `cpu`: what is
-        ready to run may wait for one.
-        """
+        """Return whether it has used its processor since the last call of `cpu`."""
         return self._now() > self._used
 
     def waited(self) -> float | None:
-        """
-        Return for how many seconds it could have run so far, but no processor was free;
-        `None` if the kernel does not say.
-        """
+        """Return seconds ready without a processor so far; `None` if unknown."""
         try:
             # Nanoseconds that it ran, and that it waited.
             read = Path(f"/proc/self/task/{self.number}/schedstat").read_text()

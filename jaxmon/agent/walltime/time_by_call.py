@@ -191,10 +191,7 @@ class TimeByCallRows:
         row[_COLUMNS.get(state, "blocked")] += seconds - held
 
     def mark(self, calls: int, now: float, starved: float) -> None:
-        """
-        Note that the number of *calls* has just changed, and for how long the thread
-        has *starved* so far.
-        """
+        """Note a new number of *calls*, and the seconds *starved* so far."""
         if now - self._marked < _EVERY_SECONDS:
             return
         self._marked = now
@@ -298,18 +295,12 @@ class CallPauses:
         return found > 0
 
     def overdue(self, now: float) -> float | None:
-        """
-        Return the seconds since the latest call, if that is longer than usual; else
-        `None`.
-        """
+        """Return the seconds since the latest call if unusually long, else `None`."""
         age = now - self._since
         limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
         return age if self.calls >= _RHYTHM and age >= limit else None
 
     def describe(self, now: float) -> CallPause:
-        """
-        Return the seconds since the latest call, `None` without any, and those of a
-        pause that is usual: the longest but one so far.
-        """
+        """Return the seconds since the latest call, and of a pause that is usual."""
         age = max(now - self._since, 0.0) if self.calls else None
         return CallPause(age, self._gaps[0])
