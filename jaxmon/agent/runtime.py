@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
+    from jaxmon.facts.functions import Program
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -305,8 +306,12 @@ class Runtime:
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
+            found: dict[str, Program] = {}
+            if (programs := self.part(Programs)) is not None:
+                programs.finish(self._guard.deadline.portion())
+                found = programs.snapshot()
             baseline.write_at_end(
-                self.context, self.part(Programs), self.part(ExactTiming), directory
+                self.context, found, self.part(ExactTiming), directory
             )
 
     def flush(self, seconds: float) -> bool:

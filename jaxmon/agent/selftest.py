@@ -12,10 +12,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jaxmon.agent import start
-from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.agent import instrument, runtime_of, uninstrument, unsupported
 from jaxmon.agent.jaxlink.names import check
-from jaxmon.agent.start import instrument, uninstrument
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import encoded
@@ -31,7 +29,7 @@ def run() -> dict[str, Any]:
     not start in this Python, only why.
     """
     version = import_module("jax").__version__
-    if (problem := start.unsupported()) is not None:
+    if (problem := unsupported()) is not None:
         return {"python": problem}
     # Before the hooks replace them.
     missing = [one._asdict() for one in check.missing(version)]

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
@@ -18,10 +18,6 @@ from jaxmon.agent.versions import versions
 from jaxmon.facts.functions import Program
 from jaxmon.host.files import whole
 from jaxmon.host.resources.process import scheduling
-
-
-if TYPE_CHECKING:
-    from jaxmon.agent.compiles.programs import Programs
 
 
 _BUILT = ("compiled", "cache_hit")
@@ -49,23 +45,15 @@ _numbers = itertools.count(1)
 
 def write_at_end(
     context: Context,
-    programs: Programs | None,
+    programs: Mapping[str, Program],
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
-    """
-    Write the costs to a new file in *directory*, atomically. A failure is logged.
-
-    Waits for queued executables, within the deadline.
-    """
-    known: Mapping[str, Program] = {}
+    """Write the costs to a new file in *directory*, atomically; log a failure."""
     try:
-        if programs is not None:
-            programs.finish(context.guard.deadline.portion())
-            known = programs.snapshot()
         document = {
             "versions": versions(context.jax),
-            "functions": dict(_functions(context.table, known)),
+            "functions": dict(_functions(context.table, programs)),
         }
         if timing is not None:
             document["times"] = _times(timing)
