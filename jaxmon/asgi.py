@@ -148,7 +148,7 @@ class _Request:
                 self._origin.status = status
             self._request.outcome = http_outcome(status)
             if self._request.outcome == "error":
-                self._request.said = f"status {status}"
+                self._request.response = f"status {status}"
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):
@@ -224,7 +224,8 @@ def _of(route: Any, scope: Scope) -> str | None:
     if included := getattr(route, "effective_route_contexts", None):
         # A router that a newer FastAPI includes; its routes know their prefix.
         return _template(
-            (getattr(one, "starlette_route", None) or one for one in included()), scope
+            (getattr(route, "starlette_route", None) or route for route in included()),
+            scope,
         )
     template = str(getattr(route, "path_format", ""))
     inner = getattr(route, "routes", None)

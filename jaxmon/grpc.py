@@ -191,8 +191,8 @@ def _recorded(
             with _Rpc(context, origin, opened):
                 responses = behaviour(request, context)
                 try:
-                    async for one in responses:
-                        yield one
+                    async for response in responses:
+                        yield response
                 finally:
                     await responses.aclose()
 
@@ -302,7 +302,7 @@ class _Rpc:
             code = _code(self._context, error)
             request.outcome = _outcome(code)
             if request.outcome == "error":
-                request.said = f"status {code.name}"
+                request.response = f"status {code.name}"
             if self._origin is not None:
                 self._origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served

@@ -42,10 +42,10 @@ else:
             new = eval(  # noqa: S307 - of names in our code, as `namedtuple` does it
                 f"lambda _cls, {given}: _new(_cls, ({given},))", {"_new": tuple.__new__}
             )
-            new.__defaults__ = tuple([body[one] for one in fields if one in body])
+            new.__defaults__ = tuple([body[field] for field in fields if field in body])
             new.__name__ = "__new__"
             new.__qualname__ = f"{name}.__new__"
-            items = {one: property(itemgetter(n)) for n, one in enumerate(fields)}
+            items = {field: property(itemgetter(n)) for n, field in enumerate(fields)}
             added = {"__new__": new, "_fields": fields, "__match_args__": fields}
             return type(name, (_Fields,), {**body, **items, **added, "__slots__": ()})
 

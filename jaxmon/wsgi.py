@@ -157,7 +157,7 @@ class _Exchange:
         self._status = http_status(status)
         self._open.outcome = http_outcome(self._status)
         if self._open.outcome == "error":
-            self._open.said = f"status {self._status}"
+            self._open.response = f"status {self._status}"
         if self._origin is not None:
             self._origin.status = self._status
         return self._start(status, *args, **options)

@@ -68,7 +68,9 @@ class EventLogging(Part):
         if self._logs is None:
             return ()
         counts = self._outcomes.copy().items()
-        return [family_of(catalog.OTLP_EXPORTS, [("logs", *one) for one in counts])]
+        return [
+            family_of(catalog.OTLP_EXPORTS, [("logs", *outcome) for outcome in counts])
+        ]
 
     def dropped(self) -> Mapping[str, int]:
         """Return the number of events that were not logged, or did not arrive."""

@@ -125,7 +125,7 @@ def take(queue: object, item: object, *, inherited: bool = False) -> None:
             one.notes.pop(note, None)
     requests = [one for one in note.requests if one]
     if requests and serving() not in requests:
-        work.own(inherited=inherited).take(requests, note.since)
+        work.of_this_task(inherited=inherited).take(requests, note.since)
 
 
 SITE = "handoffs"
@@ -310,7 +310,7 @@ def _on_await(queue: Any, frame: FrameType) -> None:
     """
     del queue, frame
     if work.current() is None:
-        work.own()
+        work.of_this_task()
 
 
 def _on_submit(item: Any, frame: FrameType) -> None:

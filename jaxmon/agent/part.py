@@ -198,9 +198,9 @@ class LatePart(Part):
         # A signal handler may compile within an import.
         self._is_loading = False
         self._observers: dict[str, Callable[..., Any]] = {}
-        self._wakers = {one: functools.partial(self._wake, one) for one in observers}
-        for one, found in observers.items():
-            found.append(self._wakers[one])
+        self._wakers = {name: functools.partial(self._wake, name) for name in observers}
+        for event, found in observers.items():
+            found.append(self._wakers[event])
 
     def load(self) -> Part | None:
         """Return the part; `None` if it cannot be loaded. Takes milliseconds, once."""
@@ -268,7 +268,10 @@ class LatePart(Part):
         if self._hears:
             hooks.hear(
                 *[
-                    {one: functools.partial(self._hear, place, one) for one in names}
+                    {
+                        event: functools.partial(self._hear, place, event)
+                        for event in names
+                    }
                     for place, names in enumerate(self._hears)
                 ]
             )

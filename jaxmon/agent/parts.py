@@ -284,7 +284,7 @@ ROWS: tuple[PartRow, ...] = (
             "routes": "indicators.routes",
             "spanning": SPANNING,
             "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
-            "gone": "errors.gone.latest",
+            "failed_helpers": "errors.helpers.latest",
         },
         enabled=lambda wanted: wanted.time_interval,
         late=("compiling",),
@@ -421,7 +421,7 @@ class AgentParts:
                     name,
                     functools.partial(self._make, row),
                     self.loading,
-                    {one: getattr(context.observers, one) for one in row.late},
+                    {event: getattr(context.observers, event) for event in row.late},
                     pages=row.pages,
                     public=row.public,
                     hears=row.hears,
@@ -481,7 +481,7 @@ class AgentParts:
         if isinstance(need, Ask):
             return self._ask(need)
         if not isinstance(need, str):
-            return tuple([self._ask(one) for one in need])
+            return tuple([self._ask(ask) for ask in need])
         name, *path = need.split(".")
         part = _loaded(self._part(name)) if name in self._rows else getattr(self, name)
         return functools.reduce(getattr, path, part)

@@ -107,12 +107,14 @@ class Registry:
     def _add_source(self, source: str | None, jit: Jit) -> None:
         if source is None:
             return
-        known = self._sources.get(source, [])
-        if known or len(self._sources) < MAX_SOURCES:
-            known = [
-                one for one in known[-_MAX_PER_SOURCE:] if one.counted() is not None
+        sources = self._sources.get(source, [])
+        if sources or len(self._sources) < MAX_SOURCES:
+            sources = [
+                jitted
+                for jitted in sources[-_MAX_PER_SOURCE:]
+                if jitted.counted() is not None
             ]
-            self._sources[source] = [*known, jit]
+            self._sources[source] = [*sources, jit]
 
     def jitted_from(self, source: str) -> Jit | None:
         """
@@ -128,9 +130,12 @@ class Registry:
             start = f"{source} at "
             every = list(self._sources.copy().items())
             found = [
-                one for name, jits in every if name.startswith(start) for one in jits
+                jitted
+                for name, jits in every
+                if name.startswith(start)
+                for jitted in jits
             ]
-        live = [one for one in found if one.counted() is not None]
+        live = [jitted for jitted in found if jitted.counted() is not None]
         return live[0] if len(live) == 1 else None
 
     def number_of(self, jit: Jit | None) -> int:
@@ -160,7 +165,7 @@ class Registry:
         """Return labels of objects compiled before; the first call takes 50 ms."""
         if self._existing is None:
             self._existing = [
-                (weakref.ref(one), label(one)[0]) for one in jit.existing()
+                (weakref.ref(jitted), label(jitted)[0]) for jitted in jit.existing()
             ]
         return frozenset(
             name for reference, name in self._existing if jit.is_compiled(reference())

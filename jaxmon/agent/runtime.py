@@ -96,8 +96,8 @@ class Runtime:
                 "/-/healthy": _healthy,
                 **{
                     path: page
-                    for one in self.parts
-                    for path, page in one.public_pages().items()
+                    for part in self.parts
+                    for path, page in part.public_pages().items()
                 },
                 **dict.fromkeys(_OWN_PAGE, self._own_page),
             },
@@ -108,8 +108,8 @@ class Runtime:
                 },
                 **{
                     path: page
-                    for one in self.parts
-                    for path, page in one.pages().items()
+                    for part in self.parts
+                    for path, page in part.pages().items()
                 },
             },
             self._on_server_error,
@@ -125,7 +125,7 @@ class Runtime:
         loops.on_change = lambda: self._ending.run(loops.running())
         self._words.say = self._ending.update
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
-        self._own = OwnMetrics(
+        self._about = OwnMetrics(
             self.context,
             self.parts,
             self._markers,
@@ -148,7 +148,7 @@ class Runtime:
         from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
 
         return Overview(
-            self.context, self.parts, self.hooks, self._started, self._own.exports
+            self.context, self.parts, self.hooks, self._started, self._about.exports
         )
 
     # --- life cycle -----------------------------------------------------------------
@@ -235,7 +235,10 @@ class Runtime:
         self.running = False
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
-                *(functools.partial(one.removeFilter, is_named) for one in _LOGGERS),
+                *(
+                    functools.partial(logger.removeFilter, is_named)
+                    for logger in _LOGGERS
+                ),
                 self.context.scheduler.stop,
                 self.serving.close,
                 *(part.stop for part in self.parts),
@@ -364,7 +367,7 @@ class Runtime:
     def _counted(self) -> list[Family]:
         """Return the families of the parts that are loaded."""
         loaded = (
-            one for one in self.parts if not isinstance(one, LatePart) or one.part
+            part for part in self.parts if not isinstance(part, LatePart) or part.part
         )
         return self._collect(loaded)
 
@@ -380,7 +383,7 @@ class Runtime:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
-        families += self._own.collect()
+        families += self._about.collect()
         return families if self._reduction is None else self._reduction.of(families)
 
     def _last(self, before: str) -> bytes:

@@ -129,7 +129,9 @@ class Serving:
         self._deadline = deadline
         self._settings = settings
         self._routes = dict(routes)
-        self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
+        self._local_routes = {
+            path: _shown(handler) for path, handler in local_routes.items()
+        }
         self._on_error = on_error
         self._ending, self._position, self._began = ending, position, began
         self._server: Server | None = None

@@ -78,10 +78,10 @@ class TracePart(Part):
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
             settling = self._observers.settling
-            own = own_tracer(
+            tracer = own_tracer(
                 self._guard, os.environ, ratio, run, settling, timer=self._timer
             )
-            self._use(own)
+            self._use(tracer)
         except Exception:  # noqa: BLE001 - contained: no traces
             self._guard.failed(self.name)
 

@@ -100,8 +100,8 @@ class TransferPart(Part):
 
     def detach(self) -> None:
         """Stop observing and restore JAX's own functions."""
-        for one in self._methods:
-            one.active = False
+        for method in self._methods:
+            method.active = False
 
     def stop(self) -> None:
         """Stop observing."""
@@ -171,9 +171,9 @@ class TransferPart(Part):
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
         arrays = [
-            one for one in map(trusted_view, leaves) if isinstance(one, _OF_NUMPY)
+            view for view in map(trusted_view, leaves) if isinstance(view, _OF_NUMPY)
         ]
-        sizes = [one.nbytes for one in arrays]
+        sizes = [array.nbytes for array in arrays]
         nbytes, function = sum(sizes), sample.function
         if nbytes < _LARGE_BYTES or function in self._arguments:
             return

@@ -73,7 +73,9 @@ def batch(
     ours = None
     try:
         if requests is not None:
-            ours = work.named([one for one in requests if isinstance(one, OpenRequest)])
+            ours = work.named(
+                [request for request in requests if isinstance(request, OpenRequest)]
+            )
         figures.batches.observe(str(route), int(size), int(capacity))
     except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
         figures.guard.failed(SITE, stays_on=True, theirs=True)

@@ -45,12 +45,12 @@ def noting_python(found: list[bool], thread: int) -> Iterator[None]:
     return map(found.append, map(operator.contains, frames, repeat(thread)))
 
 
-def on_finalize(one: object, note: Iterator[object]) -> ref[Any]:
+def on_finalize(watched: object, note: Iterator[object]) -> ref[Any]:
     """
     Return an object to keep: while it exists, an item of *note*, a C iterator, is taken
-    as soon as *one* is no longer referenced.
+    as soon as *watched* is no longer referenced.
     """
-    return ref(one, functools.partial(next, note))
+    return ref(watched, functools.partial(next, note))
 
 
 class SingleUse:

@@ -39,8 +39,8 @@ class FirstUse(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, one: Any, owner: type) -> T:
-        made: T = vars(one).setdefault(self._name, self._make(one))
+    def __get__(self, instance: Any, owner: type) -> T:
+        made: T = vars(instance).setdefault(self._name, self._make(instance))
         return made
 
 
@@ -147,7 +147,7 @@ class Indicators:
             for route in self.routes
         ]
         rest = [
-            marked.RouteFacts(name=name, batches=one) for name, one in fills.items()
+            marked.RouteFacts(name=name, batches=fill) for name, fill in fills.items()
         ]
         return (*found, *rest)
 
@@ -161,7 +161,7 @@ class Indicators:
         }
         used = {"queue": self._used("queues"), "name": self._used("logged")}
         return {
-            **{name: one.overflow for name, one in labels.items()},
+            **{name: admitted.overflow for name, admitted in labels.items()},
             **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
         }
 

@@ -175,7 +175,7 @@ def serverless(
         ...     return {"statusCode": 200}
     """
     if handler is None:
-        return lambda one: _decorated(one, route, timeout)
+        return lambda function: _decorated(function, route, timeout)
     return _decorated(handler, route, timeout)
 
 

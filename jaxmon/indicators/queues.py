@@ -58,15 +58,15 @@ class DepthHistory:
         third of the depths kept, if there are enough.
         """
         time = self._clock()
-        kept = [one for one in list(self._kept) if time - one[0] <= WITHIN_SECONDS]
+        kept = [(at, n) for at, n in list(self._kept) if time - at <= WITHIN_SECONDS]
         over = time - kept[0][0] if kept else 0.0
         thirds = _thirds([depth for _, depth in kept])
-        known = over >= _APART_SECONDS
+        long_enough = over >= _APART_SECONDS
         return marked.QueueFacts(
             depth=self.depth,
             maximum=self.maximum,
-            growth=self.depth - kept[0][1] if known else None,
-            growth_seconds=over if known else 0.0,
+            growth=self.depth - kept[0][1] if long_enough else None,
+            growth_seconds=over if long_enough else 0.0,
             lows=tuple([min(part) for part in thirds]),
             highs=tuple([max(part) for part in thirds]),
         )
@@ -230,11 +230,8 @@ class QueueDepths:
 
     def explain(self) -> tuple[marked.QueueFacts, ...]:
         """Query all sources; return depth and growth by queue."""
-        known = self._read()
-        histories = [(name, self._histories.get(name)) for name in known]
-        return tuple(
-            [one.explain().replace(name=name) for name, one in histories if one]
-        )
+        found = [(name, self._histories.get(name)) for name in self._read()]
+        return tuple([of.explain().replace(name=name) for name, of in found if of])
 
     def collect(self) -> list[Family]:
         """Query all sources and return the depths."""
@@ -251,13 +248,13 @@ class QueueDepths:
             except Exception:  # noqa: BLE001 - theirs: counted, asked again next time
                 failed.add(label)
                 self._guard.failed(SITE, stays_on=True, theirs=True)
-        known = {n: depth for n, depth in depths.items() if n not in failed}
-        for name, depth in known.items():
+        readable = {n: depth for n, depth in depths.items() if n not in failed}
+        for name, depth in readable.items():
             self._note(name, depth)
         # What is no longer exported may come back, under another meaning.
         for name in set(self._histories) - set(depths) - failed:
             self._histories.pop(name, None)
-        return known
+        return readable
 
     def _note(self, name: str, depth: int) -> None:
         found = self._histories.get(name)

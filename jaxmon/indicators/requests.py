@@ -52,7 +52,7 @@ class OpenRequest:
     Attributes:
         outcome: outcome, if the program knows better than the default (error on an
             exception): ``"success"``, ``"client_error"`` or ``"error"``.
-        said: how a server responded, such as ``status 503``; set if it failed.
+        response: how a server responded, such as ``status 503``; set if it failed.
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
         home: the thread that it began on.
@@ -71,12 +71,12 @@ class OpenRequest:
         "home",
         "notes",
         "outcome",
-        "said",
+        "response",
         "started",
         "trace",
     )
 
-    said: str
+    response: str
 
     def __init__(
         self, route: str, indicators: Indicators | None, holder: Holder
@@ -185,8 +185,8 @@ class OpenRequest:
         route.count(seconds, outcome, start, ids)
         if outcome == "error" and indicators is not None:
             # Not set beforehand, which would cost each request that succeeds.
-            said: str = getattr(self, "said", "")
-            route.failures.add(error, said, indicators.place_of)
+            response: str = getattr(self, "response", "")
+            route.failures.add(error, response, indicators.place_of)
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""

@@ -74,9 +74,9 @@ class _Named:
         # Those that have ended are dropped when there are so many.
         self.most = _FEW
 
-    def settle(self, began: float, one: Open) -> None:
-        """Note how *one*, which *began* then and has ended, did so."""
-        end = one.end
+    def settle(self, began: float, activity: Open) -> None:
+        """Note how *activity*, which *began* then and has ended, did so."""
+        end = activity.end
         if len(end) > 1 and end[1] == FINISHED:
             if began >= self._counted:
                 self.count, self._counted = self.count + 1, end[0]
@@ -85,11 +85,11 @@ class _Named:
     def drop_ended(self) -> None:
         """Drop all that have ended."""
         open_ = []
-        for began, one in self.opened:
-            if one.end:
-                self.settle(began, one)
+        for began, activity in self.opened:
+            if activity.end:
+                self.settle(began, activity)
             else:
-                open_.append((began, one))
+                open_.append((began, activity))
         self.opened = open_
         self.most = max(2 * len(open_), _FEW)
 
@@ -106,15 +106,15 @@ class ActivityAges:
         self._named: dict[str, _Named] = {}
         self._lock = RLock()
 
-    def begin(self, name: str, one: Open) -> None:
-        """Follow *one*, which begins now. Thread-safe; half a microsecond."""
+    def begin(self, name: str, activity: Open) -> None:
+        """Follow *activity*, which begins now. Thread-safe; half a microsecond."""
         with self._lock:
             named = self._named.get(name)
             if named is None:
                 named = self._named[name] = _Named()
             elif len(named.opened) >= named.most:
                 named.drop_ended()
-            named.opened.append((self._clock(), one))
+            named.opened.append((self._clock(), activity))
 
     def count(self, name: str) -> int:
         """
@@ -232,9 +232,9 @@ class Timeline:
         """Return how many activities of *name* finished; see `ActivityAges.count`."""
         return self._ages.count(name)
 
-    def follow(self, name: str, one: Open) -> None:
-        """Include *one*, which begins now, in the ages of *name*, until its end."""
-        self._ages.begin(self.labels.admit(name), one)
+    def follow(self, name: str, activity: Open) -> None:
+        """Include *activity*, which begins now, in the ages of *name*."""
+        self._ages.begin(self.labels.admit(name), activity)
 
     def open_pause(self, name: str, end: End, *, ago: float = 0.0) -> None:
         """
@@ -358,7 +358,9 @@ class Timeline:
             if marks and type(around := marks[-1]) is LoopMark:
                 around.note = None
             if len(marks) >= stack.most:  # tasks whose activities overlap
-                stack.marks = marks = [one for one in marks if not one.end]
+                stack.marks = marks = [
+                    open_mark for open_mark in marks if not open_mark.end
+                ]
                 stack.most = max(2 * len(marks), FEW)
             marks.append(mark)
         return mark
@@ -406,11 +408,11 @@ class Timeline:
 
     def _resume(self, mark: LoopMark, at: float) -> None:
         """Note that the loop of *mark*, which is not the innermost, goes on at *at*."""
-        for one in reversed(mark.stack.marks):
-            if one is mark:
+        for inner in reversed(mark.stack.marks):
+            if inner is mark:
                 break
-            if one.is_pause and not one.end:
-                one.end.append(at)
+            if inner.is_pause and not inner.end:
+                inner.end.append(at)
         if mark.stack is self._owner:
             self._attribute(at)
 

@@ -102,21 +102,21 @@ class Trend:
             time: Unix time at which it was logged.
         """
         self.count += 1
-        one = Logged(self.count if step is None else step, value)
+        logged = Logged(self.count if step is None else step, value)
         if not isfinite(value):
             self.nonfinite += 1
             self.run += 1
             self.nan = isnan(value)
             if self.since is None:
-                self.since = one, time
+                self.since = logged, time
             return
         self.run, self.since = 0, None
         if (usual := self._usual_if_spike(value)) is not None:
             # One that lasts is one spike.
             if self.spike is None or self.latest != self.spike[0]:
                 self.spikes += 1
-            self.spike = one, usual
-        self.latest = one
+            self.spike = logged, usual
+        self.latest = logged
         self._recent.append(value)
         self._note_best(value)
 
@@ -126,12 +126,12 @@ class Trend:
         if (latest := self.latest) is not None:
             ends["latest"] = LoggedValue(*latest)
         if (since := self.since) is not None:
-            one, time = since
+            logged, time = since
             kind = "nan" if self.nan else "inf"
-            ends["since"] = LoggedValue(step=one.step, time=time, kind=kind)
+            ends["since"] = LoggedValue(step=logged.step, time=time, kind=kind)
         if (spike := self.spike) is not None:
-            one, usual = spike
-            ends["spike"] = LoggedValue(*one, usual=usual)
+            logged, usual = spike
+            ends["spike"] = LoggedValue(*logged, usual=usual)
         return Quantity(
             count=self.count,
             nonfinite=self.nonfinite,
@@ -150,7 +150,7 @@ class Trend:
         if len(recent) < _SETTLED or value <= (highest := max(recent)):
             return None
         middle = median(recent)
-        spread = median([abs(one - middle) for one in recent])
+        spread = median([abs(value - middle) for value in recent])
         far = max(
             _DEVIATIONS * _OF_MAD * spread,
             abs(middle),
@@ -264,8 +264,8 @@ class Values:
 
     def explain(self) -> tuple[Quantity, ...]:
         """Return the statistics of each quantity."""
-        known = self._trends.copy().items()
-        return tuple([trend.explain().replace(name=name) for name, trend in known])
+        trends = self._trends.copy().items()
+        return tuple([trend.explain().replace(name=name) for name, trend in trends])
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""

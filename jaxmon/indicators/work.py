@@ -115,11 +115,11 @@ class Work:
         if self.passed_on:
             self.fresh, self.passed_on = [], False
         if len(self.requests) >= _MANY:
-            self.requests = [one for one in self.requests if one]
-        for one in requests:
-            self.requests.append(one)
-            self.fresh.append(one)
-            self.delay(one, since)
+            self.requests = [request for request in self.requests if request]
+        for request in requests:
+            self.requests.append(request)
+            self.fresh.append(request)
+            self.delay(request, since)
 
     def delay(self, request: OpenRequest, since: float) -> None:
         """Mark *request* as delayed if this has finished a compile *since* then."""
@@ -130,17 +130,17 @@ class Work:
     def pass_on(self) -> list[OpenRequest]:
         """Return the requests that something put by this thread or task is for."""
         self.passed_on = True
-        self.fresh = [one for one in self.fresh if one]
+        self.fresh = [request for request in self.fresh if request]
         return self.fresh
 
     def compile(self, end: End) -> None:
         """Note a compile until *end*."""
         self.root.compiled = end
-        for one in self.requests:
+        for request in self.requests:
             if self.named:
-                one.cold = True
-            elif one:
-                one.await_compile(end)
+                request.cold = True
+            elif request:
+                request.await_compile(end)
 
 
 _work: ContextVar[Work | None] = ContextVar("jaxmon.work", default=None)
@@ -150,7 +150,7 @@ current = _work.get
 """Returns the work of this context, its own or inherited, or `None`; in C."""
 
 
-def own(*, inherited: bool = False) -> Work:
+def of_this_task(*, inherited: bool = False) -> Work:
     """
     Return the work of this thread or task.
 
@@ -184,16 +184,18 @@ def enter_submitted(
     _work.set(Work(here(), requests, named=named, root=root))
     figures = recorder()
     if figures is not None and figures.compiles.compiled_here(since):
-        for one in requests:
-            one.delayed = True
+        for request in requests:
+            request.delayed = True
 
 
 def named(requests: Iterable[OpenRequest]) -> Work:
     """Work for *requests* alone until the next batch; return the work."""
-    root = own()
-    work = Work(root.owner, [one for one in requests if one], named=True, root=root)
-    for one in work.requests:
-        work.delay(one, one.started)
+    root = of_this_task()
+    work = Work(
+        root.owner, [request for request in requests if request], named=True, root=root
+    )
+    for request in work.requests:
+        work.delay(request, request.started)
     _work.set(work)
     return work
 
@@ -204,14 +206,14 @@ def carried() -> list[OpenRequest]:
     if work is not None and work.requests:
         found = list(work.requests) if work.named else work.pass_on()
         if found:
-            return [one for one in found if one]
+            return [request for request in found if request]
     return [] if mine is None else [mine]
 
 
 def payers() -> list[OpenRequest]:
     """Return the requests on whose behalf this context would compile now, each once."""
     mine, work = serving(), _work.get()
-    waiting = [] if work is None else [one for one in work.requests if one]
+    waiting = [] if work is None else [request for request in work.requests if request]
     return list(dict.fromkeys([*([mine] if mine is not None else []), *waiting]))
 
 
@@ -221,5 +223,5 @@ def compile_begins(compiles: CompileLog, began: float, end: End) -> None:
     mark_cold()
     work = _work.get()
     if work is None:
-        work = own()
+        work = of_this_task()
     work.compile(end)

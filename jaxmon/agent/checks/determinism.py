@@ -88,7 +88,7 @@ class DeterminismPart(Part):
                 str(check),
                 runs=check.runs,
                 devices=list(check.devices),
-                deviations=[_plain(one) for one in check.deviations[:10]],
+                deviations=[_plain(deviation) for deviation in check.deviations[:10]],
             )
 
     def record_gradient_check(
@@ -125,7 +125,7 @@ class DeterminismPart(Part):
         """Return the results of checks, by function."""
         found: dict[str, facts.Determinism] = {}
         for function, checks in self._checks.copy().items():
-            found[function.name] = one = facts.Determinism(
+            found[function.name] = fact = facts.Determinism(
                 checks=facts.Checks(**_values(checks.determinism)),
                 deviation=_json(checks.deviation),
                 gradient_checks=facts.Checks(**_values(checks.gradients)),
@@ -135,7 +135,7 @@ class DeterminismPart(Part):
                 for device, tally in checks.devices.items()
                 if tally.value
             }:
-                found[function.name] = one.replace(devices=devices)
+                found[function.name] = fact.replace(devices=devices)
         skipped = () if self._shadow is None else self._shadow.skipped_functions()
         changes: list[tuple[Function, str, Any]] = [
             *(
@@ -145,8 +145,8 @@ class DeterminismPart(Part):
             *((function, "not_repeated", reason) for function, reason in skipped),
         ]
         for function, name, value in changes:
-            known = found.get(function.name, facts.Determinism())
-            found[function.name] = known.replace(**{name: value})
+            fact = found.get(function.name, facts.Determinism())
+            found[function.name] = fact.replace(**{name: value})
         return found
 
     def collect(self) -> list[Family]:
@@ -157,24 +157,25 @@ class DeterminismPart(Part):
             family_of(
                 catalog.OUTPUT_DEVIATION,
                 [
-                    (function.name, one.deviation)
-                    for function, one in checks
-                    if one.deviation is not None
+                    (function.name, result.deviation)
+                    for function, result in checks
+                    if result.deviation is not None
                 ],
             ),
             _by_outcome(
-                catalog.DETERMINISM_CHECKS, [(f, one.determinism) for f, one in checks]
+                catalog.DETERMINISM_CHECKS,
+                [(f, result.determinism) for f, result in checks],
             ),
             family_of(
                 catalog.DEVICE_DEVIATIONS,
                 [
                     (function.name, device, tally.value)
-                    for function, one in checks
-                    for device, tally in one.devices.items()
+                    for function, result in checks
+                    for device, tally in result.devices.items()
                 ],
             ),
             _by_outcome(
-                catalog.GRADIENT_CHECKS, [(f, one.gradients) for f, one in checks]
+                catalog.GRADIENT_CHECKS, [(f, result.gradients) for f, result in checks]
             ),
             family_of(catalog.KEY_REUSE, [(f.name, t.value) for f, t in reused]),
         ]

@@ -175,7 +175,7 @@ class LoggedValues(Part):
 
 def _is_ready(record: Record) -> bool:
     values = (record.step, *[value for _, value in record.values])
-    return all([is_ready_or_deleted(one) for one in values if _is_array(one)])
+    return all([is_ready_or_deleted(value) for value in values if _is_array(value)])
 
 
 def _is_array(kept: Any) -> bool:

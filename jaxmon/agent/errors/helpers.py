@@ -33,7 +33,7 @@ _MOST_THREADS = 500
 _MOST_CHILDREN = 1000
 
 
-class GoneHelpers:
+class HelperFailures:
     """
     Args:
         lines: finds the line of the program that an exception came from.
@@ -81,8 +81,8 @@ def failed_children() -> list[FailedHelper]:
             if signalled or (end.si_status and pid in workers):
                 name = workers.get(pid, "")
                 code = -end.si_status if signalled else end.si_status
-                one = FailedHelper(kind="process", name=name, pid=pid, code=code)
-                found.append(one)
+                child = FailedHelper(kind="process", name=name, pid=pid, code=code)
+                found.append(child)
     return found[-_MOST:]
 
 
@@ -99,7 +99,7 @@ def _workers() -> dict[int, str]:
     found = {}
     # `active_children` would wait for those that are gone.
     module = sys.modules.get("multiprocessing.process")
-    for one in list(getattr(module, "_children", ()))[:_MOST_CHILDREN]:
+    for child in list(getattr(module, "_children", ()))[:_MOST_CHILDREN]:
         with contextlib.suppress(Exception):  # of another release, or closed meanwhile
-            found[int(one.pid)] = str(one.name)[:LONGEST]
+            found[int(child.pid)] = str(child.name)[:LONGEST]
     return found

@@ -153,13 +153,13 @@ class ErrorConstructionHook:
         self._site = site
         self._kind: Any = None
         self._original: Any = None
-        self._own = False
+        self._defines_init = False
         self.active = False
 
     def attach(self, kind: type[BaseException]) -> None:
         """Start observing errors of class *kind*."""
         self._kind, self._original = kind, kind.__init__
-        self._own = "__init__" in kind.__dict__  # since 0.10
+        self._defines_init = "__init__" in kind.__dict__  # since 0.10
         self.active = True
         self._kind.__init__ = self
 
@@ -168,7 +168,7 @@ class ErrorConstructionHook:
         self.active = False
         if self._kind is None or self._kind.__dict__.get("__init__") is not self:
             return  # never attached, or patched again by code that calls us
-        if self._own:
+        if self._defines_init:
             self._kind.__init__ = self._original
         else:
             del self._kind.__init__

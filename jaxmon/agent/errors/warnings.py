@@ -97,7 +97,7 @@ class Warnings(Part):
         self._sites = SourceLineFinder(context.jax)
         self._counts = {kind: Tally() for kind in catalog.WARNING_KINDS}
         # By kind, function and line: the text of the first, and how many.
-        self._said: dict[tuple[str, str, str], tuple[str, Tally]] = {}
+        self._seen: dict[tuple[str, str, str], tuple[str, Tally]] = {}
         self._sources: list[_Source] = []
         self._active = False
 
@@ -156,14 +156,14 @@ class Warnings(Part):
         site = self._sites.of(stack_of(frame))
         where = f"{display_path(site.file)}:{site.line}" if site.file else ""
         key = (warned.kind, name, where)
-        if key not in self._said:
-            if len(self._said) >= _SAID:
+        if key not in self._seen:
+            if len(self._seen) >= _SAID:
                 return (kind,)
-            self._said[key] = warned.text, Tally()
+            self._seen[key] = warned.text, Tally()
             self._context.events.add(
                 "warning", name or None, warned.text, warning=warned.kind, where=where
             )
-        found = self._said[key][1]
+        found = self._seen[key][1]
         found.add_many(weight)
         return kind, found
 
@@ -182,7 +182,7 @@ class Warnings(Part):
         self._settle()
         return tuple(
             Warned(*key, text, count.value)
-            for key, (text, count) in self._said.copy().items()
+            for key, (text, count) in self._seen.copy().items()
         )
 
     def collect(self) -> list[Family]:

@@ -259,6 +259,6 @@ class Store:
         """Remove what earlier processes left of files that they did not finish."""
         old = time.time() - _LEFT_SECONDS
         with suppress(OSError):
-            for one in self.path.parent.glob(f".{self.path.name[:100]}.*"):
-                if one.stat().st_mtime < old:
-                    one.unlink()
+            for leftover in self.path.parent.glob(f".{self.path.name[:100]}.*"):
+                if leftover.stat().st_mtime < old:
+                    leftover.unlink()

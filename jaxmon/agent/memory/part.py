@@ -57,7 +57,7 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
 
     Costs 1 to 4 µs per array. Neither allocates on a device nor waits for one.
     """
-    known: dict[tuple[Any, ...], ArrayGroup] = {}
+    groups: dict[tuple[Any, ...], ArrayGroup] = {}
     while arrays:
         array = arrays.pop()
         try:
@@ -68,9 +68,9 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
             interrupts.pass_on(error)
             continue
         del array
-        kind = known.get(key)
+        kind = groups.get(key)
         if kind is None:
-            kind = known[key] = _kind(*key)
+            kind = groups[key] = _kind(*key)
         yield kind
 
 
@@ -115,9 +115,11 @@ def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
 
     found = Counter[tuple[str, int]]()
     try:
-        for one in pprof.samples_of(jax.profiler.device_memory_profile()).samples:
-            if one.kind == "buffer" and one.allocations:
-                found[one.device, one.size // one.allocations] += one.allocations
+        for sample in pprof.samples_of(jax.profiler.device_memory_profile()).samples:
+            if sample.kind == "buffer" and sample.allocations:
+                found[sample.device, sample.size // sample.allocations] += (
+                    sample.allocations
+                )
     except Exception as error:  # noqa: BLE001 - contained: arrays are known without it
         interrupts.pass_on(error)
         if not isinstance(error, MemoryError):
@@ -152,7 +154,7 @@ def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:
     return (
         kind is not None
         and kind.endswith("host")
-        and all(one.default_memory().kind != kind for one in devices)
+        and all(device.default_memory().kind != kind for device in devices)
     )
 
 
@@ -278,8 +280,10 @@ class MemoryPart(Part):
                     _offloaded(devices, offloaded),
                 ]
                 summaries = tuple(
-                    self._summary(one, stats[one], live[one], offloaded[one])
-                    for one in devices
+                    self._summary(
+                        device, stats[device], live[device], offloaded[device]
+                    )
+                    for device in devices
                 )
         finally:
             self._families, self._devices = families, summaries

@@ -148,7 +148,7 @@ class _HeapReader:
         count_at, size_at = self._places()
         samples: list[HeapSample] = []
         stacks: list[tuple[StackFrame, ...]] = []
-        known: dict[tuple[Value, ...], int] = {}
+        numbers: dict[tuple[Value, ...], int] = {}
         frames = 0
         for raw in self._samples:
             places: list[Value] = []
@@ -165,9 +165,9 @@ class _HeapReader:
                     name, text = self._label(bytes(_message(value)))
                     labels[name] = text
             key = tuple(places)
-            stack = known.get(key)
+            stack = numbers.get(key)
             if stack is None:
-                stack = known[key] = len(stacks)
+                stack = numbers[key] = len(stacks)
                 stacks.append(self._stack(key))
                 frames += len(stacks[-1])
                 if frames > _MAX_FRAMES:
@@ -339,13 +339,13 @@ class MemoryProfile:
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the lines as JSON types, summed over devices, most bytes first."""
-        return [encoded(one) for one in held(self.lines, limit)]
+        return [encoded(line) for line in held(self.lines, limit)]
 
     def __str__(self) -> str:
         found = held(self.lines, _TABLE_LINES)
         head = f"{self.bytes:,} bytes in {self.arrays:,} live arrays"
         # Not every platform reports the size of programs.
-        return "\n".join([head, *(_text(one) for one in found if one.bytes)])
+        return "\n".join([head, *(_text(line) for line in found if line.bytes)])
 
 
 def read(

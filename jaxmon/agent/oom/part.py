@@ -132,8 +132,8 @@ class ReportBuilder:
         from jaxmon.host.resources import host_memory  # noqa: PLC0415
 
         host = self._part(host_memory.read)
-        known = isinstance(host, host_memory.HostMemory)
-        tight = not known or host.is_tight
+        is_known = isinstance(host, host_memory.HostMemory)
+        tight = not is_known or host.is_tight
         arrays = self._part(self._live_arrays)
         report: dict[str, Any] = {
             "format": "jaxmon-oom-1",
@@ -144,7 +144,7 @@ class ReportBuilder:
             "failure": failure._asdict(),
             "failures_without_report": skipped,
             "devices": self._part(self._devices),
-            "host": host._asdict() if known else host,
+            "host": host._asdict() if is_known else host,
             "live_arrays": arrays,
             "lines": self._part(lambda: self._lines(arrays, tight=tight)),
             **self._programs(failure),
@@ -234,20 +234,22 @@ class ReportBuilder:
 
     def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
         """Return the program that probably asked for memory, and the largest ones."""
-        known = encoded(self._part(self.programs))
-        if "unavailable" in known:
-            return {"programs": known}
-        largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
+        programs = encoded(self._part(self.programs))
+        if "unavailable" in programs:
+            return {"programs": programs}
+        largest = sorted(programs, key=lambda name: -_size(programs[name]))[:_PROGRAMS]
         name = failure.function
-        if name not in known:
+        if name not in programs:
             # A failed wait does not identify the program; the size of the request may.
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
             asked = requested_bytes(failure.text)
-            name = next(iter([one for one in known if _may_ask(known[one], asked)]), "")
+            name = next(
+                iter([key for key, of in programs.items() if _may_ask(of, asked)]), ""
+            )
         return {
-            "asked": {"function": name, **known[name]} if name else None,
-            "programs": [{"function": name, **known[name]} for name in largest],
+            "asked": {"function": name, **programs[name]} if name else None,
+            "programs": [{"function": name, **programs[name]} for name in largest],
         }
 
     def _last(self, kind: Kind, most: int) -> list[dict[str, Any]]:

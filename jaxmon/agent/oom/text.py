@@ -167,7 +167,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{failure.get('type')}:"
     for line in str(failure.get("message")).splitlines():
         yield f"  {line}"
-    advised = [_wrapped(one) for one in _rows(report, "advice")]
+    advised = [_wrapped(row) for row in _rows(report, "advice")]
     yield from _section("What to do", [line for lines in advised for line in lines])
     yield from _section("Devices", list(_device_lines(report)))
     yield from _section("Host", [_pairs(_sizes(_in(report, "host")))])

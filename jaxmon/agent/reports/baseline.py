@@ -79,7 +79,7 @@ def _figures(function: Function, compiles: int, program: Program) -> dict[str, f
     seconds = sum(function.phases[p].sum for p in _PHASES if p in function.phases)
     found = {
         "compiles": compiles,
-        "recompiles": sum(one.value for one in list(function.recompiles.values())),
+        "recompiles": sum(count.value for count in list(function.recompiles.values())),
         "compile_seconds": round(seconds, 4),
     }
     if program.programs:

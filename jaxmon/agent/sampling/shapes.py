@@ -68,8 +68,8 @@ def text_of(shapes: Sequence[Any]) -> str:
     return text
 
 
-def _word(one: Any) -> str:
-    if isinstance(one, str):
-        return one
-    dtype, shape = one
+def _word(shape_or_type: Any) -> str:
+    if isinstance(shape_or_type, str):
+        return shape_or_type
+    dtype, shape = shape_or_type
     return f"{dtype}[{','.join(map(str, shape))}]"

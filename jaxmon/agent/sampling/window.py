@@ -344,4 +344,6 @@ class RunAhead:
         return 0.0, max(now - work.finished, 0.0)
 
     def _count(self) -> int:
-        return sum([one.objects.calls + one.missed for one in self._spanning()])
+        return sum(
+            [function.objects.calls + function.missed for function in self._spanning()]
+        )
