@@ -156,14 +156,14 @@ def _loaded(home: str, name: str) -> Any:
         return getattr(import_module(home), name)
     except (OSError, ImportError) as error:
         # A library that cannot be opened is an `ImportError` with the same words.
-        said = str(error)
-        full = [os.strerror(one) in said for one in (errno.EMFILE, errno.ENFILE)]
+        words = str(error)
+        full = [os.strerror(number) in words for number in (errno.EMFILE, errno.ENFILE)]
         if name not in _IN_PROGRAMS or not any(full):
             raise
     logging = sys.modules.get("logging")
     if logging is not None and name not in _warned:
         _warned.add(name)
-        logging.getLogger("jaxmon").warning("jaxmon.%s does nothing: %s", name, said)
+        logging.getLogger("jaxmon").warning("jaxmon.%s does nothing: %s", name, words)
     return _Absent()
 
 

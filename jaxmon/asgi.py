@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapp
 from typing import Any, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import RequestOrigin, recorder
 from jaxmon.indicators.requests import (
     SERVER_ERROR,
     OpenRequest,
@@ -31,10 +31,9 @@ from jaxmon.indicators.requests import (
     http_outcome,
     http_status,
     origin_of,
-    serving,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.work import serving
 
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -102,10 +101,7 @@ class Middleware:
 
 
 class _Request:
-    """
-    The message exchange between server and application for *request*; records its
-    outcome and end.
-    """
+    """What server and application exchange for *request*; records how it ends."""
 
     __slots__ = (
         "_all_said",
@@ -152,7 +148,7 @@ class _Request:
                 self._origin.status = status
             self._request.outcome = http_outcome(status)
             if self._request.outcome == "error":
-                self._request.said = f"status {status}"
+                self._request.response = f"status {status}"
         if kind == "http.response.pathsend" or (
             kind in _BODIES and not message.get("more_body", False)
         ):
@@ -228,7 +224,8 @@ def _of(route: Any, scope: Scope) -> str | None:
     if included := getattr(route, "effective_route_contexts", None):
         # A router that a newer FastAPI includes; its routes know their prefix.
         return _template(
-            (getattr(one, "starlette_route", None) or one for one in included()), scope
+            (getattr(route, "starlette_route", None) or route for route in included()),
+            scope,
         )
     template = str(getattr(route, "path_format", ""))
     inner = getattr(route, "routes", None)

@@ -89,9 +89,7 @@ class _JaxFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """
-        Return what the other finders find, set up to start jaxmon after execution.
-        """
+        """Return what other finders find, set up to start jaxmon afterwards."""
         if name != _JAX:
             return None
         for finder in sys.meta_path:

@@ -110,15 +110,15 @@ def setting(  # noqa: PLR0913 - each is a word of a declaration
 
 def words(text: str) -> list[str]:
     """Return the words of the list *text*, in lower case."""
-    return [word for one in text.split(",") if (word := one.strip().lower())]
+    return [word for part in text.split(",") if (word := part.strip().lower())]
 
 
 def wanted(setting: Field[Any]) -> str:
     """Return a description of valid values for *setting*."""
-    known = declared(setting)
-    if text := known.give or _KINDS[str(setting.type)][1]:
+    declaration = declared(setting)
+    if text := declaration.give or _KINDS[str(setting.type)][1]:
         return text
-    low, high = known.within or ("", "")
+    low, high = declaration.within or ("", "")
     return f"{low} to {high}"
 
 
@@ -154,7 +154,7 @@ def check(setting: Field[Any], value: object) -> None:
     Raises:
         SettingsError: *value* is invalid.
     """
-    kind, known = str(setting.type), declared(setting)
+    kind, declaration = str(setting.type), declared(setting)
     if value is None and kind.endswith("| None"):
         return
     # A bool is an int to Python, not to a user. A name appears in logs and errors.
@@ -162,13 +162,13 @@ def check(setting: Field[Any], value: object) -> None:
         not isinstance(value, _KINDS[kind][0])
         or (isinstance(value, bool) and not kind.startswith("bool"))
         or (kind == "str" and not str(value).isprintable())
-        or (known.among and not set(words(str(value))) <= set(known.among))
+        or (declaration.among and not set(words(str(value))) <= set(declaration.among))
     ):
         msg = f"{setting.name}={value!r} is invalid; give {wanted(setting)}"
         raise SettingsError(msg)
-    if known.within is None or (known.off and value == 0):
+    if declaration.within is None or (declaration.off and value == 0):
         return
-    low, high = known.within
+    low, high = declaration.within
     if not low <= value <= high:  # type: ignore[operator]  # a number, as seen above
         msg = f"{setting.name}={value!r} is out of range; give {low} to {high}"
         raise SettingsError(msg)

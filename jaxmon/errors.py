@@ -69,9 +69,7 @@ class SloError(JaxmonError, ValueError):
 
 
 class WebConfigError(JaxmonError, ValueError):
-    """
-    An invalid web configuration (TLS, passwords); the message starts with the file.
-    """
+    """An invalid web configuration (TLS, passwords); the message names the file."""
 
 
 class WireError(JaxmonError, ValueError):

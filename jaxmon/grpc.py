@@ -34,16 +34,15 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import RequestOrigin, recorder
 from jaxmon.indicators.requests import (
     MarkedRequest,
     OpenRequest,
     ServedRequest,
     origin_of,
-    serving,
 )
 from jaxmon.indicators.routes import Outcome
-from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.work import serving
 
 
 Behaviour: TypeAlias = Callable[[Any, Any], Any]
@@ -80,9 +79,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # untyped
 
 
 def aio_interceptor() -> Any:
-    """
-    Return a `grpc.aio.ServerInterceptor` that does the same for a `grpc.aio.server`.
-    """
+    """Return a `grpc.aio.ServerInterceptor` that does the same."""
     import grpc.aio  # noqa: PLC0415 - it starts a poller
 
     class AioInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # untyped
@@ -137,10 +134,7 @@ def _replaced(handler: Any, details: Any) -> Any:
 def _serializer(
     serialize: Callable[[Any], bytes], opened: list[OpenRequest]
 ) -> Callable[[Any], bytes]:
-    """
-    Return *serialize*; a generator whose response it rejects is just no longer asked
-    for another.
-    """
+    """Return *serialize*; what it rejects ends the generator."""
 
     def serialized(response: Any) -> bytes:
         try:
@@ -197,8 +191,8 @@ def _recorded(
             with _Rpc(context, origin, opened):
                 responses = behaviour(request, context)
                 try:
-                    async for one in responses:
-                        yield one
+                    async for response in responses:
+                        yield response
                 finally:
                     await responses.aclose()
 
@@ -308,7 +302,7 @@ class _Rpc:
             code = _code(self._context, error)
             request.outcome = _outcome(code)
             if request.outcome == "error":
-                request.said = f"status {code.name}"
+                request.response = f"status {code.name}"
             if self._origin is not None:
                 self._origin.status = code.name
         except Exception:  # noqa: BLE001 - contained: the RPC is served

@@ -60,7 +60,7 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
         return
     chain = _chain(error)
     found = next(
-        iter([one for one in chain if _is_interrupt(one, theirs=theirs)]), None
+        iter([error for error in chain if _is_interrupt(error, theirs=theirs)]), None
     )
     if found is not None:
         try:
@@ -92,16 +92,16 @@ def pass_on_printed(*, since: object) -> None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield *error* and what was raised within our code before it, the latest first."""
-    one: BaseException | None = error
+    linked: BaseException | None = error
     for _ in range(_MAX_CHAIN):
         # An exception that the program itself is handling has been in one of the
         # program's frames.
-        if one is None or one.__traceback__ is None:
+        if linked is None or linked.__traceback__ is None:
             return
-        if not _is_from(one.__traceback__.tb_frame, _OURS):
+        if not _is_from(linked.__traceback__.tb_frame, _OURS):
             return
-        yield one
-        one = one.__context__
+        yield linked
+        linked = linked.__context__
 
 
 def _is_interrupt(error: BaseException, *, theirs: bool) -> bool:
@@ -132,10 +132,7 @@ def _is_raise(code: CodeType, at: int) -> bool:
 
 
 def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
-    """
-    Return whether the code in *frame* was called from *below*, and received it as an
-    argument.
-    """
+    """Return whether the code in *frame* is an argument of its caller *below*."""
     if below is None:
         return False
     code = frame.f_code
@@ -145,7 +142,7 @@ def _received_frame(frame: FrameType, below: FrameType | None) -> bool:
     for name in code.co_varnames[:number]:
         value = variables.get(name)
         values = value if type(value) is tuple else (value,)
-        if any([one is below for one in values]):
+        if any([value is below for value in values]):
             return True
     return False
 

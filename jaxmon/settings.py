@@ -271,8 +271,8 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            check(one, getattr(self, one.name))
+        for field in fields(self):
+            check(field, getattr(self, field.name))
 
 
 def load(
@@ -286,7 +286,7 @@ def load(
             variables are ignored: other parts of jaxmon have their own.
     """
     environ = os.environ if environ is None else environ
-    kinds = {one.name: str(one.type) for one in fields(Settings)}
+    kinds = {field.name: str(field.type) for field in fields(Settings)}
     options = dict(options)
     if unknown := sorted(set(options) - set(kinds)):
         msg = (

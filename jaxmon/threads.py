@@ -144,7 +144,7 @@ def is_ours(ident: int) -> bool:
 
 def running() -> list[DaemonThread]:
     """Return our threads."""
-    return [one for one in list(_started.values()) if one.is_alive()]
+    return [thread for thread in list(_started.values()) if thread.is_alive()]
 
 
 def main_ident() -> int:

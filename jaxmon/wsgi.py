@@ -26,16 +26,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeAlias
 
 from jaxmon.indicators import invocations
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import CARRIED, recorder
 from jaxmon.indicators.requests import (
     OpenRequest,
     ServedRequest,
     http_outcome,
     http_status,
     origin_of,
-    serving,
 )
-from jaxmon.indicators.tracing import CARRIED
+from jaxmon.indicators.work import serving
 
 
 Environ: TypeAlias = dict[str, Any]
@@ -158,7 +157,7 @@ class _Exchange:
         self._status = http_status(status)
         self._open.outcome = http_outcome(self._status)
         if self._open.outcome == "error":
-            self._open.said = f"status {self._status}"
+            self._open.response = f"status {self._status}"
         if self._origin is not None:
             self._origin.status = self._status
         return self._start(status, *args, **options)

@@ -55,20 +55,20 @@ class Moments:
 
     def __init__(self, highest: Iterable[str] = ()) -> None:
         self._highest = frozenset(highest)
-        self._each = 1
+        self._every = 1
         self._kept: list[ChartMoment] = []
         self._waiting: list[ChartMoment] = []
 
     def add(self, moment: ChartMoment) -> None:
         """Add a moment; costs microseconds."""
         self._waiting.append(moment)
-        if len(self._waiting) < self._each:
+        if len(self._waiting) < self._every:
             return
         kept = [*self._kept, self._merged(self._waiting)]
         self._waiting = []
         if len(kept) >= MOST:
             kept = [self._merged(kept[i : i + 2]) for i in range(0, len(kept), 2)]
-            self._each *= 2
+            self._every *= 2
         self._kept = kept
 
     def series(self) -> dict[str, Series]:
@@ -76,9 +76,9 @@ class Moments:
         kept, waiting = self._kept, list(self._waiting)
         every = [*kept, self._merged(waiting)] if waiting else kept
         found: dict[str, list[tuple[float, float]]] = {}
-        for one in every:
-            for name, value in one.values.items():
-                rounded = round(one.time, 2), float(f"{value:.{_DIGITS}g}")
+        for sample in every:
+            for name, value in sample.values.items():
+                rounded = round(sample.time, 2), float(f"{value:.{_DIGITS}g}")
                 found.setdefault(name, []).append(rounded)
         return {name: Series(*zip(*of, strict=True)) for name, of in found.items()}
 
@@ -86,10 +86,10 @@ class Moments:
         if len(several) == 1:
             return several[0]
         values = {}
-        for name in {name: None for one in several for name in one.values}:
-            known = [one.values[name] for one in several if name in one.values]
+        for name in {name: None for moment in several for name in moment.values}:
+            found = [moment.values[name] for moment in several if name in moment.values]
             values[name] = (
-                max(known) if name in self._highest else sum(known) / len(known)
+                max(found) if name in self._highest else sum(found) / len(found)
             )
         return ChartMoment(several[-1].time, values)
 
@@ -101,20 +101,14 @@ _WARM = ("success", "warm")
 
 
 class Means:
-    """
-    The mean times of things by name, each over the time between two polls: at most
-    `MOST_MEANS` of each, so that a moment of noise is one of a hundred.
-    """
+    """The mean times of things by name between two polls, at most `MOST_MEANS` each."""
 
     def __init__(self) -> None:
         self._kept: dict[str, deque[float]] = {}
         self._seen: dict[str, tuple[int, float]] = {}
 
     def add(self, name: str, count: int, seconds: float) -> tuple[int, float]:
-        """
-        Add what happened since the last time, out of the *count* and the sum of
-        *seconds* so far; return by how much they rose.
-        """
+        """Add what the *count* and the sum of *seconds* rose by, and return that."""
         before, spent = self._seen.get(name, (0, 0.0))
         self._seen[name] = count, seconds
         fresh, took = count - before, max(seconds - spent, 0.0)
@@ -150,10 +144,7 @@ class ChartCounters:
         self.requests = Means()
 
     def poll(self, seconds: float) -> Iterator[tuple[str, float]]:
-        """
-        Yield what happened since the last time, *seconds* ago, by series. Costs 10 µs,
-        and one or two for each function.
-        """
+        """Yield what happened in the last *seconds*, by series."""
         if (rose := _total(self._stepped())) is not None:
             yield "steps", rose[0] / seconds
             if rose[0]:
@@ -212,7 +203,6 @@ _MEMORY = ("device_memory", "host_memory")
 class Charts(Part):
     """
     Args:
-        context: shared state of the agent.
         indicators: the loops and routes that the program marks.
         memory: returns the last snapshot of device memory.
     """
@@ -258,8 +248,8 @@ class Charts(Part):
         if (resident := resident_bytes()) is not None:
             yield "host_memory", resident
         for key in ("in_use", "live_bytes"):
-            known = [getattr(one, key) for one in self._memory().devices]
-            if found := [one for one in known if one]:
+            sizes = [getattr(device, key) for device in self._memory().devices]
+            if found := [size for size in sizes if size]:
                 yield "device_memory", sum(found)
                 return
 

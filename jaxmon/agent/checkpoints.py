@@ -25,7 +25,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.orbax import CheckpointKind, in_orbax
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, Histogram, histograms, series
+from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.facts import marked
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.timeline import FAILED, FINISHED, Timeline
@@ -62,6 +62,11 @@ class CheckpointOperation:
         self.blocked: End = []
         self.thread = get_ident()
 
+    @property
+    def blocks_here(self) -> bool:
+        """Whether this thread has called it, and has not continued."""
+        return self.thread == get_ident() and not self.blocked
+
     def close(self, how: float) -> None:
         """Note that it ended now, `FINISHED` or `FAILED`."""
         at = now()
@@ -85,41 +90,36 @@ class Operations:
         Return a new operation, and those that have failed: Orbax saves nothing within a
         save, so what blocked this thread before has raised.
         """
-        begun, here = CheckpointOperation(kind), get_ident()
+        begun = CheckpointOperation(kind)
         with self._lock:
-            failed = [
-                one for one in self._open if one.thread == here and not one.blocked
-            ]
+            failed = [o for o in self._open if o.blocks_here]
             self._open = [*(o for o in self._open if o not in failed), begun][-MOST:]
-        for one in failed:
-            one.close(FAILED)
+        for operation in failed:
+            operation.close(FAILED)
         return begun, failed
 
     def current(self) -> CheckpointOperation | None:
         """Return the one that this thread has called."""
-        here = get_ident()
-        mine = [o for o in self._open if o.thread == here and not o.blocked]
+        mine = [o for o in self._open if o.blocks_here]
         return mine[-1] if mine else None
 
     def unblock(self, kind: CheckpointKind) -> None:
         """Note that the program continues after the call of *kind* on this thread."""
-        here = get_ident()
         with self._lock:
-            for one in self._open:
-                if one.kind == kind and one.thread == here and not one.blocked:
-                    one.blocked.append(now())
+            for operation in self._open:
+                if operation.kind == kind and operation.blocks_here:
+                    operation.blocked.append(now())
 
     def succeed(self, kind: CheckpointKind) -> CheckpointOperation | None:
         """
         Note that one of *kind* succeeded, and return it: that of this thread, else the
         oldest. A background thread does not say which it was.
         """
-        here = get_ident()
         with self._lock:
-            same = [one for one in self._open if one.kind == kind]
+            same = [o for o in self._open if o.kind == kind]
             if not same:
                 return None
-            mine = [one for one in same if one.thread == here and not one.blocked]
+            mine = [o for o in same if o.blocks_here]
             found = (mine or same)[0]
             self._open.remove(found)
         found.close(FINISHED)
@@ -134,20 +134,18 @@ class Operations:
         del stacks  # a frame keeps what it refers to
         with self._lock:
             failed = [
-                one
-                for one in self._open
-                if not (busy if one.blocked else one.thread in busy)
+                o for o in self._open if not (busy if o.blocked else o.thread in busy)
             ]
-            self._open = [one for one in self._open if one not in failed]
-        for one in failed:
-            one.close(FAILED)
+            self._open = [o for o in self._open if o not in failed]
+        for operation in failed:
+            operation.close(FAILED)
         return failed
 
     def in_progress(self) -> Mapping[str, int]:
         """Return how many are in progress, by operation."""
         found = {"save": 0, "restore": 0}
-        for one in list(self._open):
-            found[one.kind.operation] += 1
+        for operation in list(self._open):
+            found[operation.kind.operation] += 1
         return found
 
     def forget(self) -> None:
@@ -168,7 +166,6 @@ class CheckpointPart(Part):
     Counts checkpoints, and reports them as activities.
 
     Args:
-        context: shared state of the agent.
         timeline: where the time goes, and the ages of activities.
     """
 
@@ -183,7 +180,7 @@ class CheckpointPart(Part):
             name: Histogram(catalog.CHECKPOINT_SECONDS, name)
             for name in catalog.CHECKPOINT_OPERATIONS
         }
-        self._bytes: dict[str, int] = {}
+        self._bytes = Counter[str]()
         self._failures: dict[str, int] = {}
         self._in_a_row: Counter[str] = Counter()
         # Reentrant: a signal handler may save.
@@ -221,10 +218,7 @@ class CheckpointPart(Part):
             self._timeline.open_pause(activity, operation.blocked)
 
     def _saving(self, milliseconds: float) -> None:
-        """
-        Pause the loop, from when the save began: a manager first waits for the save
-        before.
-        """
+        """Pause the loop since the save began: managers first wait for another."""
         operation = self._operations.current()
         if operation is not None and operation.kind.operation == "save":
             ago = wall_time() - milliseconds / 1000
@@ -268,10 +262,10 @@ class CheckpointPart(Part):
             for operation in seen:
                 self._failures.setdefault(operation, 0)
                 self._bytes.setdefault(operation, 0)
-            for one in failed:
-                self._failures[one.kind.operation] += 1
-                self._in_a_row[one.kind.operation] += 1
-                self._trace(one, failed=True)
+            for ended in failed:
+                self._failures[ended.kind.operation] += 1
+                self._in_a_row[ended.kind.operation] += 1
+                self._trace(ended, failed=True)
 
     def _trace(self, operation: CheckpointOperation, *, failed: bool) -> None:
         """Make the span of *operation*, which has ended."""
@@ -296,15 +290,10 @@ class CheckpointPart(Part):
         return [
             histograms(
                 catalog.CHECKPOINT_SECONDS,
-                [one for one in self._seconds.values() if one.count],
+                [seconds for seconds in self._seconds.values() if seconds.count],
             ),
-            *(
-                Family(metric, [(series(metric, what), n) for what, n in found.items()])
-                for metric, found in (
-                    (catalog.CHECKPOINT_BYTES, self._bytes.copy()),
-                    (catalog.CHECKPOINT_FAILURES, self._failures.copy()),
-                )
-            ),
+            family_of(catalog.CHECKPOINT_BYTES, self._bytes.copy().items()),
+            family_of(catalog.CHECKPOINT_FAILURES, self._failures.copy().items()),
         ]
 
     def explain(self) -> Explanation:
@@ -318,20 +307,20 @@ class CheckpointPart(Part):
         for operation, seconds in self._seconds.items():
             if not seconds.count and operation not in self._failures:
                 continue
-            one = marked.Checkpoints(
+            fact = marked.Checkpoints(
                 name=operation,
                 count=seconds.count,
                 mean_seconds=seconds.mean,
                 p95_seconds=seconds.quantile(0.95),
             )
             if operation in running:
-                one = one.replace(
+                fact = fact.replace(
                     in_progress=running[operation],
                     failures=self._failures.get(operation, 0),
                     failed_in_a_row=self._in_a_row[operation],
                     bytes=self._bytes.get(operation, 0),
                 )
-            found.append(one)
+            found.append(fact)
         return tuple(found)
 
     def stop(self) -> None:

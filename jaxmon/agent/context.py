@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import Function, FunctionTable
@@ -16,6 +16,7 @@ from jaxmon.agent.registry import Registry
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.clocks import monotonic
 from jaxmon.settings import Settings
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

@@ -37,10 +37,7 @@ class Arm(Protocol):
         frame: types.FrameType,
         /,
     ) -> None:
-        """
-        Record that a call from *frame* starts: on the calling thread, before the call
-        and before it is counted. Raises nothing.
-        """
+        """Record that a call from *frame* starts, uncounted yet. Raises nothing."""
         ...
 
 
@@ -140,9 +137,7 @@ class CountedFunction:
 
 
 class _CopyHelper:
-    """
-    Copies JAX's object in place of a `CountedFunction`, then makes the copy count.
-    """
+    """Copies JAX's object in place of a `CountedFunction`, and makes that count."""
 
     def __init__(self, counted: CountedFunction) -> None:
         self._counted = counted
@@ -247,9 +242,7 @@ def uncounted(fun: object) -> Any:
 
 
 def call_count(counted: CountedFunction) -> int:
-    """
-    Return how often *counted* was called; `LiveObjects` sums up those of a function.
-    """
+    """Return how often *counted* was called; `LiveObjects` adds up a function's."""
     return _meter_of(counted).cache_info()
 
 

@@ -87,9 +87,9 @@ class EndWriter:
                 self.abandon()
                 interrupts.pass_on(error)
 
-    def refresh(self, known: Mapping[str, Any]) -> None:
+    def refresh(self, fields: Mapping[str, Any]) -> None:
         """
-        Record what is *known* of this process, unless it has said how it ends; and all
+        Record the *fields* of this process, unless it has said how it ends; and all
         of it again if a cleaner has removed the file.
         """
         with self._lock:
@@ -98,7 +98,7 @@ class EndWriter:
                 self.abandon()
                 self.begin(self._last)
             if self.record is not None and not self.record.kind:
-                self.update(known)
+                self.update(fields)
 
     @property
     def is_lost(self) -> bool:
@@ -111,11 +111,11 @@ class EndWriter:
         if record is not None and record.running != loop and record.state == RUNNING:
             self.update({"running": loop})
 
-    def update(self, known: Mapping[str, Any]) -> None:
-        """Record what is *known* of this process, by field. Takes some 25 µs."""
+    def update(self, fields: Mapping[str, Any]) -> None:
+        """Record the *fields* of this process, by field. Takes some 25 µs."""
         with self._lock:
             if self.record is not None:
-                self._write(self.record.replace(**known))
+                self._write(self.record.replace(**fields))
 
     def end(self, state: State) -> None:
         """Record how this process ends; only the first call counts."""
@@ -134,8 +134,8 @@ class EndWriter:
         with self._lock:
             if (record := self.record) is not None:
                 size = self._store(record.starts, zlib.compress(text, 1))
-                known = {"counted_since": since, "counted_until": monotonic()}
-                self.update({**known, "counted_bytes": size})
+                fields = {"counted_since": since, "counted_until": monotonic()}
+                self.update({**fields, "counted_bytes": size})
 
     def abandon(self) -> None:
         """
@@ -248,10 +248,10 @@ class EndWriter:
                 raise DescriptorLostError
 
 
-def _is_same(one: ProcessEnd, other: ProcessEnd) -> bool:
+def _is_same(first: ProcessEnd, other: ProcessEnd) -> bool:
     """Return whether both are records of one process in one slot."""
-    same = one.starts == other.starts and one.crashes == other.crashes
-    return same and one.pid == other.pid
+    same = first.starts == other.starts and first.crashes == other.crashes
+    return same and first.pid == other.pid
 
 
 def _full(path: Path) -> OSError:

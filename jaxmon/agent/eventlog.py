@@ -22,7 +22,7 @@ from jaxmon.agent.events import LoggedEvent, logger
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.worker import Worker
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.host import disclosure
 from jaxmon.otel.environment import logs_are_asked
 
@@ -67,9 +67,10 @@ class EventLogging(Part):
         """Return the number of exports by OTLP, if there are any."""
         if self._logs is None:
             return ()
-        metric = catalog.OTLP_EXPORTS
         counts = self._outcomes.copy().items()
-        return [Family(metric, [(series(metric, "logs", one), n) for one, n in counts])]
+        return [
+            family_of(catalog.OTLP_EXPORTS, [("logs", *outcome) for outcome in counts])
+        ]
 
     def dropped(self) -> Mapping[str, int]:
         """Return the number of events that were not logged, or did not arrive."""

@@ -130,10 +130,7 @@ class Guard:
         self._lock = RLock()
 
     def start(self, thread: DaemonThread, site: str) -> bool:
-        """
-        Start our *thread*; return whether it runs. If no threads are left, that is a
-        failure at *site*, which stays enabled.
-        """
+        """Start *thread*; return whether it runs. If not, *site* has failed."""
         try:
             thread.start()
         except RuntimeError:  # no threads left
@@ -218,10 +215,7 @@ class Guard:
             interrupts.pass_on(unsaid, theirs=True)
 
     def run(self, site: str, work: Callable[[], None]) -> None:
-        """
-        Run *work*, the body of one of our threads. Raises nothing: an exception is a
-        failure at *site*, and the thread stops.
-        """
+        """Run *work*, the body of a thread; an exception is a failure at *site*."""
         try:
             work()
         except BaseException:  # noqa: BLE001 - Python would print it

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
@@ -29,9 +29,13 @@ from jaxmon.agent.part import Part
 from jaxmon.indicators import work
 from jaxmon.indicators.compile_log import task_runs
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.requests import OpenRequest, entered, serving
 from jaxmon.indicators.routes import Routes
+from jaxmon.indicators.work import entered, serving
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.requests import OpenRequest
 
 
 _Key: TypeAlias = tuple[int, int]
@@ -121,7 +125,7 @@ def take(queue: object, item: object, *, inherited: bool = False) -> None:
             one.notes.pop(note, None)
     requests = [one for one in note.requests if one]
     if requests and serving() not in requests:
-        work.own(inherited=inherited).take(requests, note.since)
+        work.of_this_task(inherited=inherited).take(requests, note.since)
 
 
 SITE = "handoffs"
@@ -306,7 +310,7 @@ def _on_await(queue: Any, frame: FrameType) -> None:
     """
     del queue, frame
     if work.current() is None:
-        work.own()
+        work.of_this_task()
 
 
 def _on_submit(item: Any, frame: FrameType) -> None:

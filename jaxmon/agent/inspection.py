@@ -15,9 +15,10 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import interrupts
+from jaxmon.tuples import NamedTuple
 
 
 _MRO: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
@@ -37,7 +38,7 @@ _VOUCHED = (
 _MAX_KNOWN = 1000
 
 # By id, with the type itself, so that the id cannot be reused.
-_known: dict[int, tuple[type, str]] = {}
+_packages: dict[int, tuple[type, str]] = {}
 # By id, as long as the type lives.
 _layouts: dict[int, tuple[weakref.ref[type], AttributeLayout]] = {}
 
@@ -75,18 +76,16 @@ def is_subclass(kind: type, base: type) -> bool:
     # `in` would call the metaclass's ``__eq__``.
     if kind is base:
         return True
-    for one in _MRO(kind):  # noqa: SIM110 - three times as quick as any()
-        if one is base:
+    for ancestor in _MRO(kind):  # noqa: SIM110 - three times as quick as any()
+        if ancestor is base:
             return True
     return False
 
 
 def found_in(kind: type, name: str) -> Any:
-    """
-    Return the attribute *name* of *kind*, as its class body defined it, or `ABSENT`.
-    """
-    for one in _MRO(kind):
-        found = _NAMESPACE(one).get(name, ABSENT)
+    """Return the attribute *name* of *kind* as its body defined it, or `ABSENT`."""
+    for base in _MRO(kind):
+        found = _NAMESPACE(base).get(name, ABSENT)
         if found is not ABSENT:
             return found
     return ABSENT
@@ -99,9 +98,9 @@ def package_of(kind: type) -> str:
 
     A class's ``__module__`` is not trusted: the module must contain the class.
     """
-    known = _known.get(id(kind))
-    if known is not None:
-        return known[1]
+    vouched = _packages.get(id(kind))
+    if vouched is not None:
+        return vouched[1]
     module = module_of(kind)
     package = module.partition(".")[0]
     if package not in _VOUCHED:
@@ -114,11 +113,11 @@ def package_of(kind: type) -> str:
         found = found.get(name)
         if type(found) is not type and not is_instance(found, type):
             return ""
-        one, found = found, _NAMESPACE(found)
-    if one is not kind:
+        last, found = found, _NAMESPACE(found)
+    if last is not kind:
         return ""
-    if len(_known) < _MAX_KNOWN:
-        _known[id(kind)] = kind, package
+    if len(_packages) < _MAX_KNOWN:
+        _packages[id(kind)] = kind, package
     return package
 
 
@@ -151,9 +150,9 @@ class AttributeLayout(NamedTuple):
 
 def layout_of(kind: type) -> AttributeLayout:
     """Return where objects of *kind* store their attributes."""
-    known = _layouts.get(id(kind))
-    if known is not None and known[0]() is kind:
-        return known[1]
+    kept = _layouts.get(id(kind))
+    if kept is not None and kept[0]() is kind:
+        return kept[1]
     held, slotted = -1, []
     for index, namespace in enumerate(map(_NAMESPACE, _MRO(kind))):
         # A property of that name would be user code.
@@ -180,18 +179,17 @@ def _compared(kind: type, equal: Any) -> frozenset[str] | None:
         return None
     return frozenset(
         [
-            one.name
-            for one in fields.values()
-            if type(one) is dataclasses.Field and one.compare and type(one.name) is str
+            field.name
+            for field in fields.values()
+            if type(field) is dataclasses.Field
+            and field.compare
+            and type(field.name) is str
         ]
     )
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """
-    Return the attributes of *value* itself, including those in ``__slots__``; names
-    that are not strings are omitted.
-    """
+    """Return the attributes of *value* itself, with those in ``__slots__``."""
     kind = type(value)
     held, slotted, *_ = layout_of(kind)
     found: dict[str, Any] = {}

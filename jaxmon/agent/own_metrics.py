@@ -11,9 +11,13 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, Histogram, gauge, histograms, series
-from jaxmon.host.resources.container import ContainerFamilies
-from jaxmon.host.resources.process import ProcessFamilies
+from jaxmon.exposition.families import (
+    Family,
+    Histogram,
+    family_of,
+    gauge,
+    histograms,
+)
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
 
@@ -66,6 +70,7 @@ class ProcessPart(Part):
     name = "process"
 
     def __init__(self) -> None:
+        from jaxmon.host.resources.process import ProcessFamilies  # noqa: PLC0415 - late
 
         self._figures = ProcessFamilies()
 
@@ -80,6 +85,7 @@ class Container(Part):
     name = "container"
 
     def __init__(self) -> None:
+        from jaxmon.host.resources.container import ContainerFamilies  # noqa: PLC0415 - late
 
         self._figures = ContainerFamilies()
 
@@ -97,7 +103,6 @@ class OwnMetrics:
     The metrics of an agent that are about itself.
 
     Args:
-        context: shared state of its parts.
         parts: its parts.
         markers: that which has the program's markers.
         serving: its server.
@@ -132,13 +137,9 @@ class OwnMetrics:
             **self._markers.figures.overflow(),
         }
         return [
-            Family(metric, [(series(metric, value), n) for value, n in found.items()])
-            for metric, found in (
-                (catalog.INTERNAL_ERRORS, self._context.guard.failures()),
-                (catalog.LABEL_OVERFLOW, overflows),
-                (catalog.DROPPED, self._dropped()),
-            )
-        ] + [
+            family_of(catalog.INTERNAL_ERRORS, self._context.guard.failures().items()),
+            family_of(catalog.LABEL_OVERFLOW, overflows.items()),
+            family_of(catalog.DROPPED, self._dropped().items()),
             histograms(catalog.SCRAPE_SECONDS, [self._scrapes]),
             # Whatever the program does to its clocks.
             gauge(catalog.COUNTING_SECONDS, max(0.0, monotonic() - self._began)),

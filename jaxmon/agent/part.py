@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import interrupts
-from jaxmon.agent.guard import Guard
+from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
+from jaxmon.agent.scheduler import Scheduler
+from jaxmon.agent.worker import Job, Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -94,20 +97,25 @@ class Part:
         """
 
     def stop(self) -> None:
-        """
-        Stop threads and release data, waiting for nothing beyond the guard's deadline.
-        Idempotent.
-        """
+        """Stop threads and release data within the guard's deadline. Idempotent."""
 
     def abandon(self) -> None:
-        """
-        Leave everything to the parent process; called in a forked child. Takes no lock
-        and does not block.
-        """
+        """Leave all to the parent; in a forked child. Takes no lock, never blocks."""
 
 
-# The timer rings ten times a second; what it alone loads can wait so long.
-_TIMER_SECONDS = 1.0
+# What is loaded by time alone can wait so long; the timer rings ten times a second.
+_SECONDS = 1.0
+
+
+def begins(what: str, begin: Callable[[], object]) -> bool:
+    """Call *begin*, and return whether that is possible; if not, log *what* is not."""
+    try:
+        begin()
+    except (OSError, RuntimeError) as error:  # no descriptors or threads left
+        interrupts.pass_on(error)
+        log.warning("jaxmon is observing but cannot %s: %s", what, error)
+        return False
+    return True
 
 
 class Loading:
@@ -115,20 +123,30 @@ class Loading:
     When late parts may be loaded.
 
     Args:
-        guard: contains what fails then.
+        scheduler: has the thread that loads those that are loaded soon.
 
     Attributes:
-        guard: as given.
+        guard: contains what fails then.
         lock: held while a part is loaded, and while the process forks: a child could
             never import what a thread of its parent was importing.
         closed: whether no more are loaded: at exit, imports may fail, and make Python
             forget what ended the program.
     """
 
-    def __init__(self, guard: Guard) -> None:
-        self.guard = guard
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.guard = scheduler.guard
         self.lock = RLock()
         self.closed = False
+        self._scheduler = scheduler
+        self._worker = Worker("loading", scheduler)
+
+    def soon(self, name: str, load: Job) -> None:
+        """Call *load* of the part *name* in a second, on a thread of ours."""
+
+        def turn() -> None:
+            self._worker.submit(load)
+
+        self._scheduler.later(_SECONDS, turn, site=name)
 
 
 class LatePart(Part):
@@ -143,8 +161,12 @@ class LatePart(Part):
         loading: when it may be loaded.
         observers: lists of `jaxmon.agent.context.Observers`, by name: the first event
             of each loads the part, which then has the place in the list.
-        pages: its endpoints, which load it too.
+        pages: its endpoints on the Unix socket, which load it too.
+        public: likewise, on the port.
+        hears: events of `jax.monitoring` that load it: those without a value,
+            durations, scalars.
         scraped: whether collecting loads it.
+        soon: whether it is loaded a second after the start in any case.
 
     Attributes:
         part: that, once loaded.
@@ -158,24 +180,27 @@ class LatePart(Part):
         observers: Mapping[str, list[Callable[..., Any]]],
         *,
         pages: Iterable[str] = (),
+        public: Iterable[str] = (),
+        hears: tuple[Iterable[str], ...] = (),
         scraped: bool = False,
+        soon: bool = False,
     ) -> None:
         self.name = name
         self.part: Part | None = None
         self._make = make
         self._loading = loading
         self._lists = observers
-        self._pages = pages
-        self._scraped = scraped
+        self._pages, self._public, self._hears = pages, public, hears
+        self._scraped, self._soon = scraped, soon
         self._hooks: Hooks | None = None
         self._began: float | None = None
         self._stopped = False
         # A signal handler may compile within an import.
         self._is_loading = False
         self._observers: dict[str, Callable[..., Any]] = {}
-        self._wakers = {one: functools.partial(self._wake, one) for one in observers}
-        for one, found in observers.items():
-            found.append(self._wakers[one])
+        self._wakers = {name: functools.partial(self._wake, name) for name in observers}
+        for event, found in observers.items():
+            found.append(self._wakers[event])
 
     def load(self) -> Part | None:
         """Return the part; `None` if it cannot be loaded. Takes milliseconds, once."""
@@ -204,7 +229,7 @@ class LatePart(Part):
             if self._hooks is not None:
                 part.attach(self._hooks)
             if self._began is not None:
-                part.start()
+                begins(f"start {self.name}", part.start)
         except BaseException:
             for name, found in self._lists.items():
                 del found[before[name] :]
@@ -218,6 +243,8 @@ class LatePart(Part):
             if fresh:
                 self._observers[name] = fresh[0]
         self.part = part
+        if self._stopped:  # meanwhile, by another thread
+            part.stop()
 
     def _wake(self, name: str, *event: Any) -> Any:
         """Pass an *event* to the part."""
@@ -233,20 +260,41 @@ class LatePart(Part):
         return found[place](*event) if place < len(found) else None
 
     def _is_due(self) -> bool:
-        return self._began is not None and monotonic() - self._began >= _TIMER_SECONDS
+        return self._began is not None and monotonic() - self._began >= _SECONDS
 
     def attach(self, hooks: Hooks) -> None:
         """Attach hooks to JAX once there is something to observe."""
         self._hooks = hooks
+        if self._hears:
+            hooks.hear(
+                *[
+                    {
+                        event: functools.partial(self._hear, place, event)
+                        for event in names
+                    }
+                    for place, names in enumerate(self._hears)
+                ]
+            )
+
+    def _hear(self, place: int, name: str, *event: Any) -> None:
+        """Pass an *event* of `jax.monitoring` to the part."""
+        if self._hooks is not None and self.load() is not None:
+            self._hooks.heard[place][name](*event)
 
     def start(self) -> None:
         """Start what is periodic once there is something to do."""
         self._began = monotonic()
+        if self._soon:
+            self._loading.soon(self.name, self._load_soon)
+
+    def _load_soon(self) -> None:
+        self.load()
 
     def refresh(self, *, asked: bool) -> None:
-        """Update periodic data."""
-        if self.part is not None:
-            self.part.refresh(asked=asked)
+        """Update periodic data, which loads what is loaded soon if *asked*."""
+        part = self.load() if asked and self._soon else self.part
+        if part is not None:
+            part.refresh(asked=asked)
 
     def collect(self) -> Iterable[Family]:
         """Return the current metrics, none before there is something to count."""
@@ -271,12 +319,16 @@ class LatePart(Part):
         """Return its endpoints on the Unix socket."""
         return {path: functools.partial(self._page, path) for path in self._pages}
 
+    def public_pages(self) -> Mapping[str, Handler]:
+        """Return its endpoints on the port."""
+        return {path: functools.partial(self._page, path) for path in self._public}
+
     def _page(self, path: str, request: Request) -> Response | Future[Response]:
         part = self.load()
         if part is None:
             msg = f"jaxmon could not load {self.name}"
             raise LookupError(msg)
-        return part.pages()[path](request)
+        return {**part.pages(), **part.public_pages()}[path](request)
 
     def send(self) -> None:
         """Begin to send what is left."""

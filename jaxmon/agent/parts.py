@@ -30,15 +30,17 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.errors.last_words import LastWords
+from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.part import LatePart, Loading, Part
-from jaxmon.agent.worker import Watcher
+from jaxmon.agent.worker import Watcher, Worker
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -93,8 +95,8 @@ class PartRow(NamedTuple):
         late: lists of `Observers`: it is loaded when the first event is passed to one
             of them. `None`: at the start. Such a part must export nothing before.
         early: returns whether settings need it at the start nevertheless.
-        pages: its endpoints on the Unix socket, which load it too.
-        scraped: whether collecting loads it: it counts nothing.
+        pages, public, hears, soon: see `LatePart`.
+        scraped: whether collecting loads it: it counts nothing before.
         alone: whether it is given no context.
     """
 
@@ -105,7 +107,10 @@ class PartRow(NamedTuple):
     late: tuple[str, ...] | None = None
     early: Callable[[Settings], object] = _never
     pages: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
+    hears: tuple[tuple[str, ...], ...] = ()
     scraped: bool = False
+    soon: bool = False
     alone: bool = False
 
 
@@ -113,9 +118,27 @@ def _samples(wanted: Settings) -> bool:
     return wanted.calls and bool(wanted.sample_rate)
 
 
+def _reports(wanted: Settings) -> object:
+    return wanted.report or wanted.summary_dir
+
+
 ROWS: tuple[PartRow, ...] = (
-    PartRow("memory", "memory.part:MemoryPart"),
-    PartRow("allocations", "memory.lines:MemoryLines"),
+    PartRow(
+        "memory",
+        "memory.part:MemoryPart",
+        late=("compiling",),
+        early=_reports,
+        scraped=True,
+        soon=True,
+    ),
+    PartRow(
+        "allocations",
+        "memory.lines:MemoryLines",
+        late=("compiling",),
+        early=_reports,
+        scraped=True,
+        soon=True,
+    ),
     PartRow(
         "programs",
         "compiles.programs:Programs",
@@ -148,7 +171,11 @@ ROWS: tuple[PartRow, ...] = (
     ),
     PartRow("cache", "cache.part:PersistentCache"),
     PartRow(
-        "checkpoints", "checkpoints:CheckpointPart", {"timeline": "indicators.timeline"}
+        "checkpoints",
+        "checkpoints:CheckpointPart",
+        {"timeline": "indicators.timeline"},
+        late=(),
+        hears=orbax.EVENTS,
     ),
     PartRow("misses", "compiles.misses:Misses", {"timeline": "indicators.timeline"}),
     PartRow("recompiles", "recompiles.part:Recompiles"),
@@ -167,16 +194,27 @@ ROWS: tuple[PartRow, ...] = (
         {"function_of": "misses.function_of", "on_callback": "errors.record_callback"},
     ),
     PartRow(
-        "oom", "oom.part:OomReports", {"lines": "allocations", "programs": PROGRAMS}
+        "oom",
+        "oom.part:OomReports",
+        {"lines": "allocations", "programs": PROGRAMS},
+        late=("compiling", "error"),
+        scraped=True,
     ),
-    PartRow("signatures", "warm.part:WarmStarts"),
+    PartRow(
+        "signatures",
+        "warm.part:WarmStarts",
+        late=("call",),
+        pages=("/debug/signatures",),
+        public=("/-/ready",),
+        scraped=True,
+    ),
     PartRow(
         "transfers",
         "transfers:TransferPart",
         enabled=lambda wanted: wanted.transfers,
     ),
     PartRow("calls", "calls:CallLayer", enabled=lambda wanted: wanted.calls),
-    PartRow("timer", "sampling.timer:Timer", enabled=_samples),
+    PartRow("timer", "parts:Timer", enabled=_samples),
     PartRow(
         "sampling",
         "sampling.part:Sampling",
@@ -193,7 +231,7 @@ ROWS: tuple[PartRow, ...] = (
         },
         enabled=_samples,
         late=("timer",),
-        early=lambda wanted: wanted.report or wanted.summary_dir,
+        early=_reports,
     ),
     PartRow(
         "history",
@@ -213,7 +251,12 @@ ROWS: tuple[PartRow, ...] = (
         {"routes": "indicators.routes", "guard": "indicators.guard"},
         alone=True,
     ),
-    PartRow("determinism", "checks.determinism:DeterminismPart"),
+    PartRow(
+        "determinism",
+        "checks.determinism:DeterminismPart",
+        late=("error",),
+        early=lambda wanted: wanted.shadow_interval,
+    ),
     PartRow(
         "values",
         "checks.log_values:LoggedValues",
@@ -241,9 +284,14 @@ ROWS: tuple[PartRow, ...] = (
             "routes": "indicators.routes",
             "spanning": SPANNING,
             "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
-            "gone": "errors.gone.latest",
+            "failed_helpers": "errors.helpers.latest",
         },
         enabled=lambda wanted: wanted.time_interval,
+        late=("compiling",),
+        early=_reports,
+        pages=("/debug/stacks",),
+        scraped=True,
+        soon=True,
     ),
     PartRow(
         "goodput",
@@ -308,24 +356,62 @@ ROWS: tuple[PartRow, ...] = (
 )
 
 
+# The minimum interval of the timer, which limits the sampling rate.
+_INTERVAL = 0.01
+# So that samples do not synchronise with periodic work of the program.
+_SPREAD = 0.2
+
+
+class Timer(Part):
+    """Notifies `Observers.timer` about as often as a function is sampled."""
+
+    name = "timer"
+
+    def __init__(self, context: Context) -> None:
+        self._guard = context.guard
+        self._observers = context.observers.timer
+        self._worker = Worker(
+            self.name,
+            context.scheduler,
+            every=max(1 / context.settings.sample_rate, _INTERVAL),
+            routine=self._ring,
+            is_short=True,
+            spread=_SPREAD,
+        )
+
+    def start(self) -> None:
+        """Start the timer."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._worker.stop()
+
+    def _ring(self) -> None:
+        for notify in self._observers:
+            try:
+                notify()
+            except Exception:  # noqa: BLE001 - contained: others are notified
+                self._guard.failed("observers", stays_on=True)
+
+
 class AgentParts:
     """
     The parts of one agent, and what they are given.
 
     Args:
-        context: shared state of the agent.
         indicators: what the program marks and logs: compile time is attributed to its
             activities, and its logged arrays are read.
 
     Attributes:
-        indicators: as given.
         loading: when late parts may be loaded.
     """
 
     def __init__(self, context: Context, indicators: Indicators) -> None:
         self.indicators = indicators
-        self.loading = Loading(context.guard)
+        self.loading = Loading(context.scheduler)
         indicators.on_logged = self._on_logged
+        indicators.checks = lambda: _loaded(self._part("determinism"))
         self._context = context
         self._rows = {row.name: row for row in ROWS if row.enabled(context.settings)}
         self._made: dict[str, Part] = {}
@@ -335,9 +421,12 @@ class AgentParts:
                     name,
                     functools.partial(self._make, row),
                     self.loading,
-                    {one: getattr(context.observers, one) for one in row.late},
+                    {event: getattr(context.observers, event) for event in row.late},
                     pages=row.pages,
+                    public=row.public,
+                    hears=row.hears,
                     scraped=row.scraped,
+                    soon=row.soon,
                 )
         self._all = tuple([self._part(name) for name in self._rows])
 
@@ -366,10 +455,7 @@ class AgentParts:
         )
 
     def of(self, kind: type[Part]) -> Part | None:
-        """
-        Return the part of class *kind*, which is loaded; `None` if it is disabled by
-        settings, or cannot be loaded.
-        """
+        """Return the part of class *kind*, loaded; `None` if there is none."""
         place = f"{kind.__module__}:{kind.__qualname__}".removeprefix("jaxmon.agent.")
         names = [name for name, row in self._rows.items() if row.place == place]
         return _loaded(self._part(names[0])) if names else None
@@ -395,7 +481,7 @@ class AgentParts:
         if isinstance(need, Ask):
             return self._ask(need)
         if not isinstance(need, str):
-            return tuple([self._ask(one) for one in need])
+            return tuple([self._ask(ask) for ask in need])
         name, *path = need.split(".")
         part = _loaded(self._part(name)) if name in self._rows else getattr(self, name)
         return functools.reduce(getattr, path, part)

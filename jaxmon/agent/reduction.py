@@ -43,14 +43,16 @@ class Reduction:
 
     def of(self, families: Iterable[Family]) -> list[Family]:
         """Return *families* with fewer series; 0.2 µs per sample."""
-        own = () if self._functions else self._own()
+        internal = () if self._functions else self._internal_labels()
         return [
-            one._replace(samples=self._samples(one.metric, one.samples, own))
-            for one in families
+            family._replace(
+                samples=self._samples(family.metric, family.samples, internal)
+            )
+            for family in families
         ]
 
     def _samples(
-        self, metric: Metric, samples: list[Sample], own: tuple[str, ...]
+        self, metric: Metric, samples: list[Sample], internal: tuple[str, ...]
     ) -> list[Sample]:
         if metric.few and not self._few.isdisjoint(("all", metric.group.lower())):
             ends = tuple(
@@ -58,31 +60,31 @@ class Reduction:
                 for bound in metric.buckets
                 if bound not in metric.few
             )
-            samples = [one for one in samples if not one[0].endswith(ends)]
-        if own and metric.labels[:1] == ("function",):
-            samples = self._fold(metric, samples, own)
+            samples = [sample for sample in samples if not sample[0].endswith(ends)]
+        if internal and metric.labels[:1] == ("function",):
+            samples = self._fold(metric, samples, internal)
         return samples
 
-    def _own(self) -> tuple[str, ...]:
+    def _internal_labels(self) -> tuple[str, ...]:
         """Return the labels of JAX's own functions, as series have them."""
         return tuple(
-            labels_text(("function",), (one.name,))
-            for one in self._table
-            if one.internal
+            labels_text(("function",), (function.name,))
+            for function in self._table
+            if function.internal
         )
 
     def _fold(
-        self, metric: Metric, samples: list[Sample], own: tuple[str, ...]
+        self, metric: Metric, samples: list[Sample], internal: tuple[str, ...]
     ) -> list[Sample]:
         if metric.kind not in ("counter", "histogram"):
             # Of a function's latest program there is no sum.
-            return [one for one in samples if _fold(one[0], own) is None]
+            return [sample for sample in samples if _fold(sample[0], internal) is None]
         values: dict[str, float] = {}
-        known = self._folded
+        folded = self._folded
         for series, value in samples:
-            name = known.get(series)
+            name = folded.get(series)
             if name is None:
-                name = known[series] = _fold(series, own) or series
+                name = folded[series] = _fold(series, internal) or series
             values[name] = values.get(name, 0) + value
         return list(values.items())
 
@@ -95,12 +97,12 @@ def reduction_of(settings: Settings, table: FunctionTable) -> Reduction | None:
     return Reduction(table, functions=settings.jax_functions, few=few)
 
 
-def _fold(series: str, own: tuple[str, ...]) -> str | None:
+def _fold(series: str, internal: tuple[str, ...]) -> str | None:
     """Return *series* as one of all of JAX's functions if it is of one, else `None`."""
     name, _, labels = series.partition("{")
     # A name that another one begins with ends in a quote.
-    if not labels.startswith(own):
+    if not labels.startswith(internal):
         return None
-    label = next(one for one in own if labels.startswith(one))
+    label = next(text for text in internal if labels.startswith(text))
     folded = labels_text(("function",), (JAX,))
     return f"{name}{{{folded}{labels.removeprefix(label)}"

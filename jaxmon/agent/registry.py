@@ -7,13 +7,14 @@ import itertools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink.frames import MAX_SOURCES
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
+from jaxmon.tuples import NamedTuple
 
 
 # Enough to see that there are several.
@@ -75,10 +76,7 @@ class Registry:
         key: object,
         line: ProgramLine | None = None,
     ) -> None:
-        """
-        Count calls of *counted*, jitted at *line*, for *function*; *key* as in
-        `by_key`.
-        """
+        """Count calls of *counted*, jitted at *line*; *key* as in `by_key`."""
         function.objects.add(counted)
         # The reference's callback is C and drops the entry with the function, before
         # the key's id can belong to anything else.
@@ -109,12 +107,14 @@ class Registry:
     def _add_source(self, source: str | None, jit: Jit) -> None:
         if source is None:
             return
-        known = self._sources.get(source, [])
-        if known or len(self._sources) < MAX_SOURCES:
-            known = [
-                one for one in known[-_MAX_PER_SOURCE:] if one.counted() is not None
+        sources = self._sources.get(source, [])
+        if sources or len(self._sources) < MAX_SOURCES:
+            sources = [
+                jitted
+                for jitted in sources[-_MAX_PER_SOURCE:]
+                if jitted.counted() is not None
             ]
-            self._sources[source] = [*known, jit]
+            self._sources[source] = [*sources, jit]
 
     def jitted_from(self, source: str) -> Jit | None:
         """
@@ -130,9 +130,12 @@ class Registry:
             start = f"{source} at "
             every = list(self._sources.copy().items())
             found = [
-                one for name, jits in every if name.startswith(start) for one in jits
+                jitted
+                for name, jits in every
+                if name.startswith(start)
+                for jitted in jits
             ]
-        live = [one for one in found if one.counted() is not None]
+        live = [jitted for jitted in found if jitted.counted() is not None]
         return live[0] if len(live) == 1 else None
 
     def number_of(self, jit: Jit | None) -> int:
@@ -148,10 +151,7 @@ class Registry:
     def maker(
         self, original: Callable[..., Any], function: Function
     ) -> Callable[..., Any]:
-        """
-        Return *original*, JAX's ``_cpp_pjit``, or a copy that does the same with code
-        unique to *function*.
-        """
+        """Return *original*, JAX's ``_cpp_pjit``, or its copy unique to *function*."""
         missing = jit.missing(original)
         if missing is None:
             return original
@@ -162,13 +162,10 @@ class Registry:
         return self._makers[function]
 
     def compiled_before(self) -> frozenset[str]:
-        """
-        Return the labels of compiled objects among those that existed at the first
-        call, which takes about 50 ms to find them.
-        """
+        """Return labels of objects compiled before; the first call takes 50 ms."""
         if self._existing is None:
             self._existing = [
-                (weakref.ref(one), label(one)[0]) for one in jit.existing()
+                (weakref.ref(jitted), label(jitted)[0]) for jitted in jit.existing()
             ]
         return frozenset(
             name for reference, name in self._existing if jit.is_compiled(reference())

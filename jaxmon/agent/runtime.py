@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from jaxmon import catalog, interrupts
+from jaxmon import catalog
 from jaxmon.agent import serving as pushing
 from jaxmon.agent.context import context_of
 from jaxmon.agent.end_writer import EndWriter
@@ -19,9 +19,8 @@ from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
-from jaxmon.agent.part import LatePart, Part
+from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
-from jaxmon.agent.reduction import reduction_of
 from jaxmon.agent.serving import Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.add import added, lasting, read
@@ -37,9 +36,11 @@ from jaxmon.threads import is_named
 
 
 if TYPE_CHECKING:
+    from jaxmon.agent.reduction import Reduction
     from jaxmon.agent.reports.exit_reports import FinalReports
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
+    from jaxmon.facts.functions import Program
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -53,7 +54,6 @@ class Runtime:
     An agent that is running, or has been.
 
     Attributes:
-        context: shared state of the parts.
         hooks: the hooks that they have attached to JAX.
         parts: the parts, in the order of starting.
         serving: the server of the metrics.
@@ -78,7 +78,11 @@ class Runtime:
         self.loading = self._made.loading.lock
         self._words = self._made.words
         self._ending = EndWriter()
-        self._reduction = reduction_of(settings, self.context.table)
+        self._reduction: Reduction | None = None
+        if settings.few_buckets or not settings.jax_functions:
+            from jaxmon.agent.reduction import reduction_of  # noqa: PLC0415 - few want it
+
+            self._reduction = reduction_of(settings, self.context.table)
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)
@@ -91,8 +95,8 @@ class Runtime:
                 "/-/healthy": _healthy,
                 **{
                     path: page
-                    for one in self.parts
-                    for path, page in one.public_pages().items()
+                    for part in self.parts
+                    for path, page in part.public_pages().items()
                 },
                 **dict.fromkeys(_OWN_PAGE, self._own_page),
             },
@@ -103,8 +107,8 @@ class Runtime:
                 },
                 **{
                     path: page
-                    for one in self.parts
-                    for path, page in one.pages().items()
+                    for part in self.parts
+                    for path, page in part.pages().items()
                 },
             },
             self._on_server_error,
@@ -120,7 +124,7 @@ class Runtime:
         loops.on_change = lambda: self._ending.run(loops.running())
         self._words.say = self._ending.update
         self._pusher = pushing.prepared(plan, self.collect, settings, self._guard)
-        self._own = OwnMetrics(
+        self._about = OwnMetrics(
             self.context,
             self.parts,
             self._markers,
@@ -143,7 +147,7 @@ class Runtime:
         from jaxmon.agent.reports.overview import Overview  # noqa: PLC0415 - on request
 
         return Overview(
-            self.context, self.parts, self.hooks, self._started, self._own.exports
+            self.context, self.parts, self.hooks, self._started, self._about.exports
         )
 
     # --- life cycle -----------------------------------------------------------------
@@ -214,34 +218,26 @@ class Runtime:
             self._pusher.abandon()
 
     def _begin(self) -> None:
-        if not self._begins("serve metrics", self.serving.start):
+        if not begins("serve metrics", self.serving.start):
             self.serving.close()
         for part in self.parts:
-            self._begins(f"start {part.name}", part.start)
+            begins(f"start {part.name}", part.start)
         if self._pusher is not None:
-            self._begins("export metrics", self._pusher.start)
+            begins("export metrics", self._pusher.start)
         # What that imports, which nothing does at exit: see `exposition.add.prepare`.
         if self._pusher is not None or self._reports is not None:
-            self._begins("collect metrics", self.collect)
+            begins("collect metrics", self.collect)
         elif self.serving.socket is not None:
-            self._begins("collect metrics", self._counted)
-
-    @staticmethod
-    def _begins(what: str, begin: Callable[[], object]) -> bool:
-        """Return whether it is possible: each of them stands by itself."""
-        try:
-            begin()
-        except (OSError, RuntimeError) as error:  # no descriptors or threads left
-            interrupts.pass_on(error)
-            log.warning("jaxmon is observing but cannot %s: %s", what, error)
-            return False
-        return True
+            begins("collect metrics", self._counted)
 
     def _end(self) -> None:
         self.running = False
         with contextlib.ExitStack() as steps:  # last to first
             todo: tuple[Callable[[], None], ...] = (
-                *(functools.partial(one.removeFilter, is_named) for one in _LOGGERS),
+                *(
+                    functools.partial(logger.removeFilter, is_named)
+                    for logger in _LOGGERS
+                ),
                 self.context.scheduler.stop,
                 self.serving.close,
                 *(part.stop for part in self.parts),
@@ -311,8 +307,12 @@ class Runtime:
             from jaxmon.agent.reports import baseline  # noqa: PLC0415 - few want them
             from jaxmon.agent.sampling.exact import ExactTiming  # noqa: PLC0415
 
+            found: dict[str, Program] = {}
+            if (programs := self.part(Programs)) is not None:
+                programs.finish(self._guard.deadline.portion())
+                found = programs.snapshot()
             baseline.write_at_end(
-                self.context, self.part(Programs), self.part(ExactTiming), directory
+                self.context, found, self.part(ExactTiming), directory
             )
 
     def flush(self, seconds: float) -> bool:
@@ -365,7 +365,7 @@ class Runtime:
     def _counted(self) -> list[Family]:
         """Return the families of the parts that are loaded."""
         loaded = (
-            one for one in self.parts if not isinstance(one, LatePart) or one.part
+            part for part in self.parts if not isinstance(part, LatePart) or part.part
         )
         return self._collect(loaded)
 
@@ -381,7 +381,7 @@ class Runtime:
                 families += source()
             except Exception:  # noqa: BLE001 - contained and counted
                 self._guard.failed(f"collect_{site}", stays_on=True)
-        families += self._own.collect()
+        families += self._about.collect()
         return families if self._reduction is None else self._reduction.of(families)
 
     def _last(self, before: str) -> bytes:

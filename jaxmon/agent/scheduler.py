@@ -76,9 +76,6 @@ class Scheduler:
     """
     Runs the turns and jobs of an agent's parts.
 
-    Args:
-        guard: contains failures.
-
     Attributes:
         hangs: whether a worker that stops has a job that it does not wait for.
         used: processor seconds of the thread for what is short, until its latest turn
@@ -132,7 +129,7 @@ class Scheduler:
         hands = self._hands
         if not hands or len(hands) >= _MOST_THREADS:
             return
-        if not all([one.since for one in hands]):
+        if not all([hand.since for hand in hands]):
             return
         if urgent:
             self._hire(worker.name)
@@ -153,8 +150,8 @@ class Scheduler:
     @property
     def works(self) -> bool:
         """Whether a thread takes jobs."""
-        threads = [one.thread for one in list(self._hands)]
-        return any([one is not None and one.is_alive() for one in threads])
+        threads = [hand.thread for hand in list(self._hands)]
+        return any([thread is not None and thread.is_alive() for thread in threads])
 
     @staticmethod
     def is_current() -> bool:
@@ -163,10 +160,7 @@ class Scheduler:
         return thread is not None and thread.name in {_TICKER, _HAND}
 
     def stop(self) -> None:
-        """
-        Stop the threads and wait for them within the deadline, except for one whose job
-        its worker has waited for in vain.
-        """
+        """Stop and wait for the threads, without those waited for in vain."""
         with self._lock:
             self._stopped = True
             ticker, self._ticker = self._ticker, None
@@ -174,7 +168,7 @@ class Scheduler:
         self._wakes.put(None)
         for _ in range(_MOST_THREADS):
             self._ready.put(None)
-        threads = [one.thread for one in hands if not (self.hangs and one.since)]
+        threads = [hand.thread for hand in hands if not (self.hangs and hand.since)]
         for thread in (ticker, *threads):
             if thread is not None and thread is not current():
                 self.guard.join(thread)
@@ -206,8 +200,8 @@ class Scheduler:
                 # This frame would keep it alive, with everything it refers to, while
                 # waiting.
                 del entry
-            self._entries = [one for one in self._entries if one.turn is not None]
-            next_ = min(self._entries, key=lambda one: one.due, default=None)
+            self._entries = [entry for entry in self._entries if entry.turn is not None]
+            next_ = min(self._entries, key=lambda entry: entry.due, default=None)
             self._sleeps_until = inf if next_ is None else next_.due
             # What came meanwhile has not ended the sleep.
             if not self._fresh:
@@ -245,7 +239,7 @@ class Scheduler:
     def _hire(self, site: str) -> None:
         with self._lock:
             hands = self._hands
-            if self._stopped or not all([one.since for one in hands]):
+            if self._stopped or not all([hand.since for hand in hands]):
                 return
             hand = JobThread()
             body = functools.partial(self._work, hand)
@@ -257,7 +251,7 @@ class Scheduler:
 
     def _relieve(self) -> float | None:
         """Start another thread if all are busy with something long, and more waits."""
-        since = [one.since for one in list(self._hands)]
+        since = [hand.since for hand in list(self._hands)]
         if self._ready.empty() or not all(since) or len(since) >= _MOST_THREADS:
             self._relieves = False
             return None
@@ -281,17 +275,16 @@ class Scheduler:
             del worker
             with self._lock:
                 if len(self._hands) > 1:  # the other has time again, or will have
-                    others = [one for one in self._hands if one is not hand]
-                    if self._ready.empty() and not all([one.since for one in others]):
+                    others = [other for other in self._hands if other is not hand]
+                    if self._ready.empty() and not all(
+                        [other.since for other in others]
+                    ):
                         self._hands = others
                         break
 
 
 def clamp_wait(seconds: float, most: float) -> float:
-    """
-    Return *seconds* as a waiting time, *most* at most: the program may have replaced
-    the clock with one that steps back or returns NaN.
-    """
+    """Return *seconds*, *most* at most: the program may have replaced the clock."""
     return max(seconds, 0.0) if seconds < most else most
 
 

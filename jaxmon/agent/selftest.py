@@ -12,10 +12,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from jaxmon.agent import start
-from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.agent import instrument, runtime_of, uninstrument, unsupported
 from jaxmon.agent.jaxlink.names import check
-from jaxmon.agent.start import instrument, uninstrument
 from jaxmon.facts.functions import Function
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import encoded
@@ -31,10 +29,10 @@ def run() -> dict[str, Any]:
     not start in this Python, only why.
     """
     version = import_module("jax").__version__
-    if (problem := start.unsupported()) is not None:
+    if (problem := unsupported()) is not None:
         return {"python": problem}
     # Before the hooks replace them.
-    missing = [one._asdict() for one in check.missing(version)]
+    missing = [name._asdict() for name in check.missing(version)]
     agent = instrument(
         enabled=True, port=None, socket=False, calls=True, memory_interval=0
     )
@@ -50,15 +48,18 @@ def run() -> dict[str, Any]:
         runtime = runtime_of(agent)
         found = Snapshot() if runtime is None else runtime.overview.snapshot()
         name = f"{__name__}.{increment.__qualname__}"
-        own = next((one for one in found.functions if one.name == name), Function())
+        statistics = next(
+            (function for function in found.functions if function.name == name),
+            Function(),
+        )
         expected = {"calls": _CALLS, "hits": _CALLS - 1, "misses": 1}
         return {
             "jax": jax.__version__,
             "hooks": found.hooks,
             "miscounted": {
-                what: [getattr(own, what), number]
+                what: [getattr(statistics, what), number]
                 for what, number in expected.items()
-                if getattr(own, what) != number
+                if getattr(statistics, what) != number
             },
             "cache": encoded(found.cache),
             "internal_errors": found.internal_errors,

@@ -35,7 +35,7 @@ from jaxmon.host.files.descriptor import NONE_LEFT
 from jaxmon.host.http.listeners import Listener
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler, Server
-from jaxmon.otel.environment import Plan, is_asked, plan
+from jaxmon.otel import is_named
 from jaxmon.settings import SIDECAR_PORT, Settings
 from jaxmon.threads import RLock
 
@@ -43,6 +43,7 @@ from jaxmon.threads import RLock
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jaxmon.otel.environment import Plan
     from jaxmon.otel.pusher import Pusher
 
 
@@ -51,8 +52,12 @@ def planned(settings: Settings) -> Plan | None:
     Return how to push, by the settings and else the environment; `None` if nothing is
     to be pushed. From now on, histograms count what it needs.
     """
-    wanted = is_asked(os.environ) if settings.otlp is None else settings.otlp
-    return plan(os.environ) if wanted else None
+    if settings.otlp or (settings.otlp is None and is_named(os.environ)):
+        from jaxmon.otel import environment  # noqa: PLC0415 - few name any of it
+
+        if settings.otlp or environment.is_asked(os.environ):
+            return environment.plan(os.environ)
+    return None
 
 
 def prepared(
@@ -95,7 +100,6 @@ class Serving:
     The server of one agent.
 
     Args:
-        settings: settings of the agent.
         routes: handlers by path.
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
@@ -122,7 +126,9 @@ class Serving:
         self._deadline = deadline
         self._settings = settings
         self._routes = dict(routes)
-        self._local_routes = {path: _shown(one) for path, one in local_routes.items()}
+        self._local_routes = {
+            path: _shown(handler) for path, handler in local_routes.items()
+        }
         self._on_error = on_error
         self._ending, self._position, self._began = ending, position, began
         self._server: Server | None = None

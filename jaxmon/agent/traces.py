@@ -9,6 +9,7 @@ and on each scrape.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,8 +19,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.figures import Indicators
-from jaxmon.otel import environment as decision
-from jaxmon.otel.environment import is_disabled
+from jaxmon.otel import is_named
 from jaxmon.threads import RLock
 
 
@@ -47,8 +47,13 @@ class TracePart(Part):
     def attach(self, hooks: Hooks) -> None:
         """Look for the application's provider."""
         del hooks
-        if self._asked is False or is_disabled(os.environ):
+        if self._asked is False:
             return
+        if is_named(os.environ):
+            from jaxmon.otel.environment import is_disabled  # noqa: PLC0415 - named
+
+            if is_disabled(os.environ):
+                return
         self._on = True
         self._indicators.routes.on_new.append(self.check)
         self._indicators.loops.on_new.append(self.check)
@@ -58,6 +63,10 @@ class TracePart(Part):
 
     def start(self) -> None:
         """Make a provider of our own if the environment asks for one."""
+        if not (self._asked or is_named(os.environ)):
+            return
+        from jaxmon.otel import environment as decision  # noqa: PLC0415 - named
+
         wanted = self._asked or decision.export_wanted(os.environ)
         if not self._on or not wanted or self._tracer is not None:
             return
@@ -69,26 +78,27 @@ class TracePart(Part):
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
             settling = self._observers.settling
-            own = own_tracer(
+            tracer = own_tracer(
                 self._guard, os.environ, ratio, run, settling, timer=self._timer
             )
-            self._use(own)
+            self._use(tracer)
         except Exception:  # noqa: BLE001 - contained: no traces
             self._guard.failed(self.name)
 
     def check(self) -> None:
         """Use the provider of the application from when it has one."""
         tracer = self._tracer
-        if not self._on or not decision.sdk_is_loaded():
+        if not self._on or "opentelemetry.sdk.trace" not in sys.modules:
             return
         if tracer is not None and not tracer.is_own:
             return
         try:
+            from jaxmon.otel.environment import RATIO  # noqa: PLC0415 - as it is used
             from jaxmon.otel.traces.tracer import application_tracer  # noqa: PLC0415
 
             # Its sampler, if the environment names one, decides about steps as well.
             named = os.environ.get("OTEL_TRACES_SAMPLER", "").strip()
-            ratio = 1.0 if named else decision.RATIO
+            ratio = 1.0 if named else RATIO
             found = application_tracer(self._guard, ratio, self._observers.settling)
             if found is not None:
                 self._use(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts import memory as facts
+from jaxmon.exposition.families import Family, family_of, gauge
 from jaxmon.host.sources import display_path
-from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.spans import Child
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import memory as facts
 
 
 LINES = 50
@@ -99,8 +100,8 @@ class TransferPart(Part):
 
     def detach(self) -> None:
         """Stop observing and restore JAX's own functions."""
-        for one in self._methods:
-            one.active = False
+        for method in self._methods:
+            method.active = False
 
     def stop(self) -> None:
         """Stop observing."""
@@ -112,6 +113,8 @@ class TransferPart(Part):
 
     def snapshot(self) -> facts.Transfers:
         """Return the totals, and the source lines that blocked longest."""
+        from jaxmon.facts import memory as facts  # noqa: PLC0415 - on request
+
         if self._crossings is None:
             return facts.Transfers()
         self._fold()
@@ -148,10 +151,7 @@ class TransferPart(Part):
         by_direction = [(d, self._totals[d]) for d in TRANSFER_DIRECTIONS]
         return [
             *(
-                Family(
-                    metric,
-                    [(series(metric, d), total[i] * unit) for d, total in by_direction],
-                )
+                family_of(metric, [(d, total[i] * unit) for d, total in by_direction])
                 for i, metric, unit in (
                     (0, catalog.HOST_TRANSFERS, 1),
                     (1, catalog.HOST_TRANSFER_BYTES, 1),
@@ -171,9 +171,9 @@ class TransferPart(Part):
         """
         leaves = self._context.jax.tree_util.tree_leaves((sample.args, sample.kwargs))
         arrays = [
-            one for one in map(trusted_view, leaves) if isinstance(one, _OF_NUMPY)
+            view for view in map(trusted_view, leaves) if isinstance(view, _OF_NUMPY)
         ]
-        sizes = [one.nbytes for one in arrays]
+        sizes = [array.nbytes for array in arrays]
         nbytes, function = sum(sizes), sample.function
         if nbytes < _LARGE_BYTES or function in self._arguments:
             return
@@ -244,6 +244,8 @@ class TransferPart(Part):
         tracer = self._context.observers.tracer
         if tracer is None or place is None:
             return
+        from jaxmon.otel.traces import spans as conventions  # noqa: PLC0415 - with traces
+
         name = conventions.SYNC
         attributes: dict[str, str | int] = {conventions.HOW: site.how}
         if site.direction != "sync":
@@ -252,7 +254,9 @@ class TransferPart(Part):
         if site.file:
             attributes[conventions.FILE] = display_path(site.file)
             attributes[conventions.LINE] = site.line
-        tracer.add(Child(name, started / 1e9, ended / 1e9, attributes), place)
+        tracer.add(
+            conventions.Child(name, started / 1e9, ended / 1e9, attributes), place
+        )
 
     def _is_often(self, site: TransferSite) -> bool:
         if not site.file or site.count >= OFTEN:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from jaxmon.tuples import NamedTuple
 
 
 # The last two are for metrics of other exporters that the sidecar passes on.

@@ -18,11 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import inf, isfinite
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jaxmon.catalog import Metric
 from jaxmon.clocks import wall_time
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 LONGEST = 128
@@ -163,6 +164,11 @@ def histograms(metric: Metric, found: Iterable[Histogram]) -> Family:
         samples += histogram.samples()
         kept.update(histogram.exemplars())
     return Family(metric, samples, kept)
+
+
+def family_of(metric: Metric, rows: Iterable[tuple[Any, ...]]) -> Family:
+    """Return a series of *metric* for each of *rows*: its labels, and its value."""
+    return Family(metric, [(series(metric, *labels), n) for *labels, n in rows])
 
 
 def gauge(metric: Metric, value: float, *labels: object) -> Family:

@@ -45,7 +45,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic, wall_time
@@ -54,6 +54,7 @@ from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
 from jaxmon.host.files.descriptor import FLAGS, require_own
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.tuples import NamedTuple
 
 
 _PAGE = 4096

@@ -10,9 +10,10 @@ sums and buckets, and compare means and quantiles of windows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.facts.record import NOTHING, Fact
+from jaxmon.tuples import NamedTuple
 
 
 LEAST_SECONDS = 2e-5

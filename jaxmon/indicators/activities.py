@@ -73,8 +73,8 @@ class Activity:
         last = self._open[-1]
         if last[0] == here and not last[1]:
             return last
-        opened = [one for one in self._open if not one[1]]
-        mine = [one for one in opened if one[0] == here]
+        opened = [activity for activity in self._open if not activity[1]]
+        mine = [activity for activity in opened if activity[0] == here]
         return (mine or opened)[-1]
 
     def __call__(self, function: F) -> F:

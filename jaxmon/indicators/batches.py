@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from jaxmon import catalog
@@ -29,12 +28,7 @@ class Batch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._work is not None and work.current() is self._work:
             work.enter(self._work.root)
 
@@ -79,7 +73,9 @@ def batch(
     ours = None
     try:
         if requests is not None:
-            ours = work.named([one for one in requests if isinstance(one, OpenRequest)])
+            ours = work.named(
+                [request for request in requests if isinstance(request, OpenRequest)]
+            )
         figures.batches.observe(str(route), int(size), int(capacity))
     except Exception:  # noqa: BLE001 - theirs: counted, and the program goes on
         figures.guard.failed(SITE, stays_on=True, theirs=True)

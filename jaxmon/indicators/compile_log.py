@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 from types import CodeType
-from typing import NamedTuple
 
 from jaxmon.indicators.endings import End
 from jaxmon.threads import get_ident
+from jaxmon.tuples import NamedTuple
 
 
 def runs_loop() -> bool:
@@ -74,20 +74,22 @@ class CompileLog:
         """Note a compile of this thread since *began*, which lasts until *end*."""
         span = LoggedSpan(began, end, get_ident(), runs_loop())
         self._spans.append(span)
-        self._open = [one for one in self._open if not self._has_ended(one)] + [span]
+        self._open = [
+            logged for logged in self._open if not self._has_ended(logged)
+        ] + [span]
 
     def quiet_since(self, began: float) -> bool:
         """Return whether the process has not compiled since *began*."""
         if self._open:
-            self._open = [one for one in self._open if not self._has_ended(one)]
+            self._open = [span for span in self._open if not self._has_ended(span)]
         return not self._open and self._ended < began
 
     def compiled_here(self, began: float) -> bool:
         """Return whether this thread has finished a compile since *began*."""
         here = get_ident()
         return any(
-            one.thread == here and one.end and one.end[0] > began
-            for one in list(self._spans)
+            span.thread == here and span.end and span.end[0] > began
+            for span in list(self._spans)
         )
 
     def delayed(
@@ -107,12 +109,12 @@ class CompileLog:
             ended: when it ended.
             usual: seconds that requests of its route took while nothing compiled.
         """
-        spans = [one for one in list(self._spans) if one.overlap(began, ended) > 0]
-        if any(one.holds_loop and one.thread == home for one in spans):
+        spans = [span for span in list(self._spans) if span.overlap(began, ended) > 0]
+        if any(span.holds_loop and span.thread == home for span in spans):
             return True
         seconds, slowest = ended - began, max(usual, default=None)
         if slowest is None:
-            spans = [one for one in spans if one.end and one.end[0] <= ended]
+            spans = [span for span in spans if span.end and span.end[0] <= ended]
             return _union(spans, began, ended) >= seconds / 2
         excess = seconds - slowest
         if seconds <= _USUAL * slowest:
@@ -129,7 +131,7 @@ class CompileLog:
 def _union(spans: list[LoggedSpan], began: float, ended: float) -> float:
     """Return the seconds between *began* and *ended* with any of *spans*."""
     total, until = 0.0, began
-    for span in sorted(spans, key=lambda one: one.began):
+    for span in sorted(spans, key=lambda logged: logged.began):
         first = max(span.began, until)
         last = min(span.end[0] if span.end else ended, ended)
         if last > first:

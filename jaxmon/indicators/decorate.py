@@ -14,9 +14,7 @@ Manager: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Step(Protocol):
-    """
-    What surrounds each step of one generator. Not a context manager: those cost more.
-    """
+    """What surrounds each step of a generator. A context manager costs more."""
 
     def enter(self) -> object:
         """Begin a step."""

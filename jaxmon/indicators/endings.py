@@ -32,9 +32,7 @@ _times = iter(now, None)
 
 
 def noting(end: End) -> Iterator[None]:
-    """
-    Return an iterator that records the time in *end* when an item is taken from it.
-    """
+    """Return an iterator that records the time in *end* when it is advanced."""
     return map(end.append, _times)
 
 
@@ -47,12 +45,12 @@ def noting_python(found: list[bool], thread: int) -> Iterator[None]:
     return map(found.append, map(operator.contains, frames, repeat(thread)))
 
 
-def on_finalize(one: object, note: Iterator[object]) -> ref[Any]:
+def on_finalize(watched: object, note: Iterator[object]) -> ref[Any]:
     """
     Return an object to keep: while it exists, an item of *note*, a C iterator, is taken
-    as soon as *one* is no longer referenced.
+    as soon as *watched* is no longer referenced.
     """
-    return ref(one, functools.partial(next, note))
+    return ref(watched, functools.partial(next, note))
 
 
 class SingleUse:

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
-from jaxmon.facts import marked
 from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
-from jaxmon.indicators.recorder import FailureGuard
+from jaxmon.indicators.recorder import FailureGuard, RequestTracer
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
-from jaxmon.indicators.tracing import RequestTracer
 
 
 if TYPE_CHECKING:
+    from jaxmon.facts import marked
     from jaxmon.indicators.batches import BatchFill
     from jaxmon.indicators.invocations import Invocations
     from jaxmon.indicators.queues import QueueDepths
@@ -40,8 +39,8 @@ class FirstUse(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, one: Any, owner: type) -> T:
-        made: T = vars(one).setdefault(self._name, self._make(one))
+    def __get__(self, instance: Any, owner: type) -> T:
+        made: T = vars(instance).setdefault(self._name, self._make(instance))
         return made
 
 
@@ -51,7 +50,6 @@ class Indicators:
 
     Args:
         limit: maximum number of values of each label that the program chooses.
-        guard: contains our failures.
         on_error: called for each exception that leaves a request, an activity or the
             source of a loop; must not raise.
 
@@ -59,6 +57,7 @@ class Indicators:
         flush: pushes what is measured, within so many seconds.
         place_of: returns the line of the program that an exception came from.
         on_logged: called when the program logs values and no part reads them yet.
+        checks: returns the part that records checks of determinism, if there is any.
         serverless: whether the process is frozen between requests.
         tracer: makes the spans of requests, if traces are on.
     """
@@ -77,6 +76,7 @@ class Indicators:
         self.tracer: RequestTracer | None = None
         self._limit = limit
         self.on_logged: Callable[[], object] = bool
+        self.checks: Callable[[], Any] = _none
         self.flush: Callable[[float], bool] = bool
         self.serverless = False
         self.guard = guard
@@ -138,6 +138,8 @@ class Indicators:
 
     def explain_requests(self) -> tuple[marked.RouteFacts, ...]:
         """Return requests and batches, by route."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         used: BatchFill | None = self._used("batches")
         fills = {} if used is None else used.explain()
         found = [
@@ -145,7 +147,7 @@ class Indicators:
             for route in self.routes
         ]
         rest = [
-            marked.RouteFacts(name=name, batches=one) for name, one in fills.items()
+            marked.RouteFacts(name=name, batches=fill) for name, fill in fills.items()
         ]
         return (*found, *rest)
 
@@ -159,9 +161,13 @@ class Indicators:
         }
         used = {"queue": self._used("queues"), "name": self._used("logged")}
         return {
-            **{name: one.overflow for name, one in labels.items()},
+            **{name: admitted.overflow for name, admitted in labels.items()},
             **{n: 0 if of is None else of.labels.overflow for n, of in used.items()},
         }
+
+
+def _none() -> None:
+    return None
 
 
 def _unknown(error: BaseException) -> str:

@@ -21,17 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from jaxmon import catalog, interrupts
-from jaxmon.exposition.families import Family, Histogram, series
+from jaxmon.exposition.families import Family, Histogram, family_of
 from jaxmon.host.resources import process
 from jaxmon.indicators.decorate import kind_of
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import CARRIED, RequestOrigin, recorder
 from jaxmon.indicators.requests import (
     OpenRequest,
     ServedRequest,
     http_outcome,
     origin_of,
 )
-from jaxmon.indicators.tracing import CARRIED, RequestOrigin
 from jaxmon.threads import DaemonThread, RLock
 
 
@@ -105,9 +104,9 @@ class Invocations:
         """Return the metrics, nothing without invocations."""
         if not self._counts:
             return []
-        metric, counts = catalog.INVOCATIONS, self._counts.copy().items()
+        counts = [(*kind, n) for kind, n in self._counts.copy().items()]
         return [
-            Family(metric, [(series(metric, *kind), n) for kind, n in counts]),
+            family_of(catalog.INVOCATIONS, counts),
             Family(catalog.INSTANCE_START_SECONDS, self._start.samples()),
         ]
 
@@ -176,7 +175,7 @@ def serverless(
         ...     return {"statusCode": 200}
     """
     if handler is None:
-        return lambda one: _decorated(one, route, timeout)
+        return lambda function: _decorated(function, route, timeout)
     return _decorated(handler, route, timeout)
 
 
@@ -191,10 +190,7 @@ def begin(route: str) -> None:
 
 
 def frozen(route: str) -> bool:
-    """
-    Return whether the process may be frozen after each request; then this is an
-    invocation of *route*, which is counted.
-    """
+    """Return whether this is an invocation of *route*, which is then counted."""
     indicators = recorder()
     if indicators is None or not indicators.serverless:
         return False

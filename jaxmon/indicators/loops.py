@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, Histogram, histograms, series
-from jaxmon.facts import marked
+from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.indicators.endings import End, noting, now, on_finalize
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.marks import LoopCounts, LoopMark
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import marked
 
 
 # Between two readings; of more, the latest count.
@@ -66,7 +70,7 @@ class StepLoop:
         settled = self._settled()
         mark = timeline.open_loop(end, settled, opening=opening)
         with self._lock:
-            self._running = [one for one in self._running if not one.end]
+            self._running = [run for run in self._running if not run.end]
             life = on_finalize(run, noting(end))
             self._running.append(RunningLoop(end, life, mark, timeline))
             settled.last_step = now()
@@ -75,7 +79,7 @@ class StepLoop:
     @property
     def running(self) -> int:
         """Number of running loops of this name."""
-        return sum(not one.end for one in list(self._running))
+        return sum(not run.end for run in list(self._running))
 
     @property
     def steps(self) -> int:
@@ -113,17 +117,19 @@ class StepLoop:
 
     def _settled(self) -> LoopCounts:
         # Without the lock, which may be taken while that of the timeline is held.
-        for one in list(self._running):
-            one.timeline.settle(one.mark)
+        for run in list(self._running):
+            run.timeline.settle(run.mark)
         return self.counts
 
     def attend(self) -> None:
         """Have runs account for their next turn at once; takes no lock."""
-        for one in list(self._running):
-            one.mark.note = None
+        for run in list(self._running):
+            run.mark.note = None
 
     def explain(self) -> marked.Loop:
         """Return the steps so far; the wait for data is part of a step."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         spent = self.seconds.sum
         return marked.Loop(
             name=self.name,
@@ -169,8 +175,8 @@ class Loops:
         if found is None:
             name = self.labels.admit(name)
             found = self._loops.setdefault(name, StepLoop(name))
-            for one in list(self.on_new):
-                one()
+            for notify in list(self.on_new):
+                notify()
         return found
 
     def changed(self) -> None:
@@ -180,12 +186,12 @@ class Loops:
 
     def attend(self) -> None:
         """Have all runs notice at their next step what was set meanwhile."""
-        for one in self:
-            one.attend()
+        for loop in self:
+            loop.attend()
 
     def running(self) -> str:
         """Return the name of the outermost loop that runs, ``""`` if none does."""
-        return next(iter([one.name for one in self if one.running]), "")
+        return next(iter([loop.name for loop in self if loop.running]), "")
 
     def count_items(self, mark: LoopMark, loop: StepLoop, item: str) -> None:
         """Count the items of *mark*, a run of *loop*: from 0, so that they appear."""
@@ -200,18 +206,15 @@ class Loops:
     def collect(self) -> list[Family]:
         """Return the families of loops."""
         loops = list(self._loops.values())
-        steps, items = catalog.STEPS, catalog.ITEMS
-        waited, age = catalog.DATA_WAIT_SECONDS, catalog.STEP_AGE_SECONDS
         running = [(loop.name, loop.age) for loop in loops if loop.running]
         return [
             histograms(catalog.STEP_SECONDS, [loop.seconds for loop in loops]),
-            Family(steps, [(series(steps, loop.name), loop.steps) for loop in loops]),
-            Family(
-                items,
-                [(series(items, *key), n) for key, n in self._items.copy().items()],
+            family_of(catalog.STEPS, [(loop.name, loop.steps) for loop in loops]),
+            family_of(
+                catalog.ITEMS, [(*key, n) for key, n in self._items.copy().items()]
             ),
-            Family(
-                waited, [(series(waited, loop.name), loop.waited) for loop in loops]
+            family_of(
+                catalog.DATA_WAIT_SECONDS, [(loop.name, loop.waited) for loop in loops]
             ),
-            Family(age, [(series(age, name), ago) for name, ago in running]),
+            family_of(catalog.STEP_AGE_SECONDS, running),
         ]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Histogram
 from jaxmon.indicators.endings import End
 from jaxmon.threads import get_ident
+from jaxmon.tuples import NamedTuple
 
 
 COMPILE = "compile"

@@ -13,7 +13,7 @@ from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType
 
 from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import marked
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.recorder import FailureGuard, recorder
@@ -58,15 +58,15 @@ class DepthHistory:
         third of the depths kept, if there are enough.
         """
         time = self._clock()
-        kept = [one for one in list(self._kept) if time - one[0] <= WITHIN_SECONDS]
+        kept = [(at, n) for at, n in list(self._kept) if time - at <= WITHIN_SECONDS]
         over = time - kept[0][0] if kept else 0.0
         thirds = _thirds([depth for _, depth in kept])
-        known = over >= _APART_SECONDS
+        long_enough = over >= _APART_SECONDS
         return marked.QueueFacts(
             depth=self.depth,
             maximum=self.maximum,
-            growth=self.depth - kept[0][1] if known else None,
-            growth_seconds=over if known else 0.0,
+            growth=self.depth - kept[0][1] if long_enough else None,
+            growth_seconds=over if long_enough else 0.0,
             lows=tuple([min(part) for part in thirds]),
             highs=tuple([max(part) for part in thirds]),
         )
@@ -230,17 +230,12 @@ class QueueDepths:
 
     def explain(self) -> tuple[marked.QueueFacts, ...]:
         """Query all sources; return depth and growth by queue."""
-        known = self._read()
-        histories = [(name, self._histories.get(name)) for name in known]
-        return tuple(
-            [one.explain().replace(name=name) for name, one in histories if one]
-        )
+        found = [(name, self._histories.get(name)) for name in self._read()]
+        return tuple([of.explain().replace(name=name) for name, of in found if of])
 
     def collect(self) -> list[Family]:
         """Query all sources and return the depths."""
-        metric = catalog.QUEUE_DEPTH
-        known = self._read().items()
-        return [Family(metric, [(series(metric, n), depth) for n, depth in known])]
+        return [family_of(catalog.QUEUE_DEPTH, self._read().items())]
 
     def _read(self) -> dict[str, int]:
         """Return the depths; a failing source omits only its own queue."""
@@ -253,13 +248,13 @@ class QueueDepths:
             except Exception:  # noqa: BLE001 - theirs: counted, asked again next time
                 failed.add(label)
                 self._guard.failed(SITE, stays_on=True, theirs=True)
-        known = {n: depth for n, depth in depths.items() if n not in failed}
-        for name, depth in known.items():
+        readable = {n: depth for n, depth in depths.items() if n not in failed}
+        for name, depth in readable.items():
             self._note(name, depth)
         # What is no longer exported may come back, under another meaning.
         for name in set(self._histories) - set(depths) - failed:
             self._histories.pop(name, None)
-        return known
+        return readable
 
     def _note(self, name: str, depth: int) -> None:
         found = self._histories.get(name)
@@ -293,10 +288,7 @@ def _weakly(function: Depth) -> Callable[[], Depth | None]:
 
 
 def _of_object(owner: object, name: str, function: Depth) -> Callable[[], Depth | None]:
-    """
-    Return a key that identifies the method of a built-in object, or *function* in a
-    module.
-    """
+    """Return a reference to a method of a built-in object, or to a function."""
     if isinstance(owner, ModuleType):
         return lambda: function
     reference = weakref.ref(owner)

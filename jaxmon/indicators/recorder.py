@@ -1,17 +1,96 @@
-"""The current recorder of application markers."""
+"""
+What markers write to: the metrics of the agent that runs, and what makes the spans of
+requests and steps. Knows no OpenTelemetry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from jaxmon.exposition.families import SpanIds
+from jaxmon.indicators.endings import End
 
 
 if TYPE_CHECKING:
-    from jaxmon.indicators.compile_log import CompileLog
-    from jaxmon.indicators.loops import Loops
-    from jaxmon.indicators.routes import Routes
-    from jaxmon.indicators.timeline import Timeline
-    from jaxmon.indicators.tracing import RequestTracer
+    from jaxmon.indicators.figures import Indicators
+
+
+class RequestOrigin:
+    """
+    What a server knows of a request, for its span.
+
+    Attributes:
+        system: ``"http"``, ``"grpc"``, or ``"function"`` for an event that is an HTTP
+            request.
+        method: ``GET``, say; only of HTTP.
+        headers: those that carry the context of a trace, names in lower case.
+        status: status code of the response, once it is known; of gRPC its name.
+    """
+
+    __slots__ = ("headers", "method", "status", "system")
+
+    def __init__(self, system: str, method: str, headers: Mapping[str, str]) -> None:
+        self.system = system
+        self.method = method
+        self.headers = headers
+        self.status: int | str | None = None
+
+
+class RequestTrace(Protocol):
+    """The span of one request. No method raises."""
+
+    def enter(self) -> None:
+        """Make the span current in this context."""
+        ...
+
+    def leave(self) -> None:
+        """Make current what was current before."""
+        ...
+
+    def describe(self, outcome: str, start: str) -> None:
+        """Say on the span how the request is about to end."""
+        ...
+
+    def profiled(self, profile: str) -> SpanIds | None:
+        """Say on the span that a *profile* has the request; return its ids."""
+        ...
+
+    def end(
+        self, ended: float, outcome: str, start: str, error: BaseException | None
+    ) -> SpanIds | None:
+        """End the span at *ended*; return its ids if its trace is kept."""
+        ...
+
+
+class LoopTrace(Protocol):
+    """The spans of the steps of one run of a loop. No method raises."""
+
+    def finish(self, arrived: float, ended: float) -> SpanIds | None:
+        """End the step whose data *arrived* then; return its span's ids if kept."""
+        ...
+
+    def leave(self, left: float, error: BaseException | None) -> None:
+        """Note that no data arrived for the step: *error* if its source raised."""
+        ...
+
+
+class RequestTracer(Protocol):
+    """Makes spans."""
+
+    def request(
+        self, route: str, origin: RequestOrigin | None, started: float
+    ) -> RequestTrace | None:
+        """Return the span of a request, `None` if not recorded. Raises nothing."""
+        ...
+
+    def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
+        """Return the spans of a run that *began* then, until *end*. Raises nothing."""
+        ...
+
+
+CARRIED = ("traceparent", "tracestate")
+"""Headers of W3C Trace Context; baggage is the application's."""
 
 
 class FailureGuard(Protocol):
@@ -32,86 +111,15 @@ class FailureGuard(Protocol):
         ...
 
 
-class InvocationSink(Protocol):
-    """Where invocations are counted."""
-
-    def begin(self, route: str) -> None:
-        """Count an invocation of *route*, which is a label."""
-        ...
-
-
-class BatchSink(Protocol):
-    """Where batches are counted."""
-
-    def observe(self, route: str, size: int, capacity: int) -> None:
-        """Count a batch. Raises `ValueError` if *size* exceeds *capacity*."""
-        ...
-
-
-class Queues(Protocol):
-    """Where queue depths are kept."""
-
-    def set(self, name: str, depth: int) -> None:
-        """Keep *depth*. Raises `ValueError` if it is not a valid depth."""
-        ...
-
-    def forget(self, name: str) -> None:
-        """Forget the depth that was set."""
-        ...
-
-
-class ValueSink(Protocol):
-    """Where logged quantities are kept."""
-
-    def put(self, values: tuple[tuple[str, Any], ...], step: Any) -> None:
-        """Keep *values* by name until they are read. May raise to reject them."""
-        ...
-
-
-class Recorder(Protocol):
-    """The metrics that markers write to: those of one agent."""
-
-    routes: Routes
-    loops: Loops
-    timeline: Timeline
-    compiles: CompileLog
-    tracer: RequestTracer | None
-    flush: Callable[[float], bool]
-    serverless: bool
-    guard: FailureGuard
-    on_error: Callable[[BaseException], None]
-    place_of: Callable[[BaseException], str]
-
-    @property
-    def invocations(self) -> InvocationSink:
-        """Invocations by route."""
-        ...
-
-    @property
-    def batches(self) -> BatchSink:
-        """Batches by route."""
-        ...
-
-    @property
-    def queues(self) -> Queues:
-        """Depths by queue."""
-        ...
-
-    @property
-    def logged(self) -> ValueSink:
-        """Logged quantities."""
-        ...
-
-
 class _Current:
-    recorder: Recorder | None = None
+    recorder: Indicators | None = None
 
 
 current = _Current()
 """Where markers that run often read it, without a call."""
 
 
-def recorder() -> Recorder | None:
+def recorder() -> Indicators | None:
     """Return the current recorder."""
     return current.recorder
 
@@ -122,14 +130,14 @@ def report(error: BaseException) -> None:
         current.recorder.on_error(error)
 
 
-def attach(figures: Recorder) -> None:
+def attach(figures: Indicators) -> None:
     """Make *figures* the recorder."""
     before, current.recorder = current.recorder, figures
     if before is not None:
         before.loops.attend()
 
 
-def detach(figures: Recorder) -> None:
+def detach(figures: Indicators) -> None:
     """Stop recording if *figures* is the recorder."""
     if current.recorder is figures:
         current.recorder = None

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from jaxmon.indicators.decorate import F, decorated
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.recorder import Recorder, recorder, report
+from jaxmon.indicators.recorder import (
+    CARRIED,
+    RequestOrigin,
+    RequestTrace,
+    recorder,
+    report,
+)
 from jaxmon.indicators.routes import Outcome, RequestRoute, Start
-from jaxmon.indicators.tracing import CARRIED, RequestOrigin, RequestTrace
+from jaxmon.indicators.work import RequestEntry, entered_request
 from jaxmon.threads import get_ident
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.figures import Indicators
 
 
 SITE = "requests"
@@ -43,7 +52,7 @@ class OpenRequest:
     Attributes:
         outcome: outcome, if the program knows better than the default (error on an
             exception): ``"success"``, ``"client_error"`` or ``"error"``.
-        said: how a server responded, such as ``status 503``; set if it failed.
+        response: how a server responded, such as ``status 503``; set if it failed.
         cold: whether a compile happened on its behalf.
         delayed: whether it waited in a queue for what was compiling.
         home: the thread that it began on.
@@ -62,14 +71,16 @@ class OpenRequest:
         "home",
         "notes",
         "outcome",
-        "said",
+        "response",
         "started",
         "trace",
     )
 
-    said: str
+    response: str
 
-    def __init__(self, route: str, indicators: Recorder | None, holder: Holder) -> None:
+    def __init__(
+        self, route: str, indicators: Indicators | None, holder: Holder
+    ) -> None:
         self.outcome: Outcome | None = None
         self.cold = self.delayed = False
         self.home = get_ident()
@@ -107,10 +118,7 @@ class OpenRequest:
     __bool__ = in_progress
 
     def end(self, error: BaseException | None = None) -> None:
-        """
-        Finish and count the request, as leaving the block does. Only the first call
-        counts.
-        """
+        """Count the request, as leaving the block does. Only the first call counts."""
         ended = now()
         # Not whether it is being served: the garbage collector drops what holds the
         # request of a generator in a cycle before it has that leave its block.
@@ -137,10 +145,7 @@ class OpenRequest:
         )
 
     def await_compile(self, end: End) -> None:
-        """
-        Note a compile until *end* that may be on its behalf: it is, unless the request
-        ends before.
-        """
+        """Note a compile until *end* that is on its behalf unless it ends before."""
         if self._compiles is None:
             self._compiles = []
         self._compiles.append(end)
@@ -180,8 +185,8 @@ class OpenRequest:
         route.count(seconds, outcome, start, ids)
         if outcome == "error" and indicators is not None:
             # Not set beforehand, which would cost each request that succeeds.
-            said: str = getattr(self, "said", "")
-            route.failures.add(error, said, indicators.place_of)
+            response: str = getattr(self, "response", "")
+            route.failures.add(error, response, indicators.place_of)
 
     def _drop_notes(self) -> bool:
         """Drop the items that are in queues; return whether there was any."""
@@ -209,24 +214,6 @@ def _outcome(error: BaseException) -> Outcome:
     return "error" if isinstance(error, Exception) else "client_error"
 
 
-class _Entry:
-    """
-    An entered block: by which object, for which request, and within which other block
-    of that request. The object ends the request when it is no longer referenced, so it
-    is not referenced here.
-    """
-
-    # Set from outside: an `__init__` would cost each request a call.
-    __slots__ = ("by", "outer", "serving")
-
-    by: ref[MarkedRequest]
-    serving: OpenRequest
-    outer: _Entry | None
-
-
-_entered: ContextVar[_Entry | None] = ContextVar("jaxmon.request", default=None)
-
-
 class MarkedRequest:
     """A context manager, also with ``async with``, and a decorator. See `request`."""
 
@@ -236,10 +223,10 @@ class MarkedRequest:
 
     def __init__(self, route: str) -> None:
         self._route = route
-        self._last: _Entry | None = None
+        self._last: RequestEntry | None = None
 
     def __enter__(self) -> OpenRequest:
-        outer = _entered.get()
+        outer = entered_request.get()
         if outer is not None and outer.serving.in_progress():
             ours = outer.serving
         else:
@@ -247,10 +234,10 @@ class MarkedRequest:
             # which may start a task in its turn, and so on.
             ours, outer = OpenRequest(self._route, recorder(), self), None
         try:
-            entry = _Entry()
+            entry = RequestEntry()
             entry.by, entry.serving, entry.outer = ref(self), ours, outer
             self._last = entry
-            _entered.set(entry)
+            entered_request.set(entry)
             if ours.trace is not None and outer is None:
                 ours.trace.enter()
         except BaseException:  # the program's: the block is not entered
@@ -265,12 +252,12 @@ class MarkedRequest:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        entry: _Entry | None = self._last
+        entry: RequestEntry | None = self._last
         try:
-            inner = _entered.get()
+            inner = entered_request.get()
             if inner is not None and inner.by() is self:
                 entry = inner
-                _entered.set(entry.outer)
+                entered_request.set(entry.outer)
                 if entry.serving.trace is not None and entry.outer is None:
                     entry.serving.trace.leave()
             # Otherwise a generator that is closed late, in a different context.
@@ -333,19 +320,19 @@ class _Step:
 
     __slots__ = ("_asking", "_inside", "_set")
 
-    _set: _Entry | None
+    _set: RequestEntry | None
 
     def __init__(self) -> None:
-        self._inside: _Entry | None = None
+        self._inside: RequestEntry | None = None
 
     def enter(self) -> None:
         """Enter what an earlier step has left open."""
-        asking = self._asking = _entered.get()
+        asking = self._asking = entered_request.get()
         # Of a request that has ended a step can be no part: it is of the one around it.
         inside = self._inside
         if inside is not None and inside.serving.in_progress():
             self._set = inside
-            _entered.set(inside)
+            entered_request.set(inside)
             if inside.serving.trace is not None:
                 inside.serving.trace.enter()
         else:
@@ -353,11 +340,11 @@ class _Step:
 
     def leave(self) -> None:
         """Take note of what is open, and give back what was there before."""
-        entry = _entered.get()
+        entry = entered_request.get()
         if entry is not self._set:
             self._inside = entry
         if entry is not self._asking:
-            _entered.set(self._asking)
+            entered_request.set(self._asking)
             if entry is not None and entry.serving.trace is not None:
                 entry.serving.trace.leave()
 
@@ -395,24 +382,6 @@ def request(route: str) -> MarkedRequest:
     return MarkedRequest(route)
 
 
-entered = _entered.get
-"""Returns something if this context is that of a request, in progress or not; in C."""
-
-
-def serving() -> OpenRequest | None:
-    """Return the request in progress in this context, if any."""
-    entry = _entered.get()
-    if entry is not None and entry.serving.in_progress():
-        return entry.serving
-    return None
-
-
-def mark_cold() -> None:
-    """Mark the request in progress in this context, if any, as cold."""
-    if (entry := _entered.get()) is not None:
-        entry.serving.cold = True
-
-
 SERVER_ERROR = 500
 """The lowest status of HTTP that is the server's fault."""
 
@@ -445,10 +414,7 @@ def origin_of(
 
 
 def http_status(status: object) -> int:
-    """
-    Return the number in *status*, as applications give it; 0 if there is none. What is
-    valid is the server's to decide.
-    """
+    """Return the number in *status*, as applications give it; 0 without one."""
     if isinstance(status, bytes):
         status = status.decode("latin-1")
     if isinstance(status, str):

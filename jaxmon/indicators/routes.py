@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
-from jaxmon.facts import marked
-from jaxmon.facts.marked import Failure
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.tracing import RequestTrace
+from jaxmon.indicators.recorder import RequestTrace
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts import marked
+    from jaxmon.facts.marked import Failure
 
 
 _MOST = 20
@@ -39,18 +42,20 @@ class Failures:
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
         self._lock = RLock()
 
-    def add(self, error: BaseException | None, said: str, place_of: PlaceOf) -> None:
+    def add(
+        self, error: BaseException | None, response: str, place_of: PlaceOf
+    ) -> None:
         """
         Count a request that failed.
 
         Args:
             error: what it raised, `None` if the program only set its outcome.
-            said: how it responded, such as ``status 503``; empty if unknown.
+            response: how it responded, such as ``status 503``; empty if unknown.
             place_of: finds the line.
         """
-        kind = said if error is None else type(error).__name__
-        if error is not None and said:
-            kind += f" ({said})"
+        kind = response if error is None else type(error).__name__
+        if error is not None and response:
+            kind += f" ({response})"
         key = (kind[:_LONGEST], "" if error is None else place_of(error)[:_LONGEST])
         with self._lock:
             if key in self._counts or len(self._counts) < _MOST:
@@ -59,6 +64,8 @@ class Failures:
 
     def explain(self) -> tuple[Failure, ...]:
         """Return the kinds, the latest first."""
+        from jaxmon.facts.marked import Failure  # noqa: PLC0415 - on request
+
         with self._lock:
             found = list(self._counts.copy().items())
         found.sort(key=lambda item: -item[1][1])
@@ -156,6 +163,8 @@ class RequestRoute:
 
     def explain(self) -> marked.RouteFacts:
         """Return the requests so far, by outcome and start."""
+        from jaxmon.facts import marked  # noqa: PLC0415 - on request
+
         return marked.RouteFacts(
             name=self.name,
             in_progress=len(self.serving),
@@ -199,20 +208,22 @@ class Routes:
         if found is None:
             name = self.labels.admit(name)
             found = self._routes.setdefault(name, RequestRoute(name))
-            for one in list(self.on_new):
-                one()
+            for notify in list(self.on_new):
+                notify()
         return found
 
     def in_progress(self) -> list[tuple[str, RequestInProgress]]:
         """Return the requests in progress, each with its route."""
         routes = list(self._routes.values())
-        return [(one.name, request) for one in routes for request in list(one.serving)]
+        return [(route.name, entry) for route in routes for entry in [*route.serving]]
 
     def oldest(self) -> dict[str, RequestInProgress]:
         """Return the oldest request in progress of each route that has one."""
         routes = list(self._routes.values())
         return {
-            one.name: serving[0] for one in routes if (serving := list(one.serving))
+            route.name: serving[0]
+            for route in routes
+            if (serving := list(route.serving))
         }
 
     def any(self) -> bool:
@@ -226,7 +237,7 @@ class Routes:
         return [
             histograms(
                 catalog.REQUEST_SECONDS,
-                [one for route in routes for one in list(route.seconds.values())],
+                [seconds for route in routes for seconds in [*route.seconds.values()]],
             ),
             Family(
                 catalog.REQUESTS,

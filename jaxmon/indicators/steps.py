@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.marks import DATA_WAIT, LoopMark
-from jaxmon.indicators.recorder import Recorder, current, report
-from jaxmon.indicators.tracing import LoopTrace, RequestTracer
+from jaxmon.indicators.recorder import LoopTrace, RequestTracer, current, report
+
+
+if TYPE_CHECKING:
+    from jaxmon.indicators.figures import Indicators
 
 
 SITE = "steps"
@@ -88,7 +91,7 @@ class LoopRun(Generic[T]):
         self._items = items
         self._item = item
         # If that is known beforehand.
-        self._each = 0 if items is None else _constant(items)
+        self._per_batch = 0 if items is None else _constant(items)
         self._observed: _RunRecorder | None = None
         # Of the former.
         self._mark: LoopMark | None = None
@@ -152,7 +155,7 @@ class LoopRun(Generic[T]):
         except Exception:  # noqa: BLE001 - contained: the program goes on
             indicators.guard.failed(SITE)
 
-    def _begin(self, indicators: Recorder) -> _RunRecorder:
+    def _begin(self, indicators: Indicators) -> _RunRecorder:
         item = None if self._items is None else str(self._item)
         opening, self._opening = self._opening, 0.0
         start, self._start = self._start, None
@@ -161,7 +164,7 @@ class LoopRun(Generic[T]):
             indicators,
             self._loop,
             item,
-            each=self._each,
+            per_batch=self._per_batch,
             opening=opening,
             start=start,
         )
@@ -174,7 +177,7 @@ class LoopRun(Generic[T]):
                 observed.work()
             except Exception:  # noqa: BLE001 - contained: the program goes on
                 guard.failed(SITE)
-        if self._each is None and guard.on(ITEMS_SITE):
+        if self._per_batch is None and guard.on(ITEMS_SITE):
             try:
                 observed.mark.items = _number(self._items, batch)
             except Exception:  # noqa: BLE001 - theirs: counted, the loop goes on
@@ -186,11 +189,8 @@ class _RunRecorder:
     A run of a loop as an agent follows it.
 
     Args:
-        run: the run.
-        indicators: of the agent.
-        loop: its name.
         item: what is counted, `None` if nothing is.
-        each: number of items of each batch, `None` if `items` is set for each.
+        per_batch: number of items of each batch, `None` if `items` is set for each.
         opening: seconds that it took to get the source.
         start: number of steps that were done before; `None` if unknown.
 
@@ -201,8 +201,8 @@ class _RunRecorder:
     """
 
     __slots__ = (
-        "_each",
         "_figures",
+        "_per_batch",
         "_tracer",
         "end",
         "indicators",
@@ -215,17 +215,17 @@ class _RunRecorder:
     def __init__(  # noqa: PLR0913 - what was given to `steps`
         self,
         run: object,
-        indicators: Recorder,
+        indicators: Indicators,
         loop: str,
         item: str | None,
         *,
-        each: int | None,
+        per_batch: int | None,
         opening: float,
         start: int | None,
     ) -> None:
         self.indicators = indicators
         self.loops = indicators.loops
-        self._each = each
+        self._per_batch = per_batch
         self.end: End = []
         self.outer: _RunRecorder | None = None
         self.trace: LoopTrace | None = None
@@ -239,7 +239,7 @@ class _RunRecorder:
             )
             if item is not None:
                 self.loops.count_items(self.mark, self._figures, item)
-                self.mark.items = each or 0
+                self.mark.items = per_batch or 0
             self.loops.changed()
             if indicators.tracer is not None:
                 # After the loop, whose first run may have enabled it.
@@ -253,7 +253,7 @@ class _RunRecorder:
         mark, indicators = self.mark, self.indicators
         innermost = indicators.timeline.turn(mark, now(), finished=False)
         # Of steps that have no spans and the same number of items, only times matter.
-        plain = self._each is not None and indicators.tracer is None
+        plain = self._per_batch is not None and indicators.tracer is None
         if innermost and plain and self.loops.on_step is None:
             mark.note = mark.turns.append
 
@@ -266,7 +266,7 @@ class _RunRecorder:
         indicators.timeline.turn(mark, at, finished=True, ids=ids)
         if self._tracer is not indicators.tracer:
             self._follow(indicators.tracer)
-        mark.items = self._each or 0
+        mark.items = self._per_batch or 0
         if (on_step := self.loops.on_step) is not None:
             on_step(self._figures)
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import Protocol
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, SpanIds, series
+from jaxmon.exposition.families import Family, SpanIds, family_of
 from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.marks import (
@@ -74,9 +74,9 @@ class _Named:
         # Those that have ended are dropped when there are so many.
         self.most = _FEW
 
-    def settle(self, began: float, one: Open) -> None:
-        """Note how *one*, which *began* then and has ended, did so."""
-        end = one.end
+    def settle(self, began: float, activity: Open) -> None:
+        """Note how *activity*, which *began* then and has ended, did so."""
+        end = activity.end
         if len(end) > 1 and end[1] == FINISHED:
             if began >= self._counted:
                 self.count, self._counted = self.count + 1, end[0]
@@ -85,11 +85,11 @@ class _Named:
     def drop_ended(self) -> None:
         """Drop all that have ended."""
         open_ = []
-        for began, one in self.opened:
-            if one.end:
-                self.settle(began, one)
+        for began, activity in self.opened:
+            if activity.end:
+                self.settle(began, activity)
             else:
-                open_.append((began, one))
+                open_.append((began, activity))
         self.opened = open_
         self.most = max(2 * len(open_), _FEW)
 
@@ -99,9 +99,6 @@ class ActivityAges:
     Ages of activities by name, on whichever thread they run.
 
     The caller bounds the number of names.
-
-    Args:
-        clock: the clock by which ends are recorded.
     """
 
     def __init__(self, *, clock: Callable[[], float] = now) -> None:
@@ -109,17 +106,15 @@ class ActivityAges:
         self._named: dict[str, _Named] = {}
         self._lock = RLock()
 
-    def begin(self, name: str, one: Open) -> None:
-        """
-        Follow *one*, which begins now, until its end. Thread-safe; half a microsecond.
-        """
+    def begin(self, name: str, activity: Open) -> None:
+        """Follow *activity*, which begins now. Thread-safe; half a microsecond."""
         with self._lock:
             named = self._named.get(name)
             if named is None:
                 named = self._named[name] = _Named()
             elif len(named.opened) >= named.most:
                 named.drop_ended()
-            named.opened.append((self._clock(), one))
+            named.opened.append((self._clock(), activity))
 
     def count(self, name: str) -> int:
         """
@@ -135,18 +130,20 @@ class ActivityAges:
 
     def collect(self) -> list[Family]:
         """Return the ages, in seconds."""
-        running, age = catalog.ACTIVITY_RUNNING_SECONDS, catalog.ACTIVITY_AGE_SECONDS
-        ages, ages_running = [], []
+        ages, running = [], []
         with self._lock:
             for named in self._named.values():
                 named.drop_ended()
             at = self._clock()
             for name, named in self._named.items():
                 began = named.opened[0][0] if named.opened else at
-                ages_running.append((series(running, name), max(0.0, at - began)))
+                running.append((name, max(0.0, at - began)))
                 if named.finished is not None:
-                    ages.append((series(age, name), max(0.0, at - named.finished)))
-        return [Family(running, ages_running), Family(age, ages)]
+                    ages.append((name, max(0.0, at - named.finished)))
+        return [
+            family_of(catalog.ACTIVITY_RUNNING_SECONDS, running),
+            family_of(catalog.ACTIVITY_AGE_SECONDS, ages),
+        ]
 
 
 _AROUND = (STEP, DATA_WAIT)
@@ -163,7 +160,6 @@ class Timeline:
 
     Args:
         limit: maximum number of names.
-        clock: the clock by which ends are recorded.
 
     Attributes:
         late: seconds of compiles that were attributed to what they were part of, since
@@ -197,10 +193,7 @@ class Timeline:
             return dict(self._seconds)
 
     def open(self, name: str, end: End) -> Mark:
-        """
-        Open an activity on this thread until *end* is recorded: by any thread, without
-        calling this timeline, and in any order.
-        """
+        """Open an activity on this thread until *end*, which any thread may record."""
         name = self.labels.admit(name)
         mark = self._push(Mark(name, self._stack(), end))
         self._ages.begin(name, mark)
@@ -228,9 +221,7 @@ class Timeline:
         return mark
 
     def open_compile(self, end: End) -> Mark | None:
-        """
-        Open ``compile`` until *end* if this thread is the timeline's; never starts one.
-        """
+        """Open ``compile`` until *end* on the timeline's thread; never starts one."""
         stack = self._local.stack
         if stack is None or stack is not self._owner:
             return None
@@ -238,15 +229,12 @@ class Timeline:
         return self._push(Mark(COMPILE, stack, end))
 
     def count(self, name: str) -> int:
-        """
-        Return how many activities called *name* finished without an exception, on any
-        thread, without those that began within another.
-        """
+        """Return how many activities of *name* finished; see `ActivityAges.count`."""
         return self._ages.count(name)
 
-    def follow(self, name: str, one: Open) -> None:
-        """Include *one*, which begins now, in the ages of *name*, until its end."""
-        self._ages.begin(self.labels.admit(name), one)
+    def follow(self, name: str, activity: Open) -> None:
+        """Include *activity*, which begins now, in the ages of *name*."""
+        self._ages.begin(self.labels.admit(name), activity)
 
     def open_pause(self, name: str, end: End, *, ago: float = 0.0) -> None:
         """
@@ -344,15 +332,9 @@ class Timeline:
         return Marked(owner.thread, open_[-1] if open_ else OTHER, owner.loops)
 
     def collect(self) -> list[Family]:
-        """
-        Return the seconds so far, including those of the current activity, and the ages
-        of activities that the program marked.
-        """
-        metric, seconds = catalog.TIME_SECONDS, self.spent()
-        return [
-            Family(metric, [(series(metric, n), s) for n, s in seconds.items()]),
-            *self._ages.collect(),
-        ]
+        """Return the seconds so far by activity, and the ages of activities."""
+        times = family_of(catalog.TIME_SECONDS, self.spent().items())
+        return [times, *self._ages.collect()]
 
     def _stack(self) -> Stack:
         local = self._local
@@ -376,7 +358,9 @@ class Timeline:
             if marks and type(around := marks[-1]) is LoopMark:
                 around.note = None
             if len(marks) >= stack.most:  # tasks whose activities overlap
-                stack.marks = marks = [one for one in marks if not one.end]
+                stack.marks = marks = [
+                    open_mark for open_mark in marks if not open_mark.end
+                ]
                 stack.most = max(2 * len(marks), FEW)
             marks.append(mark)
         return mark
@@ -424,11 +408,11 @@ class Timeline:
 
     def _resume(self, mark: LoopMark, at: float) -> None:
         """Note that the loop of *mark*, which is not the innermost, goes on at *at*."""
-        for one in reversed(mark.stack.marks):
-            if one is mark:
+        for inner in reversed(mark.stack.marks):
+            if inner is mark:
                 break
-            if one.is_pause and not one.end:
-                one.end.append(at)
+            if inner.is_pause and not inner.end:
+                inner.end.append(at)
         if mark.stack is self._owner:
             self._attribute(at)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, SupportsFloat, SupportsInt
 
 from jaxmon import catalog
 from jaxmon.clocks import wall_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.marked import LoggedValue, Quantity
 from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.recorder import recorder
@@ -102,21 +102,21 @@ class Trend:
             time: Unix time at which it was logged.
         """
         self.count += 1
-        one = Logged(self.count if step is None else step, value)
+        logged = Logged(self.count if step is None else step, value)
         if not isfinite(value):
             self.nonfinite += 1
             self.run += 1
             self.nan = isnan(value)
             if self.since is None:
-                self.since = one, time
+                self.since = logged, time
             return
         self.run, self.since = 0, None
         if (usual := self._usual_if_spike(value)) is not None:
             # One that lasts is one spike.
             if self.spike is None or self.latest != self.spike[0]:
                 self.spikes += 1
-            self.spike = one, usual
-        self.latest = one
+            self.spike = logged, usual
+        self.latest = logged
         self._recent.append(value)
         self._note_best(value)
 
@@ -126,12 +126,12 @@ class Trend:
         if (latest := self.latest) is not None:
             ends["latest"] = LoggedValue(*latest)
         if (since := self.since) is not None:
-            one, time = since
+            logged, time = since
             kind = "nan" if self.nan else "inf"
-            ends["since"] = LoggedValue(step=one.step, time=time, kind=kind)
+            ends["since"] = LoggedValue(step=logged.step, time=time, kind=kind)
         if (spike := self.spike) is not None:
-            one, usual = spike
-            ends["spike"] = LoggedValue(*one, usual=usual)
+            logged, usual = spike
+            ends["spike"] = LoggedValue(*logged, usual=usual)
         return Quantity(
             count=self.count,
             nonfinite=self.nonfinite,
@@ -150,7 +150,7 @@ class Trend:
         if len(recent) < _SETTLED or value <= (highest := max(recent)):
             return None
         middle = median(recent)
-        spread = median([abs(one - middle) for one in recent])
+        spread = median([abs(value - middle) for value in recent])
         far = max(
             _DEVIATIONS * _OF_MAD * spread,
             abs(middle),
@@ -264,28 +264,18 @@ class Values:
 
     def explain(self) -> tuple[Quantity, ...]:
         """Return the statistics of each quantity."""
-        known = self._trends.copy().items()
-        return tuple([trend.explain().replace(name=name) for name, trend in known])
+        trends = self._trends.copy().items()
+        return tuple([trend.explain().replace(name=name) for name, trend in trends])
 
     def collect(self) -> list[Family]:
         """Return the families of logged quantities."""
-        latest, run = catalog.VALUE, catalog.VALUE_NONFINITE_RUN
-        nonfinite, spikes = catalog.VALUE_NONFINITE, catalog.VALUE_SPIKES
-        trends = list(self._trends.copy().items())
+        trends = self._trends.copy().items()
+        latest = [(n, t.latest.value) for n, t in trends if t.latest is not None]
+        # What was never finite may be a placeholder.
+        runs = [(name, trend.run if trend.latest else 0) for name, trend in trends]
         return [
-            Family(
-                latest,
-                [
-                    (series(latest, name), trend.latest.value)
-                    for name, trend in trends
-                    if trend.latest is not None
-                ],
-            ),
-            Family(nonfinite, [(series(nonfinite, n), t.nonfinite) for n, t in trends]),
-            Family(
-                run,
-                # What was never finite may be a placeholder.
-                [(series(run, n), t.run if t.latest else 0) for n, t in trends],
-            ),
-            Family(spikes, [(series(spikes, n), t.spikes) for n, t in trends]),
+            family_of(catalog.VALUE, latest),
+            family_of(catalog.VALUE_NONFINITE, [(n, t.nonfinite) for n, t in trends]),
+            family_of(catalog.VALUE_NONFINITE_RUN, runs),
+            family_of(catalog.VALUE_SPIKES, [(n, t.spikes) for n, t in trends]),
         ]

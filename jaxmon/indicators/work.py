@@ -1,9 +1,9 @@
 """
 The requests that a thread or task works for.
 
-A request's own context leads to it: `jaxmon.indicators.requests`. With dynamic batching
-the model runs in another one. There, the requests are those whose items the thread or
-task has taken from a queue, or those that `jaxmon.batch` names.
+A request's own context leads to it. With dynamic batching the model runs in another
+one. There, the requests are those whose items the thread or task has taken from a
+queue, or those that `jaxmon.batch` names.
 
 Which of the items taken earlier are still being worked on is not known. But a request
 cannot end before a compile on its behalf does, so it counts as cold only if it was
@@ -14,11 +14,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from jaxmon.indicators.compile_log import CompileLog, here
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import recorder
-from jaxmon.indicators.requests import OpenRequest, mark_cold, serving
+
+
+if TYPE_CHECKING:
+    from weakref import ref
+
+    from jaxmon.indicators.requests import MarkedRequest, OpenRequest
+
+
+class RequestEntry:
+    """
+    An entered block: by which object, for which request, and within which other block
+    of that request. The object ends the request when it is no longer referenced, so it
+    is not referenced here.
+    """
+
+    # Set from outside: an `__init__` would cost each request a call.
+    __slots__ = ("by", "outer", "serving")
+
+    by: ref[MarkedRequest]
+    serving: OpenRequest
+    outer: RequestEntry | None
+
+
+entered_request = ContextVar[RequestEntry | None]("jaxmon.request", default=None)
+
+
+entered = entered_request.get
+"""Returns something if this context is that of a request, in progress or not; in C."""
+
+
+def serving() -> OpenRequest | None:
+    """Return the request in progress in this context, if any."""
+    entry = entered_request.get()
+    if entry is not None and entry.serving.in_progress():
+        return entry.serving
+    return None
+
+
+def mark_cold() -> None:
+    """Mark the request in progress in this context, if any, as cold."""
+    if (entry := entered_request.get()) is not None:
+        entry.serving.cold = True
 
 
 _MANY = 64
@@ -73,11 +115,11 @@ class Work:
         if self.passed_on:
             self.fresh, self.passed_on = [], False
         if len(self.requests) >= _MANY:
-            self.requests = [one for one in self.requests if one]
-        for one in requests:
-            self.requests.append(one)
-            self.fresh.append(one)
-            self.delay(one, since)
+            self.requests = [request for request in self.requests if request]
+        for request in requests:
+            self.requests.append(request)
+            self.fresh.append(request)
+            self.delay(request, since)
 
     def delay(self, request: OpenRequest, since: float) -> None:
         """Mark *request* as delayed if this has finished a compile *since* then."""
@@ -88,17 +130,17 @@ class Work:
     def pass_on(self) -> list[OpenRequest]:
         """Return the requests that something put by this thread or task is for."""
         self.passed_on = True
-        self.fresh = [one for one in self.fresh if one]
+        self.fresh = [request for request in self.fresh if request]
         return self.fresh
 
     def compile(self, end: End) -> None:
         """Note a compile until *end*."""
         self.root.compiled = end
-        for one in self.requests:
+        for request in self.requests:
             if self.named:
-                one.cold = True
-            elif one:
-                one.await_compile(end)
+                request.cold = True
+            elif request:
+                request.await_compile(end)
 
 
 _work: ContextVar[Work | None] = ContextVar("jaxmon.work", default=None)
@@ -108,7 +150,7 @@ current = _work.get
 """Returns the work of this context, its own or inherited, or `None`; in C."""
 
 
-def own(*, inherited: bool = False) -> Work:
+def of_this_task(*, inherited: bool = False) -> Work:
     """
     Return the work of this thread or task.
 
@@ -135,28 +177,25 @@ def enter(work: Work | None) -> None:
 def enter_submitted(
     requests: list[OpenRequest], since: float, submitter: Work | None
 ) -> None:
-    """
-    Work for *requests*, as *submitter* does, on a thread of a pool whose work item has
-    waited *since* then.
-    """
+    """Work on a pool's thread, as *submitter*, for what has waited *since* then."""
     from_batch = submitter is not None and submitter.requests
     named = not from_batch or (submitter is not None and submitter.named)
     root = None if submitter is None else submitter.root
     _work.set(Work(here(), requests, named=named, root=root))
     figures = recorder()
     if figures is not None and figures.compiles.compiled_here(since):
-        for one in requests:
-            one.delayed = True
+        for request in requests:
+            request.delayed = True
 
 
 def named(requests: Iterable[OpenRequest]) -> Work:
-    """
-    Work for *requests* alone, until another batch is named or taken; return the work.
-    """
-    root = own()
-    work = Work(root.owner, [one for one in requests if one], named=True, root=root)
-    for one in work.requests:
-        work.delay(one, one.started)
+    """Work for *requests* alone until the next batch; return the work."""
+    root = of_this_task()
+    work = Work(
+        root.owner, [request for request in requests if request], named=True, root=root
+    )
+    for request in work.requests:
+        work.delay(request, request.started)
     _work.set(work)
     return work
 
@@ -167,14 +206,14 @@ def carried() -> list[OpenRequest]:
     if work is not None and work.requests:
         found = list(work.requests) if work.named else work.pass_on()
         if found:
-            return [one for one in found if one]
+            return [request for request in found if request]
     return [] if mine is None else [mine]
 
 
 def payers() -> list[OpenRequest]:
     """Return the requests on whose behalf this context would compile now, each once."""
     mine, work = serving(), _work.get()
-    waiting = [] if work is None else [one for one in work.requests if one]
+    waiting = [] if work is None else [request for request in work.requests if request]
     return list(dict.fromkeys([*([mine] if mine is not None else []), *waiting]))
 
 
@@ -184,5 +223,5 @@ def compile_begins(compiles: CompileLog, began: float, end: End) -> None:
     mark_cold()
     work = _work.get()
     if work is None:
-        work = own()
+        work = of_this_task()
     work.compile(end)

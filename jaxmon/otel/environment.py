@@ -9,7 +9,6 @@ https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -185,11 +184,6 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
         return False
     named = any([_word(environ, name) for name in _TRACE_ENDPOINTS])
     return named and _word(environ, "OTEL_TRACES_EXPORTER") != "none"
-
-
-def sdk_is_loaded() -> bool:
-    """Return whether the application has loaded the SDK."""
-    return "opentelemetry.sdk.trace" in sys.modules
 
 
 def healthy_ratio(environ: Mapping[str, str]) -> float:

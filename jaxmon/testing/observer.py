@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jaxmon.agent import Agent
-from jaxmon.agent.agent import running
-from jaxmon.agent.start import instrument, uninstrument
+from jaxmon.agent.agent import instrument, running, uninstrument
 from jaxmon.threads import RLock
 
 

@@ -33,7 +33,7 @@ def work(how):
     os._exit(how)
 
 def gone():
-    return encoded(runtime_of(agent).part(ErrorPart).gone.latest())
+    return encoded(runtime_of(agent).part(ErrorPart).helpers.latest())
 
 agent = jaxmon.instrument(port=None)
 assert gone() == []

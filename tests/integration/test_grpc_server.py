@@ -16,7 +16,7 @@ import pytest
 
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.grpc import Interceptor, aio_interceptor
-from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.work import mark_cold
 from tests.helpers.indicators import Recorded, recording
 from tests.helpers.processes import until
 

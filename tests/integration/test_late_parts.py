@@ -16,6 +16,7 @@ from jaxmon.agent.context import context_of
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.part import LatePart, Loading, Part
 from jaxmon.agent.parts import ROWS, AgentParts
+from jaxmon.agent.scheduler import Scheduler
 from jaxmon.indicators.figures import Indicators
 from tests.helpers.processes import ROOT
 
@@ -92,6 +93,43 @@ known = ours()
     lines = run(source, cwd=tmp_path)
     names = ["flops.part", "compiles.programs", "tracing.part", "checks.keys"]
     assert lines == ["[] []", f"{names} {ALL} []", "at exit: []"]
+
+
+def test_time_and_requests_load_what_only_watches() -> None:
+    """
+    A program that compiles nothing and is not scraped has its memory and its time
+    watched after a second; a page, an event of Orbax and a check load what they need.
+    """
+    source = """
+import sys, time
+import jax, numpy as np
+import jaxmon
+from jax._src import monitoring
+def loaded(*parts):
+    return [one for one in parts if f"jaxmon.agent.{one}" in sys.modules]
+agent = jaxmon.instrument(port=0, socket=False)
+soon = "memory.part", "memory.lines", "walltime.part"
+asked = "oom.part", "warm.part", "checkpoints"
+print(loaded(*soon, *asked))
+while loaded(*soon) != list(soon):
+    time.sleep(0.05)
+print(loaded(*asked))
+import urllib.request
+ready = agent.url.replace("metrics", "-/ready")
+print(urllib.request.urlopen(ready).read(), loaded(*asked))
+monitoring.record_scalar("/jax/orbax/write/gbytes", 2.0)
+monitoring.record_event("/jax/orbax/write/start")
+print(agent.determinism.name, loaded(*asked))
+metrics = {one: n for f in agent.collect() for one, n in f.samples}
+print(metrics['jaxmon_checkpoint_failures_total{operation="save"}'], loaded(*asked))
+"""
+    assert run(source) == [
+        "[]",
+        "[]",
+        "b'ok\\n' ['warm.part']",
+        "determinism ['warm.part', 'checkpoints']",
+        "1 ['oom.part', 'warm.part', 'checkpoints']",
+    ]
 
 
 def test_a_part_that_cannot_be_loaded_leaves_the_rest() -> None:
@@ -177,7 +215,7 @@ def test_the_table_is_right() -> None:
             for one, found in lists.items():
                 assert part._wakers[one] not in found, row.name
             assert sorted(loaded.pages()) == sorted(row.pages), row.name
-            assert not loaded.public_pages()
+            assert sorted(loaded.public_pages()) == sorted(row.public), row.name
             part = loaded
         assert isinstance(part, Part)
         assert part.name == row.name
@@ -227,7 +265,7 @@ def test_an_event_reaches_each_observer_once(observed: tuple[str, ...]) -> None:
             for one in observed:
                 lists[one].append(lambda: seen.append("part"))
 
-    LatePart("counting", Counting, Loading(Guard()), lists)
+    LatePart("counting", Counting, Loading(Scheduler(Guard())), lists)
     for one in lists.values():
         one += [lambda: seen.append("second"), lambda: seen.append("third")]
     for _ in range(2):

@@ -286,6 +286,7 @@ def start():
     found.append(jaxmon.instrument(port=0))
 threads = [threading.Thread(target=start) for _ in range(8)]
 [t.start() for t in threads]; [t.join() for t in threads]
+found[0].collect()  # which loads all that runs
 print(json.dumps([
     first is again is other, len(set(map(id, found))), found[0] is not first,
     sorted(one.name for one in (*threading.enumerate(), *running())),
@@ -310,6 +311,7 @@ def test_variables_configure_an_agent_and_arguments_win(
 from jaxmon.threads import running
 os.environ["JAXMON_MAX_FUNCTIONS"] = "7"
 agent = jaxmon.instrument(memory_interval=0)
+agent.collect()  # which loads all that runs
 print(json.dumps([
     agent.settings.port, agent.settings.max_functions, agent.settings.calls,
     agent.settings.memory_interval, agent.url,

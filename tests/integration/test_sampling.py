@@ -17,8 +17,8 @@ import pytest
 
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.context import Sample
+from jaxmon.agent.parts import Timer
 from jaxmon.agent.sampling.part import Sampling
-from jaxmon.agent.sampling.timer import Timer
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
 from tests.helpers.processes import run_python, until

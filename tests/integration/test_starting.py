@@ -17,7 +17,8 @@ import jax
 import pytest
 
 import jaxmon
-from jaxmon.agent import Agent, start
+from jaxmon.agent import Agent
+from jaxmon.agent import agent as start
 from jaxmon.errors import JaxmonError
 from tests.helpers import session
 from tests.helpers.agents import SILENT

@@ -53,9 +53,9 @@ def test_everything_is_as_found(run_dir: Path) -> None:
     before = session.snapshot()
 
     agent = jaxmon.instrument(port=0, memory_interval=0.1)
-    during = session.snapshot()
     with urllib.request.urlopen(str(agent.url), timeout=60) as page:
         page.read()
+    during = session.snapshot()
     held = files(run_dir)
     jaxmon.uninstrument()
     after = session.snapshot()

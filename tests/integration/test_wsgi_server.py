@@ -18,7 +18,7 @@ from flask import Flask, Response, send_file
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
-from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.work import mark_cold
 from jaxmon.wsgi import Middleware
 from tests.helpers.indicators import Recorded, recording
 from tests.helpers.processes import until

@@ -55,15 +55,17 @@ def missing() -> list[str]:
 loaded: dict[str, Any] = {"modules after import": modules()}
 agent = jaxmon.instrument(port=0, peak_flops=1e11, sample_rate=100.0, run="golden")
 loaded["modules after instrument"] = modules()
+from jaxmon import threads  # noqa: E402 - loaded by now
+
+
+loaded["threads after instrument"] = sorted(one.name for one in threads.running())
 
 # Only now, as the modules have been counted.
 import orbax.checkpoint as ocp  # noqa: E402 - see above
 
-from jaxmon import threads  # noqa: E402 - likewise
 from tests.helpers.processes import until  # noqa: E402 - likewise
 
 
-loaded["threads after instrument"] = sorted(one.name for one in threads.running())
 jax.config.update("jax_compilation_cache_dir", str(DIRECTORY / "cache"))
 jax.distributed.initialize(ADDRESS, num_processes=1, process_id=0)
 

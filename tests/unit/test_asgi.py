@@ -18,7 +18,7 @@ import jaxmon
 from jaxmon import asgi
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS, REQUESTS_IN_PROGRESS
-from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.work import mark_cold
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name

@@ -13,7 +13,7 @@ import pytest
 
 import jaxmon
 from jaxmon.catalog import REQUESTS, REQUESTS_IN_PROGRESS
-from jaxmon.indicators.requests import mark_cold, serving
+from jaxmon.indicators.work import mark_cold, serving
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name

@@ -45,7 +45,7 @@ def told(
     call = CallTiming(*called, taken)
     if known is None:
         known = pace(0.02)
-        known.known.extend([True] * 3)
+        known.determined.extend([True] * 3)
     execution = ExecutionTimer(call, before, own, known, found.append)
     assert execution.look() is None
     return found

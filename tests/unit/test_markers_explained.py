@@ -16,7 +16,7 @@ from jaxmon.exposition.families import Histogram
 from jaxmon.facts.record import encoded
 from jaxmon.indicators import queues
 from jaxmon.indicators.queues import DepthHistory
-from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators.work import mark_cold
 
 
 @pytest.fixture(autouse=True)

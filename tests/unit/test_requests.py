@@ -15,8 +15,8 @@ from jaxmon.catalog import (
     REQUESTS_IN_PROGRESS,
 )
 from jaxmon.indicators import requests as open_request
-from jaxmon.indicators.requests import mark_cold
 from jaxmon.indicators.routes import Outcome, RequestRoute, Routes
+from jaxmon.indicators.work import mark_cold
 from tests.helpers.indicators import recording
 from tests.helpers.processes import run_python
 

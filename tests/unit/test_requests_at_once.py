@@ -19,8 +19,8 @@ from jaxmon.catalog import (
     REQUESTS,
     REQUESTS_IN_PROGRESS,
 )
-from jaxmon.indicators import requests
-from jaxmon.indicators.requests import mark_cold
+from jaxmon.indicators import work
+from jaxmon.indicators.work import mark_cold
 
 
 COUNT, IN_PROGRESS = REQUESTS.name, REQUESTS_IN_PROGRESS.name
@@ -56,7 +56,7 @@ def test_tasks_that_start_tasks_hold_no_request_that_ended(recorded):
 
     def entries():
         gc.collect()
-        return sum(isinstance(one, requests._Entry) for one in gc.get_objects())
+        return sum(isinstance(one, work.RequestEntry) for one in gc.get_objects())
 
     async def link(rest):
         with jaxmon.request("link"):
@@ -114,7 +114,7 @@ def test_one_object_serves_any_number_of_requests_at_once(recorded):
             if cold:
                 mark_cold()
         assert request.cold == bool(cold)
-        assert requests.serving() is None
+        assert work.serving() is None
         with shared:
             pass
 
@@ -193,7 +193,7 @@ def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
     def close():
         with jaxmon.request("other") as request:
             stream.close()
-            assert requests.serving() is request
+            assert work.serving() is request
 
     contextvars.Context().run(close)
     thread = threading.Thread(target=close)

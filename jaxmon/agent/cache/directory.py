@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.cache import SUFFIX, XLA_CACHES, JaxCache, module_of
 from jaxmon.clocks import monotonic
+from jaxmon.tuples import NamedTuple
 
 
 # An entry contains XLA's options, including paths within the cache directory.

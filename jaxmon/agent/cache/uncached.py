@@ -9,13 +9,13 @@ import errno
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.jaxlink.cache import SUFFIX, Failed, JaxCache
 from jaxmon.host import disclosure
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 # Functions named for each reason.

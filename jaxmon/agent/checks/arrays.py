@@ -31,7 +31,7 @@ class Pending:
 
     def look(self) -> float | None:
         """Read them if they are ready; return when to look again, if at all."""
-        if all([is_ready_or_deleted(one) for one in self._arrays]):
+        if all([is_ready_or_deleted(array) for array in self._arrays]):
             self._read()
             return None
         self._looks += 1

@@ -12,12 +12,12 @@ from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
-from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import functions as facts
+from jaxmon.indicators.recorder import recorder
 
 
 if TYPE_CHECKING:
@@ -58,21 +58,10 @@ class DeterminismPart(Part):
             context.observers.timer.append(self._shadow.expire)
         context.observers.error.append(self._on_error)
 
-    def attach(self, hooks: Hooks) -> None:
-        """Start recording the checks that the program makes."""
-        del hooks
-        _current.keeper = self
-
     def stop(self) -> None:
-        """Stop recording checks and re-running calls."""
-        self.abandon()
+        """Stop re-running calls."""
         if self._shadow is not None:
             self._shadow.stop()
-
-    def abandon(self) -> None:
-        """Stop recording checks."""
-        if _current.keeper is self:
-            _current.keeper = None
 
     # --- recording ---------------------------------------------------------------
 
@@ -99,7 +88,7 @@ class DeterminismPart(Part):
                 str(check),
                 runs=check.runs,
                 devices=list(check.devices),
-                deviations=[_plain(one) for one in check.deviations[:10]],
+                deviations=[_plain(deviation) for deviation in check.deviations[:10]],
             )
 
     def record_gradient_check(
@@ -136,7 +125,7 @@ class DeterminismPart(Part):
         """Return the results of checks, by function."""
         found: dict[str, facts.Determinism] = {}
         for function, checks in self._checks.copy().items():
-            found[function.name] = one = facts.Determinism(
+            found[function.name] = fact = facts.Determinism(
                 checks=facts.Checks(**_values(checks.determinism)),
                 deviation=_json(checks.deviation),
                 gradient_checks=facts.Checks(**_values(checks.gradients)),
@@ -146,7 +135,7 @@ class DeterminismPart(Part):
                 for device, tally in checks.devices.items()
                 if tally.value
             }:
-                found[function.name] = one.replace(devices=devices)
+                found[function.name] = fact.replace(devices=devices)
         skipped = () if self._shadow is None else self._shadow.skipped_functions()
         changes: list[tuple[Function, str, Any]] = [
             *(
@@ -156,48 +145,40 @@ class DeterminismPart(Part):
             *((function, "not_repeated", reason) for function, reason in skipped),
         ]
         for function, name, value in changes:
-            known = found.get(function.name, facts.Determinism())
-            found[function.name] = known.replace(**{name: value})
+            fact = found.get(function.name, facts.Determinism())
+            found[function.name] = fact.replace(**{name: value})
         return found
 
     def collect(self) -> list[Family]:
         """Return the metrics of checks."""
         checks = list(self._checks.copy().items())
-        deviation, reuse = catalog.OUTPUT_DEVIATION, catalog.KEY_REUSE
-        devices = catalog.DEVICE_DEVIATIONS
         reused = list(self._reused.copy().items())
         return [
-            Family(
-                deviation,
+            family_of(
+                catalog.OUTPUT_DEVIATION,
                 [
-                    (series(deviation, function.name), one.deviation)
-                    for function, one in checks
-                    if one.deviation is not None
+                    (function.name, result.deviation)
+                    for function, result in checks
+                    if result.deviation is not None
                 ],
             ),
             _by_outcome(
-                catalog.DETERMINISM_CHECKS, [(f, one.determinism) for f, one in checks]
+                catalog.DETERMINISM_CHECKS,
+                [(f, result.determinism) for f, result in checks],
             ),
-            Family(
-                devices,
+            family_of(
+                catalog.DEVICE_DEVIATIONS,
                 [
-                    (series(devices, function.name, device), tally.value)
-                    for function, one in checks
-                    for device, tally in one.devices.items()
+                    (function.name, device, tally.value)
+                    for function, result in checks
+                    for device, tally in result.devices.items()
                 ],
             ),
             _by_outcome(
-                catalog.GRADIENT_CHECKS, [(f, one.gradients) for f, one in checks]
+                catalog.GRADIENT_CHECKS, [(f, result.gradients) for f, result in checks]
             ),
-            Family(reuse, [(series(reuse, f.name), t.value) for f, t in reused]),
+            family_of(catalog.KEY_REUSE, [(f.name, t.value) for f, t in reused]),
         ]
-
-
-class _CurrentCheck:
-    keeper: DeterminismPart | None = None
-
-
-_current = _CurrentCheck()
 
 
 def check_determinism(
@@ -258,15 +239,14 @@ def report_to_agent(
     fn: Callable[..., Any], take: Callable[[DeterminismPart, Function], None]
 ) -> None:
     """Pass a check of *fn* to this process's agent, if one is running."""
-    keeper = _current.keeper
-    if keeper is not None:
-        keeper.record_for(fn, take)
+    figures = recorder()
+    part: DeterminismPart | None = None if figures is None else figures.checks()
+    if part is not None:
+        part.record_for(fn, take)
 
 
 def _copied(jax: Any, tree: Any, *, arrays: bool) -> Any:
-    """
-    Return *tree* with its NumPy arrays copied, and its JAX arrays too if *arrays*.
-    """
+    """Return *tree* with NumPy arrays copied, and JAX arrays too if *arrays*."""
 
     def copy(leaf: Any) -> Any:
         if isinstance(leaf, jax.core.Tracer):
@@ -290,10 +270,10 @@ def _count(tallies: dict[str, Tally], *, passed: bool) -> None:
 def _by_outcome(
     metric: catalog.Metric, found: list[tuple[Function, dict[str, Tally]]]
 ) -> Family:
-    return Family(
+    return family_of(
         metric,
         [
-            (series(metric, function.name, outcome), tally.value)
+            (function.name, outcome, tally.value)
             for function, tallies in found
             for outcome, tally in tallies.copy().items()
         ],

@@ -30,7 +30,6 @@ class GradientCheck:
     Result of a gradient check; truthy if the gradients agree.
 
     Attributes:
-        function: its label.
         order: gradients up to this order were compared.
         modes: the kinds of differentiation that were compared.
         passed: whether they agree.

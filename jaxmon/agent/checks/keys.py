@@ -47,7 +47,6 @@ class KeyPart(Part):
     Compares the PRNG keys that a function is called with.
 
     Args:
-        context: shared state of the agent.
         watcher: the thread that reads them.
     """
 
@@ -84,12 +83,12 @@ class KeyPart(Part):
         if drawn is None:
             return
         leaves = self._jax.tree_util.tree_leaves((sample.args, sample.kwargs))
-        keys = [one for one in leaves if is_key(one)]
+        keys = [leaf for leaf in leaves if is_key(leaf)]
         if len(keys) != len(drawn):  # of another program of the function
             return
         used = [underlying_array(k) for k, d in zip(keys, drawn, strict=True) if d]
         used = used[:_MOST_KEYS]
-        if not all([isinstance(one, self._jax.Array) for one in used]):
+        if not all([isinstance(key, self._jax.Array) for key in used]):
             return
         call = sample.function.objects.calls
         read = partial(self._read, sample.function, call, used)
@@ -102,21 +101,21 @@ class KeyPart(Part):
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""
         longest = [
-            (function.name, max(seen, key=lambda one: one.samples))
+            (function.name, max(seen, key=lambda key: key.samples))
             for function, seen in self._seen.copy().items()
         ]
         return {
-            name: facts.Keys(samples=one.samples, calls=one.last - one.since + 1)
-            for name, one in longest
+            name: facts.Keys(samples=key.samples, calls=key.last - key.since + 1)
+            for name, key in longest
         }
 
     def _read(self, function: Function, call: int, keys: Sequence[Any]) -> None:
         try:
             with reading(self._jax):
-                values = [array_of(one).tobytes() for one in keys]
+                values = [array_of(key).tobytes() for key in keys]
         except Exception:  # noqa: BLE001 - deleted, or what computed it failed
             return
         seen = self._seen.setdefault(function, [])
         seen.extend(_KeyCount() for _ in values[len(seen) :])
-        for one, value in zip(seen, values, strict=False):
-            one.add(value, call)
+        for key, value in zip(seen, values, strict=False):
+            key.add(value, call)

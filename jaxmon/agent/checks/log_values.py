@@ -36,7 +36,6 @@ class LoggedValues(Part):
     Keeps logged arrays until they are ready, then reads them on a thread of the agent.
 
     Args:
-        context: shared state of the agent.
         values: where the program logs, and where the results go.
         watcher: the thread that reads.
     """
@@ -176,7 +175,7 @@ class LoggedValues(Part):
 
 def _is_ready(record: Record) -> bool:
     values = (record.step, *[value for _, value in record.values])
-    return all([is_ready_or_deleted(one) for one in values if _is_array(one)])
+    return all([is_ready_or_deleted(value) for value in values if _is_array(value)])
 
 
 def _is_array(kept: Any) -> bool:
@@ -184,10 +183,7 @@ def _is_array(kept: Any) -> bool:
 
 
 def _number(kept: Any) -> float | None:
-    """
-    Return the number in what was *kept*, `None` if it was deleted, or what computed it
-    failed.
-    """
+    """Return the number in what was *kept*, `None` if it was deleted or failed."""
     if not _is_array(kept):
         return None if kept is None else float(kept)
     try:

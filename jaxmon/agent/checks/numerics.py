@@ -148,25 +148,31 @@ class Outputs:
         was_finite: whether all values of the latest sample were.
     """
 
-    __slots__ = ("_known", "checked", "nonfinite", "was_finite")
+    __slots__ = ("_histories", "checked", "nonfinite", "was_finite")
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
+        self._histories: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
         self.checked = 0
         self.nonfinite = 0
         self.was_finite = True
 
     def of(self, names: tuple[str, ...]) -> tuple[OutputHistory, ...]:
         """Return the outputs called *names*, none if there are too many structures."""
-        known = self._known.get(names)
-        if known is None and len(self._known) < _MOST_STRUCTURES:
-            known = self._known.setdefault(names, tuple(map(OutputHistory, names)))
-        return known or ()
+        outputs = self._histories.get(names)
+        if outputs is None and len(self._histories) < _MOST_STRUCTURES:
+            outputs = self._histories.setdefault(
+                names, tuple(map(OutputHistory, names))
+            )
+        return outputs or ()
 
     def troubled(self) -> list[OutputHistory]:
         """Return the outputs with something to report, scalars first."""
-        found = [one for known in list(self._known.values()) for one in known]
-        return sorted((o for o in found if o.state), key=lambda one: not one.scalar)
+        found = [
+            output for outputs in list(self._histories.values()) for output in outputs
+        ]
+        return sorted(
+            (o for o in found if o.state), key=lambda output: not output.scalar
+        )
 
 
 # Maximum number of elements of an output that is read, and of outputs of one call.
@@ -189,7 +195,6 @@ class NumericsPart(Part):
     Detects outputs that became non-finite, and promotions to float64.
 
     Args:
-        context: shared state of the agent.
         watcher: the thread that reads outputs.
     """
 
@@ -228,15 +233,15 @@ class NumericsPart(Part):
     ) -> None:
         """Read *leaves*, outputs of a *call* of *function* by name, which are ready."""
         outputs = self._outputs.setdefault(function, Outputs())
-        known = outputs.of(tuple([name for name, _ in leaves]))
+        histories = outputs.of(tuple([name for name, _ in leaves]))
         total = bad = 0
         with reading(self._jax):
             found = [_reading(leaf) for _, leaf in leaves]
-        for output, one in zip(known, found, strict=False):
-            if one is not None:
-                output.add(one, call)
-                total += one.size
-                bad += one.size - one.finite
+        for output, value in zip(histories, found, strict=False):
+            if value is not None:
+                output.add(value, call)
+                total += value.size
+                bad += value.size - value.finite
         outputs.checked += total
         outputs.nonfinite += bad
         if bad and outputs.was_finite:
@@ -251,10 +256,7 @@ class NumericsPart(Part):
         outputs.was_finite = not bad
 
     def promoted(self, function: Function) -> None:
-        """
-        Count a program of *function* that computes in float64 without float64
-        arguments.
-        """
+        """Count a program that computes in float64 without float64 arguments."""
         if function.internal:
             return
         self._promotions.setdefault(function, Tally()).add()
@@ -280,28 +282,31 @@ class NumericsPart(Part):
             function.name: facts.Numerics(
                 values=outputs.checked,
                 nonfinite=outputs.nonfinite,
-                outputs=tuple([one.explain() for one in outputs.troubled()]),
+                outputs=tuple([output.explain() for output in outputs.troubled()]),
             )
             for function, outputs in self._outputs.copy().items()
         }
         for function, tally in self._promotions.copy().items():
-            known = found.get(function.name, facts.Numerics())
-            found[function.name] = known.replace(float64_programs=tally.value)
+            fact = found.get(function.name, facts.Numerics())
+            found[function.name] = fact.replace(float64_programs=tally.value)
         return found
 
     def collect(self) -> list[Family]:
         """Return the metrics of numerics."""
         nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
         lost = catalog.NONFINITE_OUTPUTS
-        known = list(self._outputs.copy().items())
+        by_function = list(self._outputs.copy().items())
         return [
             Family(
                 nonfinite,
-                [(series_of(f, nonfinite), outputs.nonfinite) for f, outputs in known],
+                [
+                    (series_of(f, nonfinite), outputs.nonfinite)
+                    for f, outputs in by_function
+                ],
             ),
             Family(
                 lost,
-                [(series_of(f, lost), _lost(outputs)) for f, outputs in known],
+                [(series_of(f, lost), _lost(outputs)) for f, outputs in by_function],
             ),
             Family(
                 promotions,
@@ -345,11 +350,11 @@ class NumericsPart(Part):
         if not isinstance(leaf, self._jax.Array) or not is_pollable(leaf):
             return False
         dtype = leaf.dtype
-        known = self._floats.get(dtype)
-        if known is None:
+        is_float = self._floats.get(dtype)
+        if is_float is None:
             numpy = self._jax.numpy
-            known = self._floats[dtype] = numpy.issubdtype(dtype, numpy.inexact)
-        return known and 0 < leaf.size <= _ELEMENTS
+            is_float = self._floats[dtype] = numpy.issubdtype(dtype, numpy.inexact)
+        return is_float and 0 < leaf.size <= _ELEMENTS
 
 
 def _reading(leaf: Any) -> OutputReading | None:
@@ -371,4 +376,4 @@ def _lost(outputs: Outputs) -> int:
     """Return how many of *outputs* were finite and are NaN: none for most functions."""
     if not outputs.nonfinite:
         return 0
-    return sum(one.state == "nonfinite" for one in outputs.troubled())
+    return sum(output.state == "nonfinite" for output in outputs.troubled())

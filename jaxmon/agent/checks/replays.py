@@ -142,10 +142,7 @@ _SPARE = 0.2
 
 
 def bytes_by_device(arrays: Iterable[Any]) -> Counter[Any]:
-    """
-    Return the bytes of *arrays* on each device of this process. Costs a few
-    microseconds per array, and reads nothing from a device.
-    """
+    """Return the bytes of *arrays* on each device of this process; some µs each."""
     found: Counter[Any] = Counter()
     for array in arrays:
         size = shard_bytes(array)
@@ -255,7 +252,6 @@ class Replays:
     Re-runs calls on their own thread.
 
     Args:
-        jax: the module.
         room: the memory that they may take.
         turns: when they may be made.
         worker: compares.
@@ -263,7 +259,7 @@ class Replays:
         report: called with the number of outputs compared, and their deviations.
 
     Attributes:
-        known: what re-running calls would do, by function.
+        reruns: what re-running calls would do, by function.
     """
 
     def __init__(  # noqa: PLR0913 - what it shares with those beside the program
@@ -282,22 +278,19 @@ class Replays:
         self._worker = worker
         self._stopped = stopped
         self._report = report
-        self.known: dict[Function, Rerun] = {}
+        self.reruns: dict[Function, Rerun] = {}
         # At most one, used by whichever thread removes it first.
         self._kept: list[KeptOutputs] = []
 
     def take(self, sample: Sample) -> None:
-        """
-        Re-run the call of *sample*, of a `known` function, or the next one if it
-        donates.
-        """
+        """Re-run the call of *sample*, or the next one if it donates."""
         function, returned = sample.function, arrays_in(self._jax, sample.outputs)
-        known = self.known[function]
+        rerun = self.reruns[function]
         # A copy of the outputs, and those of the second run; of arguments as well.
-        sets = 3 if known.donates else 2
+        sets = 3 if rerun.donates else 2
         if not self._room.fits(function, returned, sets=sets):
             return
-        if not known.donates:
+        if not rerun.donates:
             if self._turns.begin():
                 self._repeat(sample, sample.args, sample.kwargs)
         elif sample.follow is not None and self._turns.begin():
@@ -333,7 +326,7 @@ class Replays:
             if not self._room.fits(function, returned, sets=2):
                 return
             leaves, structure = tree.tree_flatten((sample.args, sample.kwargs))
-            given = kept.arguments(leaves, self.known[function].donated)
+            given = kept.arguments(leaves, self.reruns[function].donated)
             if given is None:
                 self._turns.postpone(function, "donates_others")
                 return
@@ -348,10 +341,10 @@ class Replays:
         """Dispatch the re-run of *sample*, and have it compared later."""
         began, tree = monotonic(), self._jax.tree_util
         with self._turns.attempt(sample.function) as goes_on:
-            known = self.known[sample.function].program()
-            if traced_program(sample.jitted, args, kwargs) is not known:
+            program = self.reruns[sample.function].program()
+            if traced_program(sample.jitted, args, kwargs) is not program:
                 # Its static arguments, shapes or configuration are others.
-                del self.known[sample.function]
+                del self.reruns[sample.function]
                 return
             found, _ = tree.tree_flatten_with_path(sample.outputs)
             names = [tree.keystr(path) for path, _ in found]
@@ -397,10 +390,7 @@ class Replays:
         again: list[Any],
         began: float,
     ) -> None:
-        """
-        Compare the leaves of two runs once both are done, and empty the lists. The
-        second was dispatched since *began*.
-        """
+        """Compare two runs once both are done; the second began at *began*."""
         dispatching, started = monotonic() - began, began
         with self._turns.attempt(function) as goes_on:
             unready = unready_until(self._jax, first, self._stopped)

@@ -81,7 +81,6 @@ class DeterminismCheck:
     Truthy if all runs were bit-identical.
 
     Attributes:
-        function: its label.
         runs: how often it ran.
         leaves: leaves of a result that were compared.
         deviations: leaves that differed, each with its largest deviation.
@@ -100,12 +99,16 @@ class DeterminismCheck:
     @property
     def max_relative(self) -> float:
         """The largest relative deviation of any element."""
-        return max((one.max_relative for one in self.deviations), default=0.0)
+        return max(
+            (deviation.max_relative for deviation in self.deviations), default=0.0
+        )
 
     @property
     def devices(self) -> tuple[int, ...]:
         """Ids of the devices that alone had other values in some output."""
-        return tuple(sorted({id_ for one in self.deviations for id_ in one.devices}))
+        return tuple(
+            sorted({id_ for deviation in self.deviations for id_ in deviation.devices})
+        )
 
     def __bool__(self) -> bool:
         return self.identical
@@ -114,7 +117,7 @@ class DeterminismCheck:
         if self.identical:
             outputs = "output" if self.leaves == 1 else f"{self.leaves} outputs"
             return f"{self.function} gave the same {outputs} in {self.runs} runs"
-        shown = [f"  {one}" for one in self.deviations[:_MAX_SHOWN]]
+        shown = [f"  {deviation}" for deviation in self.deviations[:_MAX_SHOWN]]
         if len(self.deviations) > _MAX_SHOWN:
             shown.append(f"  and {len(self.deviations) - _MAX_SHOWN} more")
         first = f"{self.function} gave different outputs in {self.runs} runs:"
@@ -123,11 +126,11 @@ class DeterminismCheck:
 
 def merge_deviations(first: list[Deviation], more: list[Deviation]) -> list[Deviation]:
     """Merge two lists of deviations, keeping the larger for each leaf and kind."""
-    worst = {(one.path, one.replicas): one for one in first}
-    for one in more:
-        known = worst.get((one.path, one.replicas))
-        if known is None or one.max_relative > known.max_relative:
-            worst[one.path, one.replicas] = one
+    worst = {(deviation.path, deviation.replicas): deviation for deviation in first}
+    for deviation in more:
+        larger = worst.get((deviation.path, deviation.replicas))
+        if larger is None or deviation.max_relative > larger.max_relative:
+            worst[deviation.path, deviation.replicas] = deviation
     return list(worst.values())
 
 
@@ -135,31 +138,32 @@ def merge_deviations(first: list[Deviation], more: list[Deviation]) -> list[Devi
 _FLOATS = ("float", "bfloat")
 
 
-def compare(one: Any, other: Any) -> tuple[int, float, float, int | None] | None:
+def compare(first: Any, other: Any) -> tuple[int, float, float, int | None] | None:
     """
     Return the number of differing elements and the largest absolute difference,
     relative difference and distance in ulp; `None` if every bit is the same.
     """
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
-    if one.tobytes() == other.tobytes():
+    if first.tobytes() == other.tobytes():
         return None
-    one, other = np.atleast_1d(one), np.atleast_1d(other)
-    if not _is_number(one.dtype):
+    first, other = np.atleast_1d(first), np.atleast_1d(other)
+    if not _is_number(first.dtype):
         # Padding bits, in records and long doubles, mean nothing.
-        differing = int(((one != other) & ((one == one) | (other == other))).sum())  # noqa: PLR0124 - a NaN
+        numbers = (first == first) | (other == other)  # noqa: PLR0124 - a NaN
+        differing = int(((first != other) & numbers).sum())
         return (differing, math.inf, math.inf, None) if differing else None
-    if one.dtype.kind == "c":
-        return _compare_complex(one, other)
-    bits = np.dtype(f"u{one.dtype.itemsize}")
-    mask = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(
+    if first.dtype.kind == "c":
+        return _compare_complex(first, other)
+    bits = np.dtype(f"u{first.dtype.itemsize}")
+    mask = np.ascontiguousarray(first).view(bits) != np.ascontiguousarray(other).view(
         bits
     )
-    one, other = one[mask], other[mask]
-    absolute, relative = _distances(one, other)
+    first, other = first[mask], other[mask]
+    absolute, relative = _distances(first, other)
     ulp = None
-    if one.dtype.name.startswith(_FLOATS):
-        ulp = _ulp(one.view(bits), other.view(bits))
+    if first.dtype.name.startswith(_FLOATS):
+        ulp = _ulp(first.view(bits), other.view(bits))
     return int(mask.sum()), absolute, relative, ulp
 
 
@@ -175,59 +179,62 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _compare_complex(
-    one: Any, other: Any
+    first: Any, other: Any
 ) -> tuple[int, float, float, int | None] | None:
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
-    bits = np.dtype(f"u{one.dtype.itemsize // 2}")
+    bits = np.dtype(f"u{first.dtype.itemsize // 2}")
     parts = [
-        compare(np.ascontiguousarray(part(one)), np.ascontiguousarray(part(other)))
+        compare(np.ascontiguousarray(part(first)), np.ascontiguousarray(part(other)))
         for part in (np.real, np.imag)
     ]
-    first, second = (
-        np.ascontiguousarray(each).view(bits).reshape(-1, 2) for each in (one, other)
+    head_bits, other_bits = (
+        np.ascontiguousarray(array).view(bits).reshape(-1, 2)
+        for array in (first, other)
     )
-    mask = (first != second).any(axis=1)
-    absolute, relative = _distances(one.ravel()[mask], other.ravel()[mask])
+    mask = (head_bits != other_bits).any(axis=1)
+    absolute, relative = _distances(first.ravel()[mask], other.ravel()[mask])
     ulps = [part[3] for part in parts if part is not None and part[3] is not None]
     return int(mask.sum()), absolute, relative, max(ulps, default=None)
 
 
-def _distances(one: Any, other: Any) -> tuple[float, float]:
+def _distances(first: Any, other: Any) -> tuple[float, float]:
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
-    if one.dtype.kind in "iu" and one.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
+    if first.dtype.kind in "iu" and first.dtype.itemsize == 8:  # noqa: PLR2004 - bytes
         # Their difference may overflow their type.
-        larger = np.maximum(one, other).astype(np.float64)
-        apart = np.abs(one.astype(np.longdouble) - other.astype(np.longdouble))
-        scale = np.maximum(np.abs(larger), np.abs(np.minimum(one, other).astype(float)))
+        larger = np.maximum(first, other).astype(np.float64)
+        apart = np.abs(first.astype(np.longdouble) - other.astype(np.longdouble))
+        scale = np.maximum(
+            np.abs(larger), np.abs(np.minimum(first, other).astype(float))
+        )
     else:
-        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        wide = np.complex128 if first.dtype.kind == "c" else np.float64
         with np.errstate(all="ignore"):
-            one, other = one.astype(wide), other.astype(wide)
-            apart = np.abs(one - other)
-            scale = np.maximum(np.abs(one), np.abs(other))
+            first, other = first.astype(wide), other.astype(wide)
+            apart = np.abs(first - other)
+            scale = np.maximum(np.abs(first), np.abs(other))
     with np.errstate(all="ignore"):
         relative = np.where(apart == 0, 0.0, apart / scale)
     # NaNs with different bits count as equal; a NaN and a number do not.
-    both = np.isnan(one) & np.isnan(other) if one.dtype.kind in "fc" else False
+    both = np.isnan(first) & np.isnan(other) if first.dtype.kind in "fc" else False
     apart = np.where(both, 0.0, np.where(np.isnan(apart), np.inf, apart))
     relative = np.where(both, 0.0, np.where(np.isnan(relative), np.inf, relative))
     return float(apart.max(initial=0)), float(relative.max(initial=0))
 
 
-def _ulp(one: Any, other: Any) -> int:
+def _ulp(array: Any, other: Any) -> int:
     """Return the largest distance between two arrays of sign-magnitude bit patterns."""
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
-    sign = np.uint64(1 << (one.dtype.itemsize * 8 - 1))
+    sign = np.uint64(1 << (array.dtype.itemsize * 8 - 1))
 
     def ordered(bits: Any) -> Any:
         bits = bits.astype(np.uint64)
         magnitude = bits & (sign - np.uint64(1))
         return np.where(bits & sign, sign - magnitude, sign + magnitude)
 
-    first, second = ordered(one), ordered(other)
+    first, second = ordered(array), ordered(other)
     return int((np.maximum(first, second) - np.minimum(first, second)).max(initial=0))
 
 
@@ -263,9 +270,7 @@ class HostLeaf(NamedTuple):
     value: object = None
 
     def deviations(self, path: str, other: HostLeaf) -> Iterator[Deviation]:
-        """
-        Yield the deviation of *other*, if any, and that between the replicas in either.
-        """
+        """Yield the deviation of *other*, and that between the replicas in either."""
         reason = self._incomparable(other)
         if reason:
             yield Deviation(
@@ -273,8 +278,8 @@ class HostLeaf(NamedTuple):
             )
             return
         pairs = [
-            (one, other_part.data)
-            for one, other_part in zip(self.parts, other.parts, strict=True)
+            (part, other_part.data)
+            for part, other_part in zip(self.parts, other.parts, strict=True)
         ]
         found = self._deviation(path, pairs)
         if found is not None:
@@ -317,15 +322,17 @@ class HostLeaf(NamedTuple):
     ) -> Deviation | None:
         """Return the deviation of parts from what they are paired with, if any."""
         compared = [(part, compare(data, part.data)) for part, data in pairs]
-        found = [(part, one) for part, one in compared if one is not None]
+        found = [
+            (part, distances) for part, distances in compared if distances is not None
+        ]
         if not found:
             return None
         # Of replicas, the one with most differences counts.
         differing: dict[Hashable, int] = {}
-        for part, one in found:
-            differing[part.place] = max(differing.get(part.place, 0), one[0])
+        for part, distances in found:
+            differing[part.place] = max(differing.get(part.place, 0), distances[0])
         sizes = {part.place: part.data.size for part in self.parts}
-        ulps = [one[3] for _, one in found if one[3] is not None]
+        ulps = [distances[3] for _, distances in found if distances[3] is not None]
         devices = [part.device for part, _ in found if part.device is not None]
         some = named and len(devices) < len(self.parts)
         return Deviation(
@@ -334,8 +341,8 @@ class HostLeaf(NamedTuple):
             self.shape,
             differing=sum(differing.values()),
             size=sum(sizes.values()),
-            max_abs=max(one[1] for _, one in found),
-            max_relative=max(one[2] for _, one in found),
+            max_abs=max(distances[1] for _, distances in found),
+            max_relative=max(distances[2] for _, distances in found),
             max_ulp=max(ulps, default=None),
             devices=tuple(sorted(devices)) if some else (),
             replicas=replicas,
@@ -368,7 +375,7 @@ def host_leaf(jax: Any, leaf: Any) -> HostLeaf:
 
 
 def _place(index: tuple[slice, ...]) -> Hashable:
-    return tuple([(one.start, one.stop) for one in index])
+    return tuple([(dimension.start, dimension.stop) for dimension in index])
 
 
 def _majority(values: Sequence[bytes]) -> int | None:
@@ -377,9 +384,9 @@ def _majority(values: Sequence[bytes]) -> int | None:
     return values.index(value) if count * 2 > len(values) else None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, other: Any) -> bool:
     """Return whether two objects, or two arrays of objects, are equal."""
-    equal: Any = one is other or one == other
+    equal: Any = first is other or first == other
     return bool(equal.all() if hasattr(equal, "all") else equal)
 
 
@@ -409,11 +416,11 @@ class HostResult:
                 Deviation("", structure, max_relative=math.inf, reason=reason),
             ]
         return [
-            one
+            deviation
             for path, leaf, counterpart in zip(
                 self._paths, self._leaves, other._leaves, strict=True
             )
-            for one in leaf.deviations(path, counterpart)
+            for deviation in leaf.deviations(path, counterpart)
         ]
 
 

@@ -37,7 +37,6 @@ class ShadowRunner:
     Re-runs one sampled call at a time.
 
     Args:
-        context: shared state of the agent.
         checked: called with each result.
     """
 
@@ -79,7 +78,7 @@ class ShadowRunner:
         elif self._jax.process_count() > 1:
             # The others would have to take part; without one, they would wait for ever.
             self._turns.refuse(function, "several_processes")
-        elif function in self._replays.known:
+        elif function in self._replays.reruns:
             self._replays.take(sample)
         else:
             self._submit(self._learn, sample)
@@ -97,9 +96,9 @@ class ShadowRunner:
 
     def _here(self, function: Function, arrays: Sequence[Any]) -> bool:
         """Return whether calls with these *arrays* are re-run on the calling thread."""
-        known = self._replays.known.get(function)
+        rerun = self._replays.reruns.get(function)
         return (
-            (known is not None and known.donates)
+            (rerun is not None and rerun.donates)
             or any([array.is_deleted() for array in arrays])
             or any([len(array.sharding.device_set) > 1 for array in arrays])
         )
@@ -126,12 +125,12 @@ class ShadowRunner:
 
     def _learn(self, call: list[Sample], context: object) -> None:
         """Find out what re-running calls like this one would do."""
-        known = None
+        rerun = None
         try:
-            known = self._rerun(call.pop(), context)
+            rerun = self._rerun(call.pop(), context)
         finally:
             # The next sample is re-run.
-            (self._turns.over if known is None else self._turns.cancel)()
+            (self._turns.over if rerun is None else self._turns.cancel)()
 
     def _rerun(self, sample: Sample, context: object) -> Rerun | None:
         """Return what re-running *sample* would do; `None` if it must not be re-run."""
@@ -141,7 +140,7 @@ class ShadowRunner:
         if rerun.effects:
             self._turns.refuse(sample.function, "effects")
             return None
-        self._replays.known[sample.function] = rerun
+        self._replays.reruns[sample.function] = rerun
         return rerun
 
     def _repeat(self, call: list[Sample], context: object) -> None:
@@ -162,10 +161,7 @@ class ShadowRunner:
             self._turns.over(monotonic() - started)
 
     def _results(self, sample: Sample) -> tuple[HostResult, HostResult] | None:
-        """
-        Return both results, `None` if the program has donated an array meanwhile, or
-        the runner was stopped.
-        """
+        """Return both results, `None` if arrays were donated or the runner stopped."""
         call = sample.args, sample.kwargs, sample.outputs
         if not self._wait_for(sample.outputs) or self._is_gone(call):
             return None

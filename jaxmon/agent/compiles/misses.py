@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
@@ -33,6 +33,7 @@ from jaxmon.clocks import perf_counter
 from jaxmon.exposition.families import Family
 from jaxmon.indicators.endings import End, noting
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

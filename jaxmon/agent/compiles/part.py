@@ -55,7 +55,7 @@ from jaxmon.indicators.work import compile_begins
 
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
-    from jaxmon.indicators.recorder import Recorder
+    from jaxmon.indicators.figures import Indicators
 
 
 class _CompileThread(threading.local):
@@ -88,7 +88,7 @@ class Compiles(Part):
         self,
         context: Context,
         misses: Misses,
-        indicators: Recorder,
+        indicators: Indicators,
         recompiles: Recompiles,
         cache: PersistentCache,
     ) -> None:

@@ -238,7 +238,7 @@ class DeviceMetrics(Part):
         from jaxmon.exposition.plausible import PlausibilityFilter  # noqa: PLC0415
 
         began = monotonic()
-        if began < self._retry or not self._known():
+        if began < self._retry or not self._has_devices():
             return
         if self._sieve is None:
             self._sieve = PlausibilityFilter(
@@ -268,10 +268,8 @@ class DeviceMetrics(Part):
         """Number of implausible driver values dropped."""
         return {"figure": 0 if self._sieve is None else self._sieve.dropped}
 
-    def _known(self) -> bool:
-        """
-        Return whether there are devices to query, once JAX's backends are initialised.
-        """
+    def _has_devices(self) -> bool:
+        """Return whether JAX's backends are initialised and have devices to query."""
         if not self._devices and backends.initialised(self._jax):
             named = map(identity.hardware, self._jax.local_devices())
             self._devices = [(uuid, bus) for uuid, bus in named if uuid]

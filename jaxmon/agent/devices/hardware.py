@@ -60,8 +60,8 @@ def _visible(chips: list[Chip], environ: Mapping[str, str]) -> list[Chip]:
     for name in ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"):
         if chosen := environ.get(name, "").strip():
             indices = [part.strip() for part in chosen.split(",")]
-            known = {str(chip.index): chip for chip in chips}
-            return [known[index] for index in indices if index in known]
+            by_index = {str(chip.index): chip for chip in chips}
+            return [by_index[index] for index in indices if index in by_index]
     return chips
 
 

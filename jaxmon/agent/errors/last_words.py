@@ -65,14 +65,14 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield what *error* was raised from, or while handling, the latest first."""
     seen = {id(error)}
     for _ in range(_MOST_CAUSES):
-        one = error.__cause__
-        if one is None and not error.__suppress_context__:
-            one = error.__context__
-        if one is None or id(one) in seen:
+        cause = error.__cause__
+        if cause is None and not error.__suppress_context__:
+            cause = error.__context__
+        if cause is None or id(cause) in seen:
             return
-        seen.add(id(one))
-        yield one
-        error = one
+        seen.add(id(cause))
+        yield cause
+        error = cause
 
 
 def place(line: SourceLine) -> dict[str, str]:
@@ -93,7 +93,6 @@ _JOB = 2
 class LastWords:
     """
     Args:
-        context: shared state of the agent.
         loops: the loops that the program marks.
         spanning: returns the functions that run on devices of other processes, too.
         doing: returns what the program does now, by field of the record.
@@ -167,8 +166,8 @@ class LastWords:
         if self._of_error and getattr(sys, "last_value", None) is not None:
             return
         with self._contained():
-            known = self._known_exit()
-            self._leave({"kind": "finished", **self._reached(), **known})
+            ended = self._known_exit()
+            self._leave({"kind": "finished", **self._reached(), **ended})
 
     def position(self) -> dict[str, Any]:
         """
@@ -179,7 +178,7 @@ class LastWords:
         with self._contained():
             # Of texts that are not needed at the start.
             self._program = self._program or disclosure.own_command()[:LONGEST]
-            doing = {name: one[:LONGEST] for name, one in self._doing().items()}
+            doing = {name: value[:LONGEST] for name, value in self._doing().items()}
             running = self._loops.running()
             found = {**self._reached(), **self._here(), **doing, "running": running}
         return found  # noqa: RET504 - the block may end early
@@ -197,10 +196,10 @@ class LastWords:
         error = getattr(sys, "last_value", None)
         if error is not None:
             return not isinstance(error, KeyboardInterrupt)
-        known: Mapping[str, Any] = {}
+        ended: Mapping[str, Any] = {}
         with self._contained():
-            known = self._known_exit()
-        return known.get("code") == 1 and bool(known["causes"])
+            ended = self._known_exit()
+        return ended.get("code") == 1 and bool(ended["causes"])
 
     def _known_exit(self) -> Mapping[str, Any]:
         """Return the `sys.exit` that ends the program, empty if none does."""
@@ -212,8 +211,8 @@ class LastWords:
 
     def _leave(self, words: Mapping[str, Any]) -> None:
         if self.say is not None:
-            said = [Underlying(**one) for one in words.get("causes", ())]
-            self.say({**words, "causes": tuple(said), **self._here()})
+            underlying = [Underlying(**cause) for cause in words.get("causes", ())]
+            self.say({**words, "causes": tuple(underlying), **self._here()})
 
     def _here(self) -> dict[str, Any]:
         return {
@@ -231,7 +230,7 @@ class LastWords:
             "oom": is_oom(error),
             **place(line),
             **self._reached(),
-            "causes": [described(one) for one in causes(error)],
+            "causes": [described(cause) for cause in causes(error)],
         }
 
     def _exit(self, status: object, frame: FrameType) -> dict[str, Any]:
@@ -240,9 +239,9 @@ class LastWords:
         text = disclosure.text(status) if isinstance(status, str) else ""
         error = sys.exception() if code else None
         chain = [error, *causes(error)] if isinstance(error, Exception) else []
-        handled = [(described(one), one) for one in chain]
+        handled = [(described(cause), cause) for cause in chain]
         # Some are raised to exit, and say nothing else: `click.exceptions.Exit`.
-        handled.sort(key=lambda one: not one[0]["message"])
+        handled.sort(key=lambda pair: not pair[0]["message"])
         cause = handled[0][1] if handled else None
         lines = self._lines
         return {
@@ -272,7 +271,7 @@ class LastWords:
     def _reached(self) -> dict[str, Any]:
         """Return how far the program has come."""
         running = self._loops.running()
-        loops = [(one.name == running, one.steps, one.name) for one in self._loops]
+        loops = [(loop.name == running, loop.steps, loop.name) for loop in self._loops]
         _, steps, loop = max(loops, default=(False, 0, ""))
         calls, called = max(self._calls(), default=(0, ""))
         return {
@@ -283,12 +282,15 @@ class LastWords:
         }
 
     def _calls(self) -> list[tuple[int, str]]:
-        return [(one.calls_and_hits()[0], one.name) for one in self._spanning()]
+        return [
+            (function.calls_and_hits()[0], function.name)
+            for function in self._spanning()
+        ]
 
     def _done(self) -> int:
         """Return a number that rises with the work that is done."""
         calls = sum([number for number, _ in self._calls()])
-        return calls + sum([one.steps for one in self._loops])
+        return calls + sum([loop.steps for loop in self._loops])
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
@@ -320,24 +322,24 @@ class UncaughtHooks:
     which a filter of the logger observes, including under uvloop.
 
     Passes uncaught errors to *observe*, those that end the program to *words*, and
-    those that end a thread to *gone*; then continues as before.
+    those that end a thread to *on_thread_end*; then continues as before.
     """
 
     def __init__(
         self,
         observe: Callable[[BaseException | None], None],
         words: LastWords,
-        gone: Callable[[threading.Thread | None, object], None],
+        on_thread_end: Callable[[threading.Thread | None, object], None],
     ) -> None:
         self._observe = observe
         self._words = words
-        self._gone = gone
+        self._on_thread_end = on_thread_end
 
     def attach(self, at: HookPlaces) -> None:
         """Install the hooks; *at* restores them."""
         hook, thread_hook = sys.excepthook, threading.excepthook
         unraisable_hook = sys.unraisablehook
-        observe, words, gone = self._observe, self._words, self._gone
+        observe, words, on_thread_end = self._observe, self._words, self._on_thread_end
 
         def excepthook(
             kind: type[BaseException], error: BaseException, tb: TracebackType | None
@@ -348,7 +350,7 @@ class UncaughtHooks:
 
         def thread_excepthook(args: threading.ExceptHookArgs) -> None:
             observe(args.exc_value)
-            gone(args.thread, args.exc_value)
+            on_thread_end(args.thread, args.exc_value)
             thread_hook(args)
 
         def unraisablehook(unraisable: Any) -> None:
@@ -371,7 +373,10 @@ class UncaughtHooks:
         if isinstance(found, tuple):
             self._observe(
                 next(
-                    iter([one for one in found if isinstance(one, BaseException)]), None
+                    iter(
+                        [value for value in found if isinstance(value, BaseException)]
+                    ),
+                    None,
                 )
             )
         return True

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
-from jaxmon.agent.errors.helpers import GoneHelpers
+from jaxmon.agent.errors.helpers import HelperFailures
 from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
 from jaxmon.agent.errors.propagation import (
     DeletedArrayHook,
@@ -52,7 +52,6 @@ class ErrorPart(Part):
     Classifies and counts errors. Called on the thread that has the error.
 
     Args:
-        context: shared state of the agent.
         function_of: returns the entry of a jitted function.
         on_call_error: called for each call that an error leaves, with its frame.
         words: what this process leaves when it ends.
@@ -72,7 +71,7 @@ class ErrorPart(Part):
         self._context = context
         self._guard = context.guard
         self._sites = SourceLineFinder(context.jax)
-        self.gone = GoneHelpers(self._sites)
+        self.helpers = HelperFailures(self._sites)
         # An error cannot be kept: its traceback refers to the program's arrays. Builtin
         # classes have no weak references, and ids are reused. But its tuple of
         # arguments belongs to no other error as long as we hold it.
@@ -136,15 +135,12 @@ class ErrorPart(Part):
     def _on_thread_end(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ended *thread*. Never raises."""
         try:
-            self.gone.on_uncaught(thread, error)
+            self.helpers.on_uncaught(thread, error)
         except Exception:  # noqa: BLE001 - contained: the program is reporting
             self._guard.failed("uncaught")
 
     def record_surfaced(self, error: BaseException | None) -> None:
-        """
-        Record an exception that reached the top of a thread or a marker; see
-        `record_uncaught`.
-        """
+        """Record an exception that reached the top of a thread or a marker."""
         self._record(error, self._is_counted)
 
     def record_from_call(
@@ -202,10 +198,7 @@ class ErrorPart(Part):
         self._thread.failed = True
 
     def record_deleted(self, error: RuntimeError, frame: FrameType) -> None:
-        """
-        Record that *frame* reads an array that was deleted or donated, for which JAX
-        raises an error like *error*.
-        """
+        """Record that *frame* reads a deleted array, for which JAX raises *error*."""
         where = self._place(error, frame)
         self._take(self._context.table.named(UNKNOWN), error, "wait", where)
 
@@ -221,8 +214,8 @@ class ErrorPart(Part):
             by_value(
                 catalog.ERRORS,
                 (
-                    (one, () if one.internal else catalog.ERROR_KINDS, one.errors)
-                    for one in active(table)
+                    (f, () if f.internal else catalog.ERROR_KINDS, f.errors)
+                    for f in active(table)
                 ),
             )
         ]
@@ -239,10 +232,11 @@ class ErrorPart(Part):
     ) -> None:
         if error is None:
             return
-        for one in failures.iter_jax_errors(error, is_known):
-            self._remember(one)
-            where = self._place(one, frame)
-            self._take(self._named_in(one), one, stage or failures.stage_of(one), where)
+        for failure in failures.iter_jax_errors(error, is_known):
+            self._remember(failure)
+            where = self._place(failure, frame)
+            reached = stage or failures.stage_of(failure)
+            self._take(self._named_in(failure), failure, reached, where)
 
     def _is_counted(self, error: BaseException) -> bool:
         """
@@ -302,8 +296,8 @@ class ErrorPart(Part):
             self._thread.failed = False
             self._remember(error)
             return True
-        known = self._seen_weakly.get(id(error))
-        if known is not None and known() is error:
+        reference = self._seen_weakly.get(id(error))
+        if reference is not None and reference() is error:
             return True
         return id(error.args) in map(id, list(self._seen))
 
@@ -317,7 +311,7 @@ class ErrorPart(Part):
             interrupts.pass_on(failed)
             # Anything else may be large, and would be kept alive; `()` is shared by
             # all.
-            if args and all([isinstance(one, str | int) for one in args]):
+            if args and all([isinstance(arg, str | int) for arg in args]):
                 self._seen.append(args)
 
     def _place(self, error: BaseException, above: FrameType | None) -> str | None:

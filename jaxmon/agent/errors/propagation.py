@@ -40,9 +40,7 @@ class ErrorRecorder(Protocol):
     def record_from_call(
         self, function: Function, error: BaseException, above: FrameType | None = None
     ) -> None:
-        """
-        Record *error*, which propagates from a call of *function* made by *above*.
-        """
+        """Record *error* from a call of *function* made by *above*."""
         ...
 
     def record_uncaught(
@@ -132,10 +130,7 @@ class ErrorObserver:
         self._errors.record_uncaught(error, stage=stage, frame=None if late else frame)
 
     def on_deleted(self, message: str, frame: FrameType) -> None:
-        """
-        Observe that *frame* is about to read a deleted array, for which JAX raises an
-        error with this *message*.
-        """
+        """Observe that *frame* is about to read a deleted array; JAX says *message*."""
         if not is_our_own(frame) and not is_below_boundary(frame):
             self._errors.record_deleted(RuntimeError(message), frame)
 
@@ -158,13 +153,13 @@ class ErrorConstructionHook:
         self._site = site
         self._kind: Any = None
         self._original: Any = None
-        self._own = False
+        self._defines_init = False
         self.active = False
 
     def attach(self, kind: type[BaseException]) -> None:
         """Start observing errors of class *kind*."""
         self._kind, self._original = kind, kind.__init__
-        self._own = "__init__" in kind.__dict__  # since 0.10
+        self._defines_init = "__init__" in kind.__dict__  # since 0.10
         self.active = True
         self._kind.__init__ = self
 
@@ -173,7 +168,7 @@ class ErrorConstructionHook:
         self.active = False
         if self._kind is None or self._kind.__dict__.get("__init__") is not self:
             return  # never attached, or patched again by code that calls us
-        if self._own:
+        if self._defines_init:
             self._kind.__init__ = self._original
         else:
             del self._kind.__init__

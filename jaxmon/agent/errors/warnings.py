@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
@@ -24,9 +25,12 @@ from jaxmon.agent.jaxlink.jax_warnings import (
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.exposition.families import Family, series
-from jaxmon.facts import events as facts
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.host.sources import display_path
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.events import Warned
 
 
 SITE = "warnings"
@@ -72,7 +76,6 @@ class Warnings(Part):
     Counts what JAX warns of. Changes neither filters nor handlers of the program.
 
     Args:
-        context: shared state of the agent.
         function_of: returns the entry of a jitted function.
         on_callback: called with the message and the frame that logs it if a callback
             fails.
@@ -94,7 +97,7 @@ class Warnings(Part):
         self._sites = SourceLineFinder(context.jax)
         self._counts = {kind: Tally() for kind in catalog.WARNING_KINDS}
         # By kind, function and line: the text of the first, and how many.
-        self._said: dict[tuple[str, str, str], tuple[str, Tally]] = {}
+        self._seen: dict[tuple[str, str, str], tuple[str, Tally]] = {}
         self._sources: list[_Source] = []
         self._active = False
 
@@ -153,14 +156,14 @@ class Warnings(Part):
         site = self._sites.of(stack_of(frame))
         where = f"{display_path(site.file)}:{site.line}" if site.file else ""
         key = (warned.kind, name, where)
-        if key not in self._said:
-            if len(self._said) >= _SAID:
+        if key not in self._seen:
+            if len(self._seen) >= _SAID:
                 return (kind,)
-            self._said[key] = warned.text, Tally()
+            self._seen[key] = warned.text, Tally()
             self._context.events.add(
                 "warning", name or None, warned.text, warning=warned.kind, where=where
             )
-        found = self._said[key][1]
+        found = self._seen[key][1]
         found.add_many(weight)
         return kind, found
 
@@ -172,21 +175,18 @@ class Warnings(Part):
         """Return the warnings by kind, function and line."""
         return Explanation({SITE: self.snapshot})
 
-    def snapshot(self) -> tuple[facts.Warned, ...]:
+    def snapshot(self) -> tuple[Warned, ...]:
         """Return the warnings by kind, function and line."""
+        from jaxmon.facts.events import Warned  # noqa: PLC0415 - on request
+
         self._settle()
         return tuple(
-            facts.Warned(*key, text, count.value)
-            for key, (text, count) in self._said.copy().items()
+            Warned(*key, text, count.value)
+            for key, (text, count) in self._seen.copy().items()
         )
 
     def collect(self) -> list[Family]:
         """Return the number of warnings of each kind."""
         self._settle()
-        metric = catalog.JAX_WARNINGS
-        return [
-            Family(
-                metric,
-                [(series(metric, kind), n.value) for kind, n in self._counts.items()],
-            )
-        ]
+        rows = [(kind, count.value) for kind, count in self._counts.items()]
+        return [family_of(catalog.JAX_WARNINGS, rows)]

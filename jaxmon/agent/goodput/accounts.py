@@ -101,12 +101,12 @@ class Accounts:
         if record.down is not None:
             self.record = record.replace(down=record.down + total)
         changes = {n: s - self._spent.get(n, 0.0) for n, s in spent.items()}
-        parts = {name: one for name, one in changes.items() if one > 0}
+        parts = {name: seconds for name, seconds in changes.items() if seconds > 0}
         self._spent = dict(spent)
-        known = sum(parts.values()) - parts.get(OTHER, 0.0)
-        scale = min(total / known, 1.0) if known > 0 else 1.0
+        accounted = sum(parts.values()) - parts.get(OTHER, 0.0)
+        scale = min(total / accounted, 1.0) if accounted > 0 else 1.0
         found = self._by_name(parts, scale)
-        rest = {self._rest(): max(total - known, 0.0)}
+        rest = {self._rest(): max(total - accounted, 0.0)}
         stepping = {name: parts.get(name, 0.0) * scale for name in _STEPPING}
         if progress is not None:
             stepping = self._corrected(self._follow(progress, stepping), late)
@@ -147,8 +147,8 @@ class Accounts:
         for name, part in parts.items():
             if name in _STEPPING or name == OTHER:
                 continue
-            known = _NAMES.get(name, _MARKED)
-            found[known] = found.get(known, 0.0) + part * scale
+            state = _NAMES.get(name, _MARKED)
+            found[state] = found.get(state, 0.0) + part * scale
         return found
 
     def _corrected(self, parts: dict[str, float], late: float) -> dict[str, float]:
@@ -161,7 +161,9 @@ class Accounts:
             return parts
         repaid = min(owed, whole)
         self._repaid += repaid
-        found = {name: one * (1 - repaid / whole) for name, one in parts.items()}
+        found = {
+            name: seconds * (1 - repaid / whole) for name, seconds in parts.items()
+        }
         found[COMPILE] = repaid
         return found
 
@@ -197,7 +199,7 @@ class Accounts:
         self.record = self.record.replace(
             unfinished=unfinished, owed=self.record.owed - repaid
         )
-        found = {name: one * (1 - part) for name, one in stepping.items()}
+        found = {name: seconds * (1 - part) for name, seconds in stepping.items()}
         found[self._again] = spent * part
         return found
 
@@ -283,8 +285,8 @@ class Accounts:
         end = record.step + steps
         again = max(min(end, record.furthest) - record.step, 0)
         # Without numbers, and without saves, whether they are new is not known.
-        known = self._again != _UNKNOWN or record.saves
-        fresh = end > record.furthest or not known
+        is_known = self._again != _UNKNOWN or record.saves
+        fresh = end > record.furthest or not is_known
         self.record = record.replace(
             step=end,
             furthest=max(end, record.furthest),

@@ -93,7 +93,7 @@ class Writer(NamedTuple):
 def job_of(environ: Mapping[str, str] | None = None) -> str:
     """Return what the scheduler calls the job, empty if it does not."""
     environ = os.environ if environ is None else environ
-    found = (environ.get(one, "") for one in _NAMES)
+    found = (environ.get(name, "") for name in _NAMES)
     return next(filter(None, found), "")[:_LONGEST]
 
 

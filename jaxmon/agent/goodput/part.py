@@ -46,7 +46,6 @@ class RunGoodput(Part):
     Keeps the record of the run if this is process 0.
 
     Args:
-        context: shared state of the agent.
         timeline: what the time of the program goes into.
         loops: its marked loops.
         crashed: returns whether an exception ends the program.
@@ -76,7 +75,7 @@ class RunGoodput(Part):
         # When a jitted function had been called for the first time.
         self._called: float | None = None
         self._written = monotonic()
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         # Why the record is not kept at present, in words.
         self._trouble = ""
         self._over = False
@@ -184,8 +183,8 @@ class RunGoodput(Part):
 
     def _warn(self, kind: str, text: str) -> None:
         """Log a warning, once of each kind."""
-        if kind not in self._said:
-            self._said.add(kind)
+        if kind not in self._logged:
+            self._logged.add(kind)
             log.warning("%s", text)
 
     # --- accounting -----------------------------------------------------------------
@@ -212,7 +211,7 @@ class RunGoodput(Part):
         """Return how far the loop has come: that whose steps have numbers, if any."""
         if not self._numbered:
             loops = list(self._loops)
-            found = next((one for one in loops if one.numbered), None)
+            found = next((loop for loop in loops if loop.numbered), None)
             self._numbered = found is not None
             self._loop = found or self._loop or next(iter(loops), None)
         loop = self._loop
@@ -224,7 +223,10 @@ class RunGoodput(Part):
     def _works(self) -> bool:
         """Return whether the program calls a function again and again."""
         table = list(self._context.table)
-        calls = max([one.objects.calls for one in table if not one.internal], default=0)
+        calls = max(
+            [function.objects.calls for function in table if not function.internal],
+            default=0,
+        )
         if calls and self._called is None:
             self._called = monotonic()
         long = self._called is not None and monotonic() - self._called >= _LONG

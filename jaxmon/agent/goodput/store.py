@@ -103,10 +103,7 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
 
 
 def supersedes(theirs: RunRecord, mine: RunRecord) -> bool:
-    """
-    Return whether another process keeps the record from now on: of a later attempt, or,
-    if two began at the same moment, one of them.
-    """
+    """Return whether another process, of a later attempt, keeps the record now."""
     if theirs.writer == mine.writer:
         return False
     return (theirs.starts, theirs.writer) > (mine.starts, mine.writer)
@@ -156,8 +153,6 @@ class Store:
     The record of *run*, as process *me* keeps it.
 
     Args:
-        run: the run.
-        me: this process.
         clock: returns seconds, of any epoch.
 
     Attributes:
@@ -264,6 +259,6 @@ class Store:
         """Remove what earlier processes left of files that they did not finish."""
         old = time.time() - _LEFT_SECONDS
         with suppress(OSError):
-            for one in self.path.parent.glob(f".{self.path.name[:100]}.*"):
-                if one.stat().st_mtime < old:
-                    one.unlink()
+            for leftover in self.path.parent.glob(f".{self.path.name[:100]}.*"):
+                if leftover.stat().st_mtime < old:
+                    leftover.unlink()

@@ -38,7 +38,7 @@ from jaxmon.agent.versions import versions
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.facts.events import Slower
 from jaxmon.facts.functions import Distribution
@@ -77,7 +77,6 @@ class SpeedHistory(Part):
     Finds programs and loops that are slower than before.
 
     Args:
-        context: shared state of the agent.
         loops: the program's marked loops.
         programs: returns statistics of each function's latest program.
         devices: returns the metrics of this process's devices, if they are read.
@@ -123,7 +122,7 @@ class SpeedHistory(Part):
         key = (function, shapes)
         found = self._programs.get(key)
         if found is None:
-            of_function = sum(one is function for one, _ in list(self._programs))
+            of_function = sum(f is function for f, _ in list(self._programs))
             if (
                 len(self._programs) >= _MOST_PROGRAMS
                 or of_function >= _MOST_OF_FUNCTION
@@ -158,11 +157,11 @@ class SpeedHistory(Part):
                 self._loops[loop.name] = LoopSteps(loop, now)
             else:
                 watched.poll(now)
-        found = [one for one in self._watched() if one.times.settled is not None]
+        found = [entry for entry in self._watched() if entry.times.settled is not None]
         if found:
             margin = self._margin()
-            for one in found:
-                self._judge(one, margin)
+            for entry in found:
+                self._judge(entry, margin)
         if self._path is not None and monotonic() - self._written >= _WRITE_SECONDS:
             self._write()
 
@@ -199,48 +198,48 @@ class SpeedHistory(Part):
 
         return current(self._context.settings.run_dir).slower
 
-    def _judge(self, one: Followed, margin: float) -> None:
-        was, found = one.times.slowdown, one.times.judge(margin)
+    def _judge(self, entry: Followed, margin: float) -> None:
+        was, found = entry.times.slowdown, entry.times.judge(margin)
         if found is not None and was is None:
             crowded = tuple(self._crowded(found.since))
-            one.crowded = bool(crowded)
-            one.beside = (*crowded, *self._beside(one, found.since))
-            self._report(one, found.settled.middle, found.recent.middle, "before")
+            entry.crowded = bool(crowded)
+            entry.beside = (*crowded, *self._beside(entry, found.since))
+            self._report(entry, found.settled.middle, found.recent.middle, "before")
         elif found is None:
-            one.beside, one.crowded = (), False
-        if isinstance(one, TimedProgram) and self._past:
-            known, one.past = one.past, self._slower_than_past(one, margin)
-            settled = one.times.settled
-            if one.past is not None and known is None and settled is not None:
-                then = one.past.then.seconds.middle
-                self._report(one, then, settled.middle, "in an earlier run")
+            entry.beside, entry.crowded = (), False
+        if isinstance(entry, TimedProgram) and self._past:
+            earlier, entry.past = entry.past, self._slower_than_past(entry, margin)
+            settled = entry.times.settled
+            if entry.past is not None and earlier is None and settled is not None:
+                then = entry.past.then.seconds.middle
+                self._report(entry, then, settled.middle, "in an earlier run")
 
-    def _report(self, one: Followed, then: float, now: float, when: str) -> None:
+    def _report(self, entry: Followed, then: float, now: float, when: str) -> None:
         from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
-        where = f" with {one.shapes}" if one.shapes else ""
+        where = f" with {entry.shapes}" if entry.shapes else ""
         text = (
-            f"{one.name}{where} takes {now / max(then, 1e-9):.1f} times as long as "
-            f"{when}: {duration(then)} → {duration(now)}"
+            f"{entry.name}{where} takes {now / max(then, 1e-9):.1f} times as long "
+            f"as {when}: {duration(then)} → {duration(now)}"
         )
         self._context.events.add(
             "slower",
-            one.name if one.kind == "function" else None,
+            entry.name if entry.kind == "function" else None,
             text,
-            **encoded(_slowdown(one)),
+            **encoded(_slowdown(entry)),
         )
 
-    def _beside(self, one: Followed, since: float) -> Iterator[str]:
+    def _beside(self, entry: Followed, since: float) -> Iterator[str]:
         yield from _compiled(list(self._compiles), since)
         others = [
             (other.name, other.times.began)
             for other in self._programs.values()
-            if other is not one
+            if other is not entry
         ]
         yield from _started(others, since)
         yield from _throttled(self._devices)
-        if isinstance(one, LoopSteps):
-            settled, recent = one.waits.settled, one.waits.recent
+        if isinstance(entry, LoopSteps):
+            settled, recent = entry.waits.settled, entry.waits.recent
             if settled is not None and recent is not None:
                 from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - likewise
 
@@ -263,13 +262,13 @@ class SpeedHistory(Part):
         return all(run.versions.get(n) == self._versions.get(n) for n in names)
 
     def _slower_than_past(
-        self, one: TimedProgram, margin: float
+        self, program: TimedProgram, margin: float
     ) -> SlowerThanPast | None:
-        settled = one.times.settled
+        settled = program.times.settled
         if settled is None:
             return None
         for run in self._past:
-            then = run.programs.get((one.name, one.shapes))
+            then = run.programs.get((program.name, program.shapes))
             if then is None or not settled.slower_than(then.seconds, margin):
                 continue
             if not self._as_crowded(run):
@@ -280,7 +279,7 @@ class SpeedHistory(Part):
                 if (now := self._versions.get(name, _NONE))
                 != run.versions.get(name, _NONE)
             ]
-            fingerprint = self._fingerprint(one.name)
+            fingerprint = self._fingerprint(program.name)
             if then.fingerprint and fingerprint and then.fingerprint != fingerprint:
                 changed.append("its HLO")
             return SlowerThanPast(run, then, tuple(changed))
@@ -305,9 +304,11 @@ class SpeedHistory(Part):
         path = self._path
         self._written = monotonic()
         programs = {
-            (one.name, one.shapes): ProgramTimes(settled, self._fingerprint(one.name))
-            for one in list(self._programs.values())
-            if (settled := one.times.settled) is not None
+            (program.name, program.shapes): ProgramTimes(
+                settled, self._fingerprint(program.name)
+            )
+            for program in list(self._programs.values())
+            if (settled := program.times.settled) is not None
         }
         if path is None or not programs:
             return
@@ -341,18 +342,18 @@ class SpeedHistory(Part):
     def slower(self) -> tuple[Slower, ...]:
         """Return programs and loops that are slower than before, one way each."""
         return tuple(
-            _slowdown(one)
-            for one in self._watched()
-            if one.times.slowdown is not None or one.past is not None
+            _slowdown(entry)
+            for entry in self._watched()
+            if entry.times.slowdown is not None or entry.past is not None
         )
 
     def snapshot(self) -> dict[str, dict[str, facts.Settled]]:
         """Return the settled and the recent seconds of each program, by function."""
         found: dict[str, dict[str, facts.Settled]] = {}
-        for one in list(self._programs.values()):
-            settled, recent = one.times.settled, one.times.recent
+        for program in list(self._programs.values()):
+            settled, recent = program.times.settled, program.times.recent
             if settled is not None:
-                found.setdefault(one.name, {})[one.shapes] = facts.Settled(
+                found.setdefault(program.name, {})[program.shapes] = facts.Settled(
                     settled_seconds=settled.middle,
                     recent_seconds=None if recent is None else recent.middle,
                 )
@@ -361,32 +362,32 @@ class SpeedHistory(Part):
     def collect(self) -> list[Family]:
         """Return how many times as long programs and steps take as before."""
         found: dict[tuple[str, str, str], float] = {}
-        for one in self._watched():
-            if one.times.recent is not None:
-                slowdown = one.times.slowdown
+        for entry in self._watched():
+            if entry.times.recent is not None:
+                slowdown = entry.times.slowdown
                 ratio = 1.0 if slowdown is None else slowdown.ratio
-                key = (one.name, one.kind, "earlier")
+                key = (entry.name, entry.kind, "earlier")
                 found[key] = max(found.get(key, 1.0), ratio)
-            settled = one.times.settled
-            if self._past and isinstance(one, TimedProgram) and settled is not None:
-                past = one.past
+            settled = entry.times.settled
+            if self._past and isinstance(entry, TimedProgram) and settled is not None:
+                past = entry.past
                 ratio = 1.0 if past is None else _times(settled, past.then.seconds)
-                key = (one.name, one.kind, "past_run")
+                key = (entry.name, entry.kind, "past_run")
                 found[key] = max(found.get(key, 1.0), ratio)
         metric = catalog.SLOWDOWN
-        return [Family(metric, [(series(metric, *k), v) for k, v in found.items()])]
+        return [family_of(metric, [(*k, v) for k, v in found.items()])]
 
 
-def _slowdown(one: Followed) -> Slower:
-    """Return how *one* is slower."""
-    found, past, settled = one.times.slowdown, one.past, one.times.settled
+def _slowdown(entry: Followed) -> Slower:
+    """Return how *entry* is slower."""
+    found, past, settled = entry.times.slowdown, entry.past, entry.times.settled
     slower = Slower(
-        what=one.kind,
-        name=one.name,
-        shapes=one.shapes,
+        what=entry.kind,
+        name=entry.name,
+        shapes=entry.shapes,
         calls=0.0,
-        crowded=one.crowded,
-        beside=tuple(one.beside),
+        crowded=entry.crowded,
+        beside=tuple(entry.beside),
     )
     if found is not None:
         return slower.replace(
@@ -394,7 +395,7 @@ def _slowdown(one: Followed) -> Slower:
             settled_seconds=found.settled.middle,
             recent_seconds=found.recent.middle,
             since=found.since,
-            calls=max(one.calls - found.calls, 0.0),
+            calls=max(entry.calls - found.calls, 0.0),
         )
     if past is not None and settled is not None:
         return slower.replace(
@@ -402,7 +403,7 @@ def _slowdown(one: Followed) -> Slower:
             settled_seconds=past.then.seconds.middle,
             recent_seconds=settled.middle,
             since=past.run.written,
-            calls=one.calls,
+            calls=entry.calls,
             changed=tuple(past.changed),
         )
     return slower

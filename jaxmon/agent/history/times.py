@@ -102,7 +102,7 @@ def _runs(path: Path) -> list[PastRun]:
     try:
         document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
         schema.require(document, SCHEMA)
-        return [_run(one) for one in document["runs"]]
+        return [_run(entry) for entry in document["runs"]]
     except schema.NewerSchemaError:
         raise
     except (
@@ -127,14 +127,14 @@ def add(path: Path, run: PastRun) -> None:
         runs = _runs(path)
     except schema.NewerSchemaError as error:
         raise OSError(errno.EEXIST, str(error), str(path)) from error
-    same = [one for one in runs if one.versions == run.versions]
+    same = [other for other in runs if other.versions == run.versions]
     programs = dict(run.programs)
-    for one in same:
-        programs = {**one.programs, **programs}
+    for other in same:
+        programs = {**other.programs, **programs}
     newest = list(programs.items())[-_MOST_PROGRAMS:]
-    others = [one for one in runs if one.versions != run.versions]
+    others = [other for other in runs if other.versions != run.versions]
     kept = [run._replace(programs=dict(newest)), *others][:_MOST_RUNS]
-    document = {"schema": SCHEMA, "runs": [_as_json(one) for one in kept]}
+    document = {"schema": SCHEMA, "runs": [_as_json(entry) for entry in kept]}
     # Not its parents: a run directory that was removed is created for this user only.
     path.parent.mkdir(mode=0o700, exist_ok=True)
     directory = path.parent.lstat()
@@ -163,7 +163,7 @@ def _as_json(run: PastRun) -> dict[str, Any]:
         "waiting": run.waiting,
         "programs": [
             [name, shapes, times.fingerprint]
-            + [float(f"{one:.{_DIGITS}g}") for one in times.seconds]
+            + [float(f"{seconds:.{_DIGITS}g}") for seconds in times.seconds]
             for (name, shapes), times in run.programs.items()
         ],
     }
@@ -281,10 +281,7 @@ class RecentTimes:
         self._recent: deque[tuple[float, float, float]] = deque(maxlen=ENOUGH)
 
     def add(self, now: float, seconds: float, calls: float = 0.0) -> None:
-        """
-        Add a time that was measured *now*, in Unix time, when it had run as often as
-        *calls*. Costs a microsecond.
-        """
+        """Add a time, measured at Unix time *now* after so many *calls*; 1 µs."""
         self._seen += 1
         if self._seen <= _WARM_UP:
             return
@@ -304,31 +301,27 @@ class RecentTimes:
         return distribution([seconds for _, seconds, _ in recent])
 
     def judge(self, margin: float) -> Slowdown | None:
-        """
-        Return whether it is slower than before by *margin*, until it is as fast again.
-        """
+        """Return whether it is slower by *margin*, until it is as fast again."""
         settled, recent = self.settled, self.recent
         if settled is None or recent is None:
             return None
         if settled.slower_than(recent, margin):
             self.settled = settled = recent
-        known = self.slowdown
+        slowdown = self.slowdown
         if recent.slower_than(settled, margin):
-            if known is None:
-                known = Slowdown(
+            if slowdown is None:
+                slowdown = Slowdown(
                     settled, recent, *self._beginning(settled.limit(margin))
                 )
-            self.slowdown = known._replace(settled=settled, recent=recent)
-        elif known is not None and recent.middle > settled.limit(margin):
-            self.slowdown = known._replace(recent=recent)
+            self.slowdown = slowdown._replace(settled=settled, recent=recent)
+        elif slowdown is not None and recent.middle > settled.limit(margin):
+            self.slowdown = slowdown._replace(recent=recent)
         else:
             self.slowdown = None
         return self.slowdown
 
     def _beginning(self, limit: float) -> tuple[float, float]:
-        """
-        Return when the slow times began, and after how many calls, as far as known.
-        """
+        """Return when the slow times began, and after how many calls, if known."""
         found = (0.0, 0.0)
         for now, seconds, calls in reversed(self._recent):
             if seconds <= limit and found != (0.0, 0.0):
@@ -454,10 +447,7 @@ class Waits:
         self._latest: Scheduling | None = None
 
     def read(self, now: float) -> None:
-        """
-        Read how long they waited since the last time, at the Unix time *now*, at most
-        once a second: it costs 0.3 ms or more.
-        """
+        """Read how long they waited since, at most once a second: it costs 0.3 ms."""
         if self._found and now - self._found[-1][0] < _SPACING_SECONDS:
             return
         before, self._latest = self._latest, scheduling()
@@ -478,5 +468,5 @@ class Waits:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from types import CodeType, ModuleType
-from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
 from jaxmon.host.sources import OURS, package_of
+from jaxmon.tuples import NamedTuple
 
 
 COMPILE = "compile"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.arrays import LeafKinds
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
+from jaxmon.tuples import NamedTuple
 
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import call
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from jaxmon.agent.inspection import package_of
 from jaxmon.agent.jaxlink.jit import is_class
+from jaxmon.tuples import NamedTuple
 
 
 def is_ready_or_deleted(array: Any) -> bool:

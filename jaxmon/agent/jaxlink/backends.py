@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.clocks import monotonic, sleep
+from jaxmon.tuples import NamedTuple
 
 
 # JAX holds its lock briefly for each backend lookup, and while it initialises backends:

@@ -6,9 +6,10 @@ import hashlib
 import os
 from importlib.util import find_spec
 from types import FrameType, ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from jaxmon import interrupts
+from jaxmon.tuples import NamedTuple
 
 
 SUFFIX = "-cache"

@@ -13,11 +13,12 @@ import dis
 from collections import defaultdict
 from collections.abc import Iterator
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.jit import TYPE_NAME, is_inside, is_module
 from jaxmon.threads import get_ident
+from jaxmon.tuples import NamedTuple
 
 
 DEVICE = "device"

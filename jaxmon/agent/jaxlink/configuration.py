@@ -10,11 +10,12 @@ for settings that JAX has added and contexts that a program creates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, name_of
 from jaxmon.agent.jaxlink.jit import is_class
+from jaxmon.tuples import NamedTuple
 
 
 class Configuration(NamedTuple):

@@ -12,12 +12,13 @@ import os
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.jit import is_binding, is_inside
 from jaxmon.agent.jaxlink.source_lines import AGENT
+from jaxmon.tuples import NamedTuple
 
 
 MAX_SOURCES = 10_000

@@ -121,6 +121,11 @@ class Hooks:
         self._durations.update(durations)
         self._scalars.update(scalars)
 
+    @property
+    def heard(self) -> tuple[Mapping[str, Callable[..., None]], ...]:
+        """What hears events, durations and scalars, by name."""
+        return self._events, self._durations, self._scalars
+
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
         Attach the hook ``monitoring``.

@@ -14,9 +14,9 @@ import sys
 import warnings
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.jit import is_module
+from jaxmon.tuples import NamedTuple
 
 
 # Those of the persistent cache are failures, which are counted there.

@@ -15,10 +15,11 @@ import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.inspection import name_of, package_of
+from jaxmon.tuples import NamedTuple
 
 
 _PACKAGES = ("jax", "jaxlib")

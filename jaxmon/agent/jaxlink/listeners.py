@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Guard, log
 from jaxmon.threads import RLock
+from jaxmon.tuples import NamedTuple
 
 
 SITE = "monitoring"

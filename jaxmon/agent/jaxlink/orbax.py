@@ -7,9 +7,9 @@ Durations are in seconds, times in milliseconds since 1970, sizes in GiB.
 from __future__ import annotations
 
 from types import FrameType
-from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.other_threads import Stack
+from jaxmon.tuples import NamedTuple
 
 
 class CheckpointKind(NamedTuple):
@@ -49,6 +49,13 @@ TOTALS = {
     "/jax/orbax/read/async/total_duration_secs": _ASYNC_READ,
 }
 GIBIBYTES = {f"{_WRITE}/gbytes": "save", "/jax/checkpoint/read/gbytes": "restore"}
+
+EVENTS = (
+    tuple(STARTS),
+    (WAITED, *UNBLOCKS, *TOTALS),
+    (*START_TIMES, *GIBIBYTES),
+)
+"""All of them: those without a value, durations, scalars."""
 
 _PACKAGE = "orbax."
 # The thread of an event loop that Orbax keeps; what it works on has its own frames.

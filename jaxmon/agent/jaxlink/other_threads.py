@@ -18,9 +18,10 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from jaxmon.clocks import sleep
+from jaxmon.tuples import NamedTuple
 
 
 _IN_ALLOCATIONS = sys.version_info < (3, 12)

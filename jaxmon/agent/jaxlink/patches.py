@@ -15,12 +15,13 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import CellType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.transfer_sites import TransferSite
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

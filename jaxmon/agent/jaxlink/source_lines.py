@@ -17,11 +17,11 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
-from typing import NamedTuple
 
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.host import sources
 from jaxmon.host.sources import OURS, display_path
+from jaxmon.tuples import NamedTuple
 
 
 AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files

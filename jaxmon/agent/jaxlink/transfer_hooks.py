@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
 from jaxmon.indicators.endings import SingleUse
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import name_of
@@ -21,6 +21,7 @@ from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
 from jaxmon.agent.jaxlink.jit import INSIDE, TYPE_NAME, is_class, is_inside
 from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.tuples import NamedTuple
 
 
 _JIT = "_jit_of_eval_shape"

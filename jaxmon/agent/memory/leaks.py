@@ -173,11 +173,11 @@ class LeakDetector:
                     patience=_PATIENCE if place in before else 1,
                 )
             ]
-            growth = sum(int(one.growth_bytes) for one in suspects)
+            growth = sum(int(suspect.growth_bytes) for suspect in suspects)
             # Suspects remain until their own lines stop growing: not every snapshot
             # catches the minimum of a fluctuating total.
             if suspects and (before or self._floor(device) > growth * _NET):
-                suspects.sort(key=lambda one: -one.growth_bytes)
+                suspects.sort(key=lambda suspect: -suspect.growth_bytes)
                 leaks[device] = Leak(device, growth, seconds, lines=tuple(suspects))
         return leaks
 
@@ -189,10 +189,7 @@ class LeakDetector:
         return found
 
     def _floor(self, device: str) -> int:
-        """
-        Return how much the minimum total has risen from the first half of the window to
-        the second.
-        """
+        """Return how much the minimum rose from the first half window to the second."""
         totals = [
             sum(line.bytes for line in look.devices.get(device, {}).values())
             for look in self._looks
@@ -238,7 +235,7 @@ def _place(line: AllocationLine | facts.Line) -> _Place:
 
 
 def _places(leak: Leak | None) -> set[_Place]:
-    return set() if leak is None else {_place(one) for one in leak.lines}
+    return set() if leak is None else {_place(line) for line in leak.lines}
 
 
 def _suspect(line: AllocationLine, earlier: AllocationLine | None) -> facts.Line:

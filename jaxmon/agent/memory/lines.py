@@ -14,7 +14,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
 from jaxmon.facts.record import encoded
@@ -103,21 +103,13 @@ class Suspicion:
 
     def family(self) -> Family:
         """Return the growth of the suspects, by device."""
-        metric, leaks = catalog.LEAK_GROWTH_BYTES, self._leaks
-        return Family(
-            metric,
-            [
-                (
-                    series(metric, device),
-                    leaks[device].growth_bytes if device in leaks else 0,
-                )
-                for device in self._devices
-            ],
-        )
+        growth = {device: leak.growth_bytes for device, leak in self._leaks.items()}
+        rows = [(device, growth.get(device, 0)) for device in self._devices]
+        return family_of(catalog.LEAK_GROWTH_BYTES, rows)
 
     def _calls(self) -> int:
         """Return how often the program has called jitted functions of its own."""
-        return sum(one.objects.calls for one in self._table if not one.internal)
+        return sum(f.objects.calls for f in self._table if not f.internal)
 
     def _fact(self, leak: Leak) -> Leak:
         from jaxmon.agent.memory.leaks import seconds_left  # noqa: PLC0415
@@ -130,9 +122,9 @@ def _message(leak: Leak) -> str:
     from jaxmon.agent.memory.profile import place  # noqa: PLC0415
 
     lines = "".join(
-        f"\n  {one.growth_bytes:+,} bytes, {one.growth_arrays:+,} arrays "
-        f"at {place(one)}"
-        for one in leak.lines
+        f"\n  {line.growth_bytes:+,} bytes, {line.growth_arrays:+,} arrays "
+        f"at {place(line)}"
+        for line in leak.lines
     )
     return (
         f"live bytes on device {leak.device} grew steadily for {leak.seconds:,.0f} "
@@ -224,7 +216,9 @@ class MemoryLines(Part):
             self._forget()
             return MemoryProfile(wall_time(), ())
         try:
-            devices = {str(one): str(one.id) for one in self._jax.local_devices()}
+            devices = {
+                str(device): str(device.id) for device in self._jax.local_devices()
+            }
             data = self._jax.profiler.device_memory_profile()
             profile = read(data, self._sites, devices)
         except BaseException:
@@ -270,9 +264,7 @@ class MemoryLines(Part):
         return self._last is not None
 
     def snapshot(self) -> facts.Allocations:
-        """
-        Return the last snapshot and growth since the first; takes one if there is none.
-        """
+        """Return the last snapshot and growth since the first; takes one if needed."""
         if self._interval and not self.has_snapshot:
             self.lines()
         with self._lock:
@@ -282,15 +274,17 @@ class MemoryLines(Part):
             return facts.Allocations()
         from jaxmon.agent.memory.profile import held  # noqa: PLC0415
 
-        growth = {_identity(one): one.bytes for one in held(last.growth_since(first))}
+        growth = {
+            _identity(line): line.bytes for line in held(last.growth_since(first))
+        }
         return facts.Allocations(
             time=last.time,
             seconds=last.time - first.time,
             bytes=last.bytes,
             arrays=last.arrays,
             lines=tuple(
-                one.replace(growth_bytes=growth.get(_identity(one), 0))
-                for one in held(last.lines, LIMIT)
+                line.replace(growth_bytes=growth.get(_identity(line), 0))
+                for line in held(last.lines, LIMIT)
             ),
             peaks=tuple(
                 facts.MemoryPeak(device, size, held(lines))

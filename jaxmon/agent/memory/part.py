@@ -16,7 +16,7 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.arrays import device_bytes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
-from jaxmon.exposition.families import Family, Sample, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 
 
@@ -57,7 +57,7 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
 
     Costs 1 to 4 µs per array. Neither allocates on a device nor waits for one.
     """
-    known: dict[tuple[Any, ...], ArrayGroup] = {}
+    groups: dict[tuple[Any, ...], ArrayGroup] = {}
     while arrays:
         array = arrays.pop()
         try:
@@ -68,9 +68,9 @@ def group_arrays(arrays: list[Any]) -> Iterator[ArrayGroup]:
             interrupts.pass_on(error)
             continue
         del array
-        kind = known.get(key)
+        kind = groups.get(key)
         if kind is None:
-            kind = known[key] = _kind(*key)
+            kind = groups[key] = _kind(*key)
         yield kind
 
 
@@ -115,9 +115,11 @@ def _buffers(jax: Any, guard: Guard) -> Counter[tuple[str, int]] | None:
 
     found = Counter[tuple[str, int]]()
     try:
-        for one in pprof.samples_of(jax.profiler.device_memory_profile()).samples:
-            if one.kind == "buffer" and one.allocations:
-                found[one.device, one.size // one.allocations] += one.allocations
+        for sample in pprof.samples_of(jax.profiler.device_memory_profile()).samples:
+            if sample.kind == "buffer" and sample.allocations:
+                found[sample.device, sample.size // sample.allocations] += (
+                    sample.allocations
+                )
     except Exception as error:  # noqa: BLE001 - contained: arrays are known without it
         interrupts.pass_on(error)
         if not isinstance(error, MemoryError):
@@ -152,7 +154,7 @@ def _is_offloaded(sharding: Any, devices: tuple[Any, ...]) -> bool:
     return (
         kind is not None
         and kind.endswith("host")
-        and all(one.default_memory().kind != kind for one in devices)
+        and all(device.default_memory().kind != kind for device in devices)
     )
 
 
@@ -191,17 +193,16 @@ def allocator_families(
     stats_by_device: Mapping[Any, Mapping[str, int]],
 ) -> list[Family]:
     """Return the metrics of each device; a CPU has none."""
-    memory, allocations = catalog.DEVICE_MEMORY_BYTES, catalog.DEVICE_ALLOCATIONS
-    held: list[Sample] = []
-    counts: list[Sample] = []
+    held: list[tuple[Any, ...]] = []
+    counts = []
     for device, stats in stats_by_device.items():
-        held += [
-            (series(memory, device.id, kind), value)
-            for kind, value in sizes(stats).items()
-        ]
+        held += [(device.id, *size) for size in sizes(stats).items()]
         if stats.get("num_allocs", -1) >= 0:
-            counts.append((series(allocations, device.id), stats["num_allocs"]))
-    return [Family(memory, held), Family(allocations, counts)]
+            counts.append((device.id, stats["num_allocs"]))
+    return [
+        family_of(catalog.DEVICE_MEMORY_BYTES, held),
+        family_of(catalog.DEVICE_ALLOCATIONS, counts),
+    ]
 
 
 # JAX has about thirty, and programs cannot add their own for arrays.
@@ -279,8 +280,10 @@ class MemoryPart(Part):
                     _offloaded(devices, offloaded),
                 ]
                 summaries = tuple(
-                    self._summary(one, stats[one], live[one], offloaded[one])
-                    for one in devices
+                    self._summary(
+                        device, stats[device], live[device], offloaded[device]
+                    )
+                    for device in devices
                 )
         finally:
             self._families, self._devices = families, summaries
@@ -324,13 +327,10 @@ class MemoryPart(Part):
     ) -> list[Family]:
         dtypes = list(self._dtypes)  # another snapshot may add one
         return [
-            Family(
+            family_of(
                 metric,
                 [
-                    (
-                        series(metric, device.id, dtype),
-                        live[device].get(dtype, (0, 0))[place],
-                    )
+                    (device.id, dtype, live[device].get(dtype, (0, 0))[place])
                     for device in devices
                     for dtype in dtypes
                 ],
@@ -362,5 +362,5 @@ class MemoryPart(Part):
 
 
 def _offloaded(devices: list[Any], sizes: dict[Any, int]) -> Family:
-    metric = catalog.OFFLOADED_ARRAY_BYTES
-    return Family(metric, [(series(metric, one.id), sizes[one]) for one in devices])
+    rows = [(device.id, sizes[device]) for device in devices]
+    return family_of(catalog.OFFLOADED_ARRAY_BYTES, rows)

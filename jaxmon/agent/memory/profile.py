@@ -2,9 +2,9 @@
 Device memory by source line, and growth between snapshots.
 
 What `jax.profiler.device_memory_profile` returns is pprof's protocol buffer. Only what
-a memory profile uses is read; unknown fields are skipped. The input is untrusted: an
-invalid length, index or nesting is an error, and time and memory are bounded by the
-input, the input by `MAX_BYTES`.
+a memory profile uses is read; unknown fields are skipped. An invalid length, index or
+nesting is an error; time and memory are in proportion to the input, which has at most
+`MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,6 @@ from jaxmon.host.sources import display_path
 
 MAX_BYTES = 64 << 20
 """Maximum size of a decompressed profile: a million different stacks."""
-
-# Maximum number of samples, strings, functions and locations each; and of frames of all
-# stacks.
-_MAX_ENTRIES = 1_000_000
-_MAX_FRAMES = 4_000_000
-# Python's own limit is of this order; deeper stacks lose their outermost frames.
-_MAX_DEPTH = 1_000
-_MAX_LABELS = 16
-_MAX_VALUES = 16
-# Few labels are shared by all samples, except in a hostile file.
-_MAX_LABEL_CACHE = 4_096
 
 # Field numbers: of the profile, then of its messages.
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
@@ -122,21 +111,11 @@ class _HeapReader:
     """Sorts the fields of a profile, then resolves references."""
 
     def __init__(self, raw: bytes) -> None:
-        found: dict[int, list[memoryview]] = {
-            _SAMPLE_TYPE: [],
-            _SAMPLE: [],
-            _LOCATION: [],
-            _FUNCTION: [],
-            _STRING: [],
-        }
+        kinds = _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING
+        found: dict[int, list[memoryview]] = {kind: [] for kind in kinds}
         for number, value in wire.fields(raw):
-            entries = found.get(number)
-            if entries is None:
-                continue
-            if len(entries) >= _MAX_ENTRIES:
-                msg = f"the memory profile has more than {_MAX_ENTRIES} entries"
-                raise ProfileError(msg)
-            entries.append(_message(value))
+            if number in found:
+                found[number].append(_message(value))
         self._types = found[_SAMPLE_TYPE]
         self._samples = found[_SAMPLE]
         self._strings = found[_STRING]
@@ -148,31 +127,24 @@ class _HeapReader:
         count_at, size_at = self._places()
         samples: list[HeapSample] = []
         stacks: list[tuple[StackFrame, ...]] = []
-        known: dict[tuple[Value, ...], int] = {}
-        frames = 0
+        numbers: dict[tuple[Value, ...], int] = {}
         for raw in self._samples:
             places: list[Value] = []
             values: list[int] = []
             labels = {"kind": "buffer", "device": ""}
-            seen = 0
             for number, value in wire.fields(raw):
-                if number == _SAMPLE_LOCATIONS and len(places) < _MAX_DEPTH:
+                if number == _SAMPLE_LOCATIONS:
                     places.append(value)
-                elif number == _SAMPLE_VALUES and len(values) < _MAX_VALUES:
-                    values += wire.packed(value, _MAX_VALUES)
-                elif number == _SAMPLE_LABEL and seen < _MAX_LABELS:
-                    seen += 1
+                elif number == _SAMPLE_VALUES:
+                    values += wire.packed(value)
+                elif number == _SAMPLE_LABEL:
                     name, text = self._label(bytes(_message(value)))
                     labels[name] = text
             key = tuple(places)
-            stack = known.get(key)
+            stack = numbers.get(key)
             if stack is None:
-                stack = known[key] = len(stacks)
+                stack = numbers[key] = len(stacks)
                 stacks.append(self._stack(key))
-                frames += len(stacks[-1])
-                if frames > _MAX_FRAMES:
-                    msg = f"the memory profile has more than {_MAX_FRAMES} frames"
-                    raise ProfileError(msg)
             samples.append(
                 HeapSample(
                     _signed(values[count_at]),
@@ -197,9 +169,9 @@ class _HeapReader:
     def _stack(self, places: tuple[Value, ...]) -> tuple[StackFrame, ...]:
         frames: list[StackFrame] = []
         for place in places:
-            for number in wire.packed(place, _MAX_DEPTH - len(frames)):
+            for number in wire.packed(place):
                 frames += self._locations[number]
-        return tuple(frames[:_MAX_DEPTH])
+        return tuple(frames)
 
     def _function(self, raw: memoryview) -> tuple[int, tuple[str, str]]:
         identity = name = file = 0
@@ -218,20 +190,17 @@ class _HeapReader:
         for number, value in wire.fields(raw):
             if number == _LOCATION_ID:
                 identity = _int(value)
-            elif number == _LOCATION_LINE and len(frames) < _MAX_DEPTH:
+            elif number == _LOCATION_LINE:
                 line = _message(value)
                 file, name = self._functions[_last(line, _LINE_FUNCTION)]
                 frames.append(StackFrame(file, _last(line, _LINE_NUMBER), name))
         return identity, tuple(frames)
 
     def _label(self, raw: bytes) -> tuple[str, str]:
-        label = self._labels.get(raw)
-        if label is None:
-            name = self._text(_last(raw, _LABEL_NAME))
-            label = name, self._text(_last(raw, _LABEL_TEXT))
-            if len(self._labels) < _MAX_LABEL_CACHE:
-                self._labels[raw] = label
-        return label
+        if raw not in self._labels:
+            name, text = _last(raw, _LABEL_NAME), _last(raw, _LABEL_TEXT)
+            self._labels[raw] = self._text(name), self._text(text)
+        return self._labels[raw]
 
     def _text(self, index: int) -> str:
         # Index 0 is the empty text, even without a table.
@@ -324,28 +293,22 @@ class MemoryProfile:
 
         ``bytes`` and ``arrays`` are differences; largest growth first.
         """
-        before = {_key(line): line for line in earlier.lines}
-        after = {_key(line): line for line in self.lines}
-        grown = [
-            AllocationLine(
-                *key,
-                after[key].bytes if key in after else 0,
-                after[key].arrays if key in after else 0,
-            )
-            for key in {**after, **before}
-        ]
-        grown = [_minus(line, before.get(_key(line))) for line in grown]
-        return _sorted(line for line in grown if line.bytes or line.arrays)
+        growth = {_key(line): [line.bytes, line.arrays] for line in self.lines}
+        for line in earlier.lines:
+            total = growth.setdefault(_key(line), [0, 0])
+            total[0] -= line.bytes
+            total[1] -= line.arrays
+        return _sorted(AllocationLine(*key, *n) for key, n in growth.items() if any(n))
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the lines as JSON types, summed over devices, most bytes first."""
-        return [encoded(one) for one in held(self.lines, limit)]
+        return [encoded(line) for line in held(self.lines, limit)]
 
     def __str__(self) -> str:
         found = held(self.lines, _TABLE_LINES)
         head = f"{self.bytes:,} bytes in {self.arrays:,} live arrays"
         # Not every platform reports the size of programs.
-        return "\n".join([head, *(_text(one) for one in found if one.bytes)])
+        return "\n".join([head, *(_text(line) for line in found if line.bytes)])
 
 
 def read(
@@ -412,13 +375,6 @@ def place(line: facts.Line) -> str:
 
 def _key(line: AllocationLine) -> tuple[str, int, str, str, Kind]:
     return line.file, line.line, line.function, line.device, line.kind
-
-
-def _minus(line: AllocationLine, earlier: AllocationLine | None) -> AllocationLine:
-    if earlier is None:
-        return line
-    size, count = line.bytes - earlier.bytes, line.arrays - earlier.arrays
-    return AllocationLine(*_key(line), size, count)
 
 
 def _sorted(lines: Iterable[AllocationLine]) -> tuple[AllocationLine, ...]:

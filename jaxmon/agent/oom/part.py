@@ -22,7 +22,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
@@ -30,6 +30,7 @@ from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
+from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
@@ -43,7 +44,6 @@ from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.facts.events import Errors
-from jaxmon.facts.memory import Allocations
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
 from jaxmon.threads import Event, Lock
@@ -96,35 +96,20 @@ class FailedAllocation(NamedTuple):
     time: float
 
 
-class Lines(Protocol):
-    """Provides the source lines that hold memory."""
-
-    @property
-    def has_snapshot(self) -> bool:
-        """Whether a snapshot has been taken."""
-        ...
-
-    def lines(self, limit: int, *, fresh: bool) -> Allocations:
-        """Return the lines that hold most memory, now or in the last snapshot."""
-        ...
-
-
 class ReportBuilder:
     """
     Gathers the contents of reports.
 
     Args:
-        context: shared state of the agent.
         lines: provides the source lines that hold memory.
         programs: returns the statistics of the programs.
-
-    Attributes:
-        lines: as given.
-        programs: as given.
     """
 
     def __init__(
-        self, context: Context, lines: Lines, programs: Callable[[], Mapping[str, Any]]
+        self,
+        context: Context,
+        lines: MemoryLines,
+        programs: Callable[[], Mapping[str, Any]],
     ) -> None:
         self.lines = lines
         self.programs = programs
@@ -147,8 +132,8 @@ class ReportBuilder:
         from jaxmon.host.resources import host_memory  # noqa: PLC0415
 
         host = self._part(host_memory.read)
-        known = isinstance(host, host_memory.HostMemory)
-        tight = not known or host.is_tight
+        is_known = isinstance(host, host_memory.HostMemory)
+        tight = not is_known or host.is_tight
         arrays = self._part(self._live_arrays)
         report: dict[str, Any] = {
             "format": "jaxmon-oom-1",
@@ -159,7 +144,7 @@ class ReportBuilder:
             "failure": failure._asdict(),
             "failures_without_report": skipped,
             "devices": self._part(self._devices),
-            "host": host._asdict() if known else host,
+            "host": host._asdict() if is_known else host,
             "live_arrays": arrays,
             "lines": self._part(lambda: self._lines(arrays, tight=tight)),
             **self._programs(failure),
@@ -179,10 +164,7 @@ class ReportBuilder:
             interrupts.pass_on(error)
 
     def _part(self, gather: Callable[[], Any]) -> Any:
-        """
-        Return the result of *gather*, or the reason why there is none: a failure only
-        affects its own section.
-        """
+        """Return the result of *gather*, or why there is none: sections fail alone."""
         try:
             return gather()
         except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
@@ -241,9 +223,7 @@ class ReportBuilder:
         }
 
     def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
-        """
-        Return the source lines that hold most memory, now or in the last snapshot.
-        """
+        """Return the lines that hold most memory, now or in the last snapshot."""
         # A snapshot takes time, and host memory.
         if self.lines.has_snapshot:
             most = 0 if tight else _MANY_ARRAYS
@@ -253,23 +233,23 @@ class ReportBuilder:
         return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
 
     def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
-        """
-        Return the program that probably requested the memory, and the largest programs.
-        """
-        known = encoded(self._part(self.programs))
-        if "unavailable" in known:
-            return {"programs": known}
-        largest = sorted(known, key=lambda name: -_size(known[name]))[:_PROGRAMS]
+        """Return the program that probably asked for memory, and the largest ones."""
+        programs = encoded(self._part(self.programs))
+        if "unavailable" in programs:
+            return {"programs": programs}
+        largest = sorted(programs, key=lambda name: -_size(programs[name]))[:_PROGRAMS]
         name = failure.function
-        if name not in known:
+        if name not in programs:
             # A failed wait does not identify the program; the size of the request may.
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
             asked = requested_bytes(failure.text)
-            name = next(iter([one for one in known if _may_ask(known[one], asked)]), "")
+            name = next(
+                iter([key for key, of in programs.items() if _may_ask(of, asked)]), ""
+            )
         return {
-            "asked": {"function": name, **known[name]} if name else None,
-            "programs": [{"function": name, **known[name]} for name in largest],
+            "asked": {"function": name, **programs[name]} if name else None,
+            "programs": [{"function": name, **programs[name]} for name in largest],
         }
 
     def _last(self, kind: Kind, most: int) -> list[dict[str, Any]]:
@@ -336,7 +316,7 @@ class OomReports(Part):
         self,
         context: Context,
         *,
-        lines: Lines,
+        lines: MemoryLines,
         programs: Callable[[], dict[str, Any]],
     ) -> None:
         self.facts = ReportBuilder(context, lines, programs)
@@ -367,10 +347,7 @@ class OomReports(Part):
         return list(self._written)
 
     def start(self) -> None:
-        """
-        Prepare what may be impossible to get when memory has run out: a thread, some
-        memory, and the contents of files.
-        """
+        """Prepare what may be impossible later: a thread, memory, contents of files."""
         self._reserve = bytes(_RESERVE_BYTES)
         self.facts.prepare()
         self._context.scheduler.prepare(self.name)
@@ -408,9 +385,7 @@ class OomReports(Part):
         return [gauge(catalog.OOM_REPORTS, self.count)]
 
     def write(self, failure: FailedAllocation) -> None:
-        """
-        Write a report on *failure* and wait for it: usually 10 to 100 ms, at most 2 s.
-        """
+        """Report *failure* and wait for that: usually 10 to 100 ms, at most 2 s."""
         now = monotonic()
         if not self._stopped and now >= self._due:
             # Those just compiled are analysed, which this thread can wait for.

@@ -95,10 +95,7 @@ def _on_devices(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _room(memory: Mapping[str, Any]) -> int | None:
-    """
-    Return the size in bytes of the largest array that would fit, if the allocator
-    reports it.
-    """
+    """Return the bytes of the largest array that would fit, if that is known."""
     block, pool = memory.get("largest_free_block_bytes"), memory.get("pool_bytes")
     if not block:  # always 0 in older releases
         return None
@@ -170,7 +167,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{failure.get('type')}:"
     for line in str(failure.get("message")).splitlines():
         yield f"  {line}"
-    advised = [_wrapped(one) for one in _rows(report, "advice")]
+    advised = [_wrapped(row) for row in _rows(report, "advice")]
     yield from _section("What to do", [line for lines in advised for line in lines])
     yield from _section("Devices", list(_device_lines(report)))
     yield from _section("Host", [_pairs(_sizes(_in(report, "host")))])

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
@@ -43,55 +43,26 @@ _DIGITS = 4
 _numbers = itertools.count(1)
 
 
-class BaselinePrograms(Protocol):
-    """Analyses executables."""
-
-    def finish(self, timeout: float) -> None:
-        """Wait until queued executables have been analysed."""
-        ...
-
-    def snapshot(self) -> Mapping[str, Program]:
-        """Return the statistics by function."""
-        ...
-
-
 def write_at_end(
     context: Context,
-    programs: BaselinePrograms | None,
+    programs: Mapping[str, Program],
     timing: ExactTiming | None,
     directory: str,
 ) -> None:
-    """
-    Write the costs to a new file in *directory*, atomically. A failure is logged.
-
-    Waits for queued executables, within the deadline.
-    """
+    """Write the costs to a new file in *directory*, atomically; log a failure."""
     try:
-        _write(context, programs, timing, directory)
+        document = {
+            "versions": versions(context.jax),
+            "functions": dict(_functions(context.table, programs)),
+        }
+        if timing is not None:
+            document["times"] = _times(timing)
+        # A process may run several agents in turn, and a host several processes.
+        path = Path(directory, f"{os.getpid()}-{next(_numbers)}.json")
+        whole.write(path, json.dumps(document).encode(), follow=False)
     except Exception as error:  # noqa: BLE001 - contained: the program goes on
         interrupts.pass_on(error)
         log.warning("jaxmon could not write the baseline file: %s", error)
-
-
-def _write(
-    context: Context,
-    programs: BaselinePrograms | None,
-    timing: ExactTiming | None,
-    directory: str,
-) -> None:
-    known: Mapping[str, Program] = {}
-    if programs is not None:
-        programs.finish(context.guard.deadline.portion())
-        known = programs.snapshot()
-    document = {
-        "versions": versions(context.jax),
-        "functions": dict(_functions(context.table, known)),
-    }
-    if timing is not None:
-        document["times"] = _times(timing)
-    # A process may run several agents in turn, and a host several processes.
-    path = Path(directory, f"{os.getpid()}-{next(_numbers)}.json")
-    whole.write(path, json.dumps(document).encode(), follow=False)
 
 
 def _functions(
@@ -108,7 +79,7 @@ def _figures(function: Function, compiles: int, program: Program) -> dict[str, f
     seconds = sum(function.phases[p].sum for p in _PHASES if p in function.phases)
     found = {
         "compiles": compiles,
-        "recompiles": sum(one.value for one in list(function.recompiles.values())),
+        "recompiles": sum(count.value for count in list(function.recompiles.values())),
         "compile_seconds": round(seconds, 4),
     }
     if program.programs:

@@ -53,9 +53,6 @@ class Overview:
     If a part fails, only its data is missing; the error is listed under ``problems``.
 
     Args:
-        context: shared state of the parts.
-        parts: the parts.
-        hooks: the hooks that they have attached.
         started: when the agent started, in Unix and in monotonic time.
         exports: returns what did not arrive at receivers of OTLP.
     """
@@ -134,8 +131,8 @@ class Overview:
             for key, ask in part.explain().functions.items():
                 found[key] = self._read(part, ask, problems) or {}
         counted = found.pop("counted", {})
-        known = [f for f in self._context.table if is_active(f)]
-        known.sort(key=_importance)
+        functions = [f for f in self._context.table if is_active(f)]
+        functions.sort(key=_importance)
         return Snapshot(
             functions=tuple(
                 _described(
@@ -147,9 +144,9 @@ class Overview:
                         if function.name in of
                     },
                 )
-                for function in known[:_MOST_FUNCTIONS]
+                for function in functions[:_MOST_FUNCTIONS]
             ),
-            functions_left_out=max(len(known) - _MOST_FUNCTIONS, 0),
+            functions_left_out=max(len(functions) - _MOST_FUNCTIONS, 0),
         )
 
     def _sections(

@@ -115,8 +115,8 @@ class OwnPage:
         self._window.add(now)
         if self._history.due(now.time):
             self._history.add(now)
-        own = ProcessVerdict(pid=os.getpid())
-        verdict = HostVerdict({self._worker: own}, trouble=_NOT_HERE)
+        process = ProcessVerdict(pid=os.getpid())
+        verdict = HostVerdict({self._worker: process}, trouble=_NOT_HERE)
         return json_response(
             summarise(
                 now,

@@ -202,7 +202,6 @@ class Profiler(Part):
     Takes one trace at a time.
 
     Args:
-        context: shared state of the agent.
         routes: the program's requests.
         loaded: the XLA programs.
     """

@@ -46,10 +46,8 @@ class RankPart(Part):
     Describes this process to those who compare it with the other ranks.
 
     Args:
-        context: shared state of the agent.
         doing: returns the fields that say what the program is doing, and its pace.
         run: returns the record of its run, if this process keeps it.
-        loops: the loops that it marks.
         programs: returns the latest program of each function.
         spanning: returns the functions that run on devices of other processes, too.
         compiling: returns how many compiles are in progress, and age and function of
@@ -127,8 +125,8 @@ class RankPart(Part):
         """Return the UUIDs of its GPUs, once they are known."""
         jax = self._context.jax
         if self._uuids is None and backends.client(jax) is not None:
-            known = [hardware(one)[0] for one in jax.local_devices()]
-            self._uuids = [one for one in known[:_MOST_GPUS] if one]
+            uuids = [hardware(device)[0] for device in jax.local_devices()]
+            self._uuids = [uuid for uuid in uuids[:_MOST_GPUS] if uuid]
         return self._uuids or []
 
     def _set_up(self, rank: Rank) -> Rank:
@@ -146,12 +144,14 @@ class RankPart(Part):
     def _functions(self) -> tuple[SharedFunction, ...]:
         """Return those called most of the functions that several processes run."""
         programs, nothing = self._programs(), Program()
-        known = [(one, one.calls_and_hits()[0]) for one in self._spanning()]
-        known.sort(key=lambda item: -item[1])
+        by_calls = [
+            (function, function.calls_and_hits()[0]) for function in self._spanning()
+        ]
+        by_calls.sort(key=lambda item: -item[1])
         return tuple(
             [
                 _shared(function, calls, programs.get(function.name, nothing))
-                for function, calls in known[:_MOST_FUNCTIONS]
+                for function, calls in by_calls[:_MOST_FUNCTIONS]
             ]
         )
 

@@ -24,8 +24,6 @@ class Recording:
     A session that makes way for the program's own.
 
     Args:
-        jax: the module.
-        guard: contains failures.
         site: name under which these are counted.
 
     Attributes:

@@ -48,10 +48,7 @@ def environment(jax: Any) -> dict[str, Any]:
 
 
 def packages(path: Sequence[object]) -> dict[str, str]:
-    """
-    Return the version of each package installed in the directories of *path*; of
-    several, the one that is imported.
-    """
+    """Return the version of each package in *path*; of several, the imported one."""
     found: dict[str, str] = {}
     for entry in list(path)[:_MOST_DIRECTORIES]:
         if not isinstance(entry, str) or len(found) >= _MOST_PACKAGES:
@@ -94,13 +91,13 @@ class Mounts:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._path = root / "proc/self/mountinfo"
-        self._known: dict[str, MountedDirectory] = {}
+        self._places: dict[str, MountedDirectory] = {}
 
     def of(self, directory: str) -> MountedDirectory:
         """Return where *directory* is; once for each, as mounts hardly change."""
-        if directory not in self._known:
-            self._known = {directory: self._find(os.path.abspath(directory))}  # noqa: PTH100 - follows no link
-        return self._known[directory]
+        if directory not in self._places:
+            self._places = {directory: self._find(os.path.abspath(directory))}  # noqa: PTH100 - follows no link
+        return self._places[directory]
 
     def _find(self, path: str) -> MountedDirectory:
         best, place = "", MountedDirectory(path, "")
@@ -198,7 +195,6 @@ class Setup:
     Reads it; the first time in milliseconds, then in 50 µs.
 
     Args:
-        jax: the module.
         environ: variables.
         root: where ``proc`` and ``sys`` are.
     """
@@ -237,7 +233,10 @@ class Setup:
         }
         if found != self._read:
             some = list(found.items())[:_MOST]
-            self._read, self._shown = found, {name: _short(one) for name, one in some}
+            self._read, self._shown = (
+                found,
+                {name: _short(value) for name, value in some},
+            )
         return self._shown
 
     def key_part(self) -> str:

@@ -122,7 +122,7 @@ class SampleEstimates:
         least: its minimum, in seconds.
         gaps: seconds between the two polls around its end.
         delays: seconds by which we may have delayed it.
-        known: whether samples were known well enough to be reported.
+        determined: whether samples were known well enough to be reported.
         looks: processor seconds per poll.
         queue: how long its work waited for previous work, in seconds.
         dispatches: how long its calls took to return, in seconds.
@@ -136,7 +136,7 @@ class SampleEstimates:
         self.least: deque[float] = deque(maxlen=16)
         self.gaps: deque[float] = deque(maxlen=8)
         self.delays: deque[float] = deque(maxlen=8)
-        self.known: deque[bool] = deque(maxlen=16)
+        self.determined: deque[bool] = deque(maxlen=16)
         self.looks: deque[float] = deque(maxlen=8)
         self.queue: deque[float] = deque(maxlen=4)
         self.overlaps = False
@@ -208,7 +208,7 @@ class ExecutionTimer:
         waiting = self._waiting
         while waiting and waiting[0].look():
             if waiting.pop(0).lost:
-                self._pace.known.append(False)
+                self._pace.determined.append(False)
                 return None
         if len(waiting) <= 1:
             self._own_looks += 1
@@ -259,7 +259,7 @@ class ExecutionTimer:
         if unfinished < self._ended:  # done when the call returned
             # Some devices work within the call; others were faster than the clock.
             within = behind <= self._started and not pace.overlaps
-            self._say(self._ended - self._started, known=within)
+            self._say(self._ended - self._started, determined=within)
             return
         pace.overlaps |= behind <= self._ended
         early = max([self._started, *(work.unfinished for work in self._before)])
@@ -275,7 +275,7 @@ class ExecutionTimer:
         pace.work.append(max(middle, most / 4))
         pace.gaps.append(finished - unfinished)
         pace.delays.append(self._delay())
-        self._say(middle, known=self._usual_is_known(usual, middle, late - early))
+        self._say(middle, determined=self._usual_is_known(usual, middle, late - early))
 
     def _delay(self) -> float:
         """Return by how many seconds we may have delayed the work."""
@@ -300,16 +300,13 @@ class ExecutionTimer:
             delay = max(delay * usual / seconds, min(pace.delays))
         return start + end <= 2 * _ERROR * usual and delay <= _DELAY * usual
 
-    def _say(self, seconds: float, *, known: bool) -> None:
-        """
-        Report the *seconds* if *known*, and if those of most samples are: the few would
-        not be representative.
-        """
-        recent = self._pace.known
-        recent.append(known)
+    def _say(self, seconds: float, *, determined: bool) -> None:
+        """Report the *seconds* if *determined*, and if those of most samples are."""
+        recent = self._pace.determined
+        recent.append(determined)
         # On a CPU a run delayed by another process may look like a long one.
         enough = self._taken is None or len(recent) >= _FIRST
-        if known and enough and sum(recent) >= _MOST * len(recent):
+        if determined and enough and sum(recent) >= _MOST * len(recent):
             self._tell(seconds)
 
 

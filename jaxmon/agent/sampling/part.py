@@ -67,7 +67,6 @@ class Sampling(Part):
     Times sampled calls and passes them to `Observers.sample`.
 
     Args:
-        context: shared state of the agent.
         spanning: returns the functions that run on devices of other processes, too.
 
     Attributes:

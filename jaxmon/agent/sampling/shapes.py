@@ -48,10 +48,7 @@ def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
 
 
 def shapes_of_kinds(kinds: LeafKinds, array: type) -> Shapes | None:
-    """
-    Return the same as `shapes_of` for leaves by kind; `None` if some are no *array*,
-    the class of JAX's.
-    """
+    """Return the same as `shapes_of` by kinds; `None` if some are no *array*."""
     words: dict[Hashable, Hashable] = {}
     for key, (leaf, aval, _) in kinds.kinds.items():
         if aval is None or not issubclass(type(leaf), array):
@@ -63,9 +60,7 @@ def shapes_of_kinds(kinds: LeafKinds, array: type) -> Shapes | None:
 
 
 def text_of(shapes: Sequence[Any]) -> str:
-    """
-    Return *shapes* as text, ``float32[8,4], int32[]``; a long one ends with a digest.
-    """
+    """Return *shapes* as text, ``float32[8,4], int32[]``; if long, with a digest."""
     text = ", ".join(map(_word, shapes))
     if len(text) > _LONGEST:
         digest = blake2s(text.encode(), digest_size=4).hexdigest()
@@ -73,8 +68,8 @@ def text_of(shapes: Sequence[Any]) -> str:
     return text
 
 
-def _word(one: Any) -> str:
-    if isinstance(one, str):
-        return one
-    dtype, shape = one
+def _word(shape_or_type: Any) -> str:
+    if isinstance(shape_or_type, str):
+        return shape_or_type
+    dtype, shape = shape_or_type
     return f"{dtype}[{','.join(map(str, shape))}]"

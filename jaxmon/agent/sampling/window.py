@@ -112,12 +112,10 @@ class DispatchWindow:
     Observes dispatched programs while it is open.
 
     Args:
-        jax: the module.
         place: JAX's post-call hook.
         on_end: called with each sampled call that has returned, on its thread; never
             with calls that left the fast path.
         missed: returns how many calls have left the fast path; these are not observed.
-        guard: contains failures.
 
     Attributes:
         waiting: those that need the window open on their next call.
@@ -156,10 +154,7 @@ class DispatchWindow:
         jitted: Callable[..., Any],
         frame: FrameType,
     ) -> None:
-        """
-        Start a sampled call from *frame*, opening the window if it is closed.
-        `Arm.begin` calls it last.
-        """
+        """Start a sampled call from *frame*; `Arm.begin` calls this last."""
         if not self._open():
             return
         for work in list(self._last.values()):
@@ -349,4 +344,6 @@ class RunAhead:
         return 0.0, max(now - work.finished, 0.0)
 
     def _count(self) -> int:
-        return sum([one.objects.calls + one.missed for one in self._spanning()])
+        return sum(
+            [function.objects.calls + function.missed for function in self._spanning()]
+        )

@@ -178,9 +178,6 @@ class Tracker:
         ideal_seconds: what a step would take if the devices did nothing but its model's
             arithmetic; 0 if unknown.
         findings: returns what to say at the end.
-
-    Attributes:
-        findings: as given.
     """
 
     def __init__(  # noqa: PLR0913 - facts, each kept as it is
@@ -230,11 +227,11 @@ class Tracker:
         """Return whether the step that *loop* just finished makes a row."""
         return loop.name == self.loop and loop.steps % self.every == 0
 
-    def take(self, now: LoopReading, known: Mapping[str, float]) -> None:
-        """Queue a row of the loop *now*, with what else is *known*; never blocks."""
+    def take(self, now: LoopReading, counted: Mapping[str, float]) -> None:
+        """Queue a row of the loop *now*, with what else is *counted*; never blocks."""
         if self._worker is None:
             return
-        row = {**times(now, self._before, ideal=self._ideal), **known}
+        row = {**times(now, self._before, ideal=self._ideal), **counted}
         self._before, self._step = now, self._start + now.steps
         named = {f"{PREFIX}{name}": value for name, value in row.items()}
         self._taken += 1
@@ -267,7 +264,6 @@ class Trackers(Part):
     The program's trackers.
 
     Args:
-        context: shared state of the agent.
         loops: whose steps count.
         timeline: where the time goes.
         devices: return the families of devices; fast.
@@ -298,7 +294,7 @@ class Trackers(Part):
         """
         if not self._trackers:
             atexit.register(self._exit)
-        others = [one for one in self._trackers if one.kind == tracker.kind]
+        others = [other for other in self._trackers if other.kind == tracker.kind]
         tracker.attach(self._context, len(others) + 1)
         self._trackers = [*self._trackers, tracker]
         self._loops.on_step = self._on_step
@@ -310,8 +306,8 @@ class Trackers(Part):
         loop of a tracker, a row would be written by the same tracker, and so on.
         """
         steps = loop.steps
-        for one in self._trackers:
-            if not steps % one.every and one.loop == loop.name:
+        for tracker in self._trackers:
+            if not steps % tracker.every and tracker.loop == loop.name:
                 break
         else:
             return
@@ -320,17 +316,20 @@ class Trackers(Part):
 
     def _take(self, loop: StepLoop) -> None:
         """Take a row for each tracker that is due at this step of *loop*."""
-        due = [one for one in self._trackers if one.is_due(loop)]
+        due = [tracker for tracker in self._trackers if tracker.is_due(loop)]
         try:
-            now, known = reading(loop, self._sources), totals(self._sources)
+            now, counted = reading(loop, self._sources), totals(self._sources)
             for tracker in due:
-                tracker.take(now, known)
+                tracker.take(now, counted)
         except Exception:  # noqa: BLE001 - contained: the loop goes on
             self._guard.failed(SITE)
 
     def dropped(self) -> Mapping[str, int]:
         """Return how many rows were dropped."""
-        return {"tracker": self._dropped + sum(one.dropped for one in self._trackers)}
+        return {
+            "tracker": self._dropped
+            + sum(tracker.dropped for tracker in self._trackers)
+        }
 
     def send(self) -> None:
         """Have the findings written, once, and take no more rows."""

@@ -110,7 +110,7 @@ class LedgerPeriod:
             self.entries[ThreadState.STOPPED],
         )
         found = defaultdict(float, running)
-        ran = {one: s for one, s in running.items() if one.state in _IN_PYTHON}
+        ran = {entry: s for entry, s in running.items() if entry.state in _IN_PYTHON}
         long = sum(ran.values())
         short = sum(stopped.values())
         ends = min(short, long / 2)
@@ -121,7 +121,9 @@ class LedgerPeriod:
             found[ran_before] += seconds * (1 - ends / short)
         for entry, seconds in self.entries[ThreadState.WAITING].items():
             found[entry] += seconds
-        for entry in [one for one in found if one.state == PYTHON]:
+        for entry in [
+            found_entry for found_entry in found if found_entry.state == PYTHON
+        ]:
             operations = entry._replace(state=EAGER)
             if found.get(operations, 0.0) > found[entry]:
                 found[operations] += found.pop(entry)
@@ -182,6 +184,6 @@ class TimeLedger:
     def _copy(self, periods: list[LedgerPeriod]) -> LedgerPeriod:
         whole = LedgerPeriod()
         with self._lock:
-            for one in periods:
-                whole.merge(one)
+            for period in periods:
+                whole.merge(period)
         return whole

@@ -133,10 +133,7 @@ class LineProgress:
         self.changes = 0
 
     def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
-        """
-        Record that a look at *now* found *entry*, the thread having used *cpu* seconds
-        since the look before.
-        """
+        """Record that a look found *entry*; *cpu* seconds were used since the last."""
         current = self.current
         if current is None:
             self.current = Current(entry, thread, now)
@@ -191,29 +188,29 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     out.
     Takes 50 µs per thread.
     """
-    known = {thread.ident: thread for thread in threading.enumerate()}
+    by_ident = {thread.ident: thread for thread in threading.enumerate()}
     main = main_ident()
     threads: list[int] = []
 
     def choose(idents: Collection[int]) -> list[int]:
-        threads[:] = [one for one in idents if not is_ours(one)]
+        threads[:] = [ident for ident in idents if not is_ours(ident)]
         return []
 
     read_stacks(choose)
     found = [
         {
-            **_describe(ident, known.get(ident), main=ident == main),
+            **_describe(ident, by_ident.get(ident), main=ident == main),
             "state": reader.read(stack).state,
             "lock": waits_for_lock(stack),
             "barrier": barrier(stack),
             "callback": calls_back(stack),
             "activity": orbax.activity_of(stack),
-            "stack": [as_text(one) for one in reader.lines(stack)[:_MOST_LINES]],
+            "stack": [as_text(line) for line in reader.lines(stack)[:_MOST_LINES]],
         }
         for few in range(0, min(len(threads), _MOST_STACKS), _AT_ONCE)
         for ident, stack in _read(threads[few : few + _AT_ONCE]).items()
     ]
-    found.sort(key=lambda one: not one["main"])
+    found.sort(key=lambda thread: not thread["main"])
     return {"threads": found, "left_out": max(len(threads) - _MOST_STACKS, 0)}
 
 
@@ -287,7 +284,6 @@ class Looks:
         ledger: where it is entered.
         reader: reads stacks.
         sites: which threads call jitted functions.
-        timeline: the activities that the program marks.
         serves: returns whether the program marks requests.
         calls: returns the number of calls of jitted functions so far.
 
@@ -332,10 +328,10 @@ class Looks:
         seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
         if seen.doing.state == JOIN:
             others = self._read(partial(_others, seen.thread), late)
-            driving = [one for one in others if one.doing.drives]
+            driving = [other for other in others if other.doing.drives]
             seen = max(driving, key=_rank, default=seen)
             # It waits for threads that wait for work, as those of a server do.
-            if seen.doing.state == JOIN and not all([one.works for one in others]):
+            if seen.doing.state == JOIN and not all([other.works for other in others]):
                 seen = seen._replace(doing=seen.doing._replace(state=IDLE))
         if contended:
             seen = self._held_up(seen)
@@ -377,7 +373,7 @@ class Looks:
         """Return the threads of *idents* that show what the process is doing."""
         if marked is not None and marked.loops and marked.thread in idents:
             return [marked.thread]
-        calling = [one for one in list(self._sites.threads) if one in idents]
+        calling = [ident for ident in list(self._sites.threads) if ident in idents]
         return calling[-_MOST_THREADS:] or [self._main]
 
     def _read(
@@ -434,9 +430,11 @@ class Looks:
         """
         others = self._read(partial(_others, waits), late)
         working = [
-            one for one in others if one.works and one.how is ThreadState.RUNNING
+            other
+            for other in others
+            if other.works and other.how is ThreadState.RUNNING
         ]
-        maker = max(working, key=lambda one: one.cpu, default=None)
+        maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
         return entry._replace(place=place or entry.place)
 
@@ -475,16 +473,18 @@ class Looks:
 
 def _others(thread: int, idents: Collection[int]) -> list[int]:
     """Return threads of the program that are among *idents*, other than *thread*."""
-    found = [one for one in program_threads() if one != thread and one in idents]
+    found = [
+        ident for ident in program_threads() if ident != thread and ident in idents
+    ]
     return found[-_MOST_THREADS:]
 
 
 def _started_by_others(idents: Collection[int]) -> list[int]:
     """Return threads of *idents* that Python has not started."""
-    known = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+    active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
     unknown = (threading._DummyThread, type(None))  # noqa: SLF001
-    found = [one for one in idents if isinstance(known.get(one), unknown)]
-    return [one for one in found if not is_ours(one)][:_MOST_THREADS]
+    found = [ident for ident in idents if isinstance(active.get(ident), unknown)]
+    return [ident for ident in found if not is_ours(ident)][:_MOST_THREADS]
 
 
 def _rank(seen: _LookMemory) -> int:

@@ -27,7 +27,7 @@ from jaxmon.agent.walltime.time_by_call import (
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter, thread_time
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
 from jaxmon.host.http.messages import Request, Response
@@ -72,13 +72,10 @@ class WallTimePart(Part):
     that it must give up the interpreter.
 
     Args:
-        context: shared state of the agent.
-        timeline: the activities that the program marks.
-        routes: its requests.
         spanning: returns the functions that run on devices of other processes, too.
         run_ahead: returns for how many seconds the program has been ahead of its device
             in these, and for how many behind, as far as is certain.
-        gone: returns the threads and child processes that have failed.
+        failed_helpers: returns the threads and child processes that have failed.
     """
 
     name = SITE
@@ -91,7 +88,7 @@ class WallTimePart(Part):
         spanning: Callable[[], Collection[Function]],
         run_ahead: Callable[[], tuple[float, float]],
         *,
-        gone: Callable[[], tuple[facts.FailedHelper, ...]],
+        failed_helpers: Callable[[], tuple[facts.FailedHelper, ...]],
     ) -> None:
         self._guard = context.guard
         self._routes = routes
@@ -109,7 +106,7 @@ class WallTimePart(Part):
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
         self._run_ahead = run_ahead
-        self._gone = gone
+        self._failed_helpers = failed_helpers
         self._starvation = Starvation()
         devices = DeviceSeconds(spanning)
         context.observers.executed.append(devices.executed)
@@ -151,25 +148,22 @@ class WallTimePart(Part):
 
     def collect(self) -> list[Family]:
         """Return the wall time by state, and whether it does not get on in a job."""
-        metric = catalog.WALL_SECONDS
         if self._thread is None:
             return []
         found = self._ledger.by_state()
-        return [
-            Family(
-                metric,
-                [(series(metric, s), found.get(s, 0.0)) for s in catalog.WALL_STATES],
-            ),
-            self._overdue(),
-        ]
+        rows = [(state, found.get(state, 0.0)) for state in catalog.WALL_STATES]
+        return [family_of(catalog.WALL_SECONDS, rows), self._overdue()]
 
     def _overdue(self) -> Family:
-        metric, current = catalog.CALL_AGE_SECONDS, self._looks.progress.current
-        age = self._pauses.overdue(perf_counter())
-        if age is None or current is None:
-            return Family(metric, [])
-        state = MARKED if current.entry.activity else current.entry.state
-        return Family(metric, [(series(metric, state), age)])
+        current, age = (
+            self._looks.progress.current,
+            self._pauses.overdue(perf_counter()),
+        )
+        rows = []
+        if age is not None and current is not None:
+            state = MARKED if current.entry.activity else current.entry.state
+            rows.append((state, age))
+        return family_of(catalog.CALL_AGE_SECONDS, rows)
 
     def explain(self) -> Explanation:
         """Return the ledger."""
@@ -230,10 +224,7 @@ class WallTimePart(Part):
         return {"activity": now.activity, "place": now.place, "awaited": awaited}
 
     def _busy_places(self) -> tuple[RecentLine, ...]:
-        """
-        Return the lines where it was lately, other than in waits for the device, and
-        for how much of the time.
-        """
+        """Return the lines where it was lately, without waits for the device."""
         recent = self._ledger.recent()
         entries = recent.corrected().items()
         busy = [item for item in entries if item[0].state not in _FOR_DEVICE]
@@ -264,19 +255,19 @@ class WallTimePart(Part):
             found = repeatedly(partial(stacks, self._reader))["threads"]
         except NotNowError:
             return {}
-        own = next((one for one in found if one["ident"] == thread), None)
-        if own is None:
+        mine = next((row for row in found if row["ident"] == thread), None)
+        if mine is None:
             return {}
         others = [
-            facts.Standing(one["name"], tuple(one["stack"][:_MOST_LINES]))
-            for one in found
-            if one["lock"] and own["lock"] and one is not own
+            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
+            for row in found
+            if row["lock"] and mine["lock"] and row is not mine
         ]
         return {
-            "stack": tuple(own["stack"][:_MOST_LINES]),
-            **{key: own[key] for key in ("lock", "barrier", "callback", "activity")},
+            "stack": tuple(mine["stack"][:_MOST_LINES]),
+            **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": tuple(others[:_MOST_OTHERS]),
-            "gone": self._gone(),
+            "gone": self._failed_helpers(),
         }
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
@@ -286,9 +277,9 @@ class WallTimePart(Part):
         whose stack is that of whatever runs there now.
         """
         oldest = {
-            name: one
-            for name, one in self._routes.oldest().items()
-            if perf_counter() - one.started >= _LONG
+            name: request
+            for name, request in self._routes.oldest().items()
+            if perf_counter() - request.started >= _LONG
         }
         if not oldest:
             return ()
@@ -296,11 +287,11 @@ class WallTimePart(Part):
             threads = repeatedly(partial(stacks, self._reader))["threads"]
         except NotNowError:
             return ()
-        known = {one["ident"]: tuple(one["stack"][:_MOST_LINES]) for one in threads}
+        lines = {row["ident"]: tuple(row["stack"][:_MOST_LINES]) for row in threads}
         return tuple(
             facts.Hanging(name, stack)
-            for name, one in oldest.items()
-            if (stack := known.get(one.home)) and not any(map(_is_loop, stack))
+            for name, request in oldest.items()
+            if (stack := lines.get(request.home)) and not any(map(_is_loop, stack))
         )
 
     def _run(self) -> None:
@@ -375,7 +366,7 @@ def _is_loop(line: str) -> bool:
 
 def _calls(table: FunctionTable) -> int:
     """Return the calls of the user's functions so far."""
-    return sum([one.objects.calls + one.missed for one in table if not one.internal])
+    return sum([f.objects.calls + f.missed for f in table if not f.internal])
 
 
 def _calls_together(
@@ -391,7 +382,7 @@ def _calls_together(
     functions = spanning()
     if not functions:
         return _calls(context.table)
-    return sum([one.objects.calls + one.missed for one in functions])
+    return sum([function.objects.calls + function.missed for function in functions])
 
 
 def _described(period: LedgerPeriod) -> facts.Period:

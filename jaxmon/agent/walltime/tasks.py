@@ -47,8 +47,8 @@ def seconds_held(late: float, pause: float, waits: int) -> float:
 def program_threads() -> list[int]:
     """Return the threads of the program, without ours, at most 64."""
     # Without its lock, which the program may hold.
-    known = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
-    return [one for one in known if not is_ours(one)][:_MOST]
+    active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+    return [ident for ident in active if not is_ours(ident)][:_MOST]
 
 
 class Task:
@@ -88,17 +88,11 @@ class Task:
         return read[read.rfind(b")") + 2 :][:1] == b"R"
 
     def computes(self) -> bool:
-        """
-        Return whether it has used its processor since the last call of `cpu`: what is
-        ready to run may wait for one.
-        """
+        """Return whether it has used its processor since the last call of `cpu`."""
         return self._now() > self._used
 
     def waited(self) -> float | None:
-        """
-        Return for how many seconds it could have run so far, but no processor was free;
-        `None` if the kernel does not say.
-        """
+        """Return seconds ready without a processor so far; `None` if unknown."""
         try:
             # Nanoseconds that it ran, and that it waited.
             read = Path(f"/proc/self/task/{self.number}/schedstat").read_text()
@@ -123,7 +117,7 @@ class Tasks:
     """Threads of this process by Python's number, at most 64 at a time."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Task] = {}
+        self._by_ident: dict[int, Task] = {}
         self._main = main_ident()
 
     def get(self, ident: int) -> Task | None:
@@ -135,23 +129,23 @@ class Tasks:
         number = getattr(thread, "native_id", None)  # eventlet's have none
         if ident == self._main:
             number = os.getpid()  # in a forked child Python has the parent's
-        found = self._known.get(ident)
+        found = self._by_ident.get(ident)
         if found is not None and found.number == number:
             return found
         if found is not None:
-            self._known.pop(ident).close()
+            self._by_ident.pop(ident).close()
         if number is None:
             return None
-        if len(self._known) >= _MOST:
+        if len(self._by_ident) >= _MOST:
             self.close()
-        made = self._known[ident] = Task(number)
+        made = self._by_ident[ident] = Task(number)
         return made
 
     def close(self) -> None:
         """Close all files."""
-        for task in self._known.values():
+        for task in self._by_ident.values():
             task.close()
-        self._known.clear()
+        self._by_ident.clear()
 
 
 class Starvation:

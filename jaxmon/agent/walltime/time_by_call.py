@@ -108,16 +108,16 @@ class DeviceSeconds:
 
     def __init__(self, spanning: Callable[[], Collection[Function]]) -> None:
         self._spanning = spanning
-        self._known: dict[Function, CallEstimate] = {}
+        self._estimates: dict[Function, CallEstimate] = {}
 
     def executed(self, function: Function, _: object, seconds: float) -> None:
         """Add a sampled call."""
-        known = self._known.get(function)
-        if known is None:
-            known = self._known[function] = CallEstimate(_calls(function))
-            known.seconds = seconds
-        known.seconds += (seconds - known.seconds) * _WEIGHT
-        known.sampled = perf_counter()
+        estimate = self._estimates.get(function)
+        if estimate is None:
+            estimate = self._estimates[function] = CallEstimate(_calls(function))
+            estimate.seconds = seconds
+        estimate.seconds += (seconds - estimate.seconds) * _WEIGHT
+        estimate.sampled = perf_counter()
 
     def since(self, now: float, calls: float) -> DeviceTime:
         """
@@ -129,17 +129,17 @@ class DeviceSeconds:
         """
         spanning, together, covered = set(self._spanning()), 0.0, 0
         alone: dict[str, float] = {}
-        for function, known in self._known.copy().items():
-            before, known.calls = known.calls, _calls(function)
-            fresh = max(known.calls - before, 0)
+        for function, estimate in self._estimates.copy().items():
+            before, estimate.calls = estimate.calls, _calls(function)
+            fresh = max(estimate.calls - before, 0)
             # What was sampled long ago may take longer now.
-            if now - known.sampled > _KNOWN_SECONDS:
+            if now - estimate.sampled > _KNOWN_SECONDS:
                 continue
             if function in spanning:
-                together += known.seconds * fresh
+                together += estimate.seconds * fresh
                 covered += fresh
             elif fresh:
-                alone[function.name] = known.seconds * fresh
+                alone[function.name] = estimate.seconds * fresh
         most = max(alone, key=alone.__getitem__, default="")
         return DeviceTime(together, sum(alone.values()), covered > calls / 2, most)
 
@@ -186,15 +186,12 @@ class TimeByCallRows:
         row["seconds"] += seconds
         row["looks"] += 1
         row["held"] += held
-        for name, known in zip(("ahead", "behind"), run_ahead, strict=True):
-            row[name] += min(known, seconds - held)
+        for name, ahead_or_behind in zip(("ahead", "behind"), run_ahead, strict=True):
+            row[name] += min(ahead_or_behind, seconds - held)
         row[_COLUMNS.get(state, "blocked")] += seconds - held
 
     def mark(self, calls: int, now: float, starved: float) -> None:
-        """
-        Note that the number of *calls* has just changed, and for how long the thread
-        has *starved* so far.
-        """
+        """Note a new number of *calls*, and the seconds *starved* so far."""
         if now - self._marked < _EVERY_SECONDS:
             return
         self._marked = now
@@ -232,18 +229,18 @@ def _thinned(rows: list[CallRow], now: float) -> list[CallRow]:
     merged = next(_short(rows, now), 0 if len(rows) > MOST_ROWS * 3 // 4 else None)
     if merged is None:
         return rows
-    one, other = rows[merged].sums, rows[merged + 1].sums
-    sums = {name: one[name] + other[name] for name in COLUMNS}
+    first, other = rows[merged].sums, rows[merged + 1].sums
+    sums = {name: first[name] + other[name] for name in COLUMNS}
     return [*rows[:merged], _row(rows[merged + 1].end, sums), *rows[merged + 2 :]]
 
 
 def _short(rows: list[CallRow], now: float) -> Iterator[int]:
     """Yield which of *rows* are short for their age with the next, the oldest first."""
-    for at, (one, other) in enumerate(pairwise(rows)):
+    for at, (first, other) in enumerate(pairwise(rows)):
         age = now - other.end
         if age <= _NEW_SECONDS:
             return
-        if one.sums["seconds"] + other.sums["seconds"] <= _longest(age):
+        if first.sums["seconds"] + other.sums["seconds"] <= _longest(age):
             yield at
 
 
@@ -298,18 +295,12 @@ class CallPauses:
         return found > 0
 
     def overdue(self, now: float) -> float | None:
-        """
-        Return the seconds since the latest call, if that is longer than usual; else
-        `None`.
-        """
+        """Return the seconds since the latest call if unusually long, else `None`."""
         age = now - self._since
         limit = max(_OVERDUE_SECONDS, _TIMES_AS_USUAL * self._gaps[0])
         return age if self.calls >= _RHYTHM and age >= limit else None
 
     def describe(self, now: float) -> CallPause:
-        """
-        Return the seconds since the latest call, `None` without any, and those of a
-        pause that is usual: the longest but one so far.
-        """
+        """Return the seconds since the latest call, and of a pause that is usual."""
         age = max(now - self._since, 0.0) if self.calls else None
         return CallPause(age, self._gaps[0])

@@ -8,7 +8,7 @@ from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.host.http.messages import (
     MAX_HEAD,
@@ -21,6 +21,7 @@ from jaxmon.host.http.messages import (
     render_head,
 )
 from jaxmon.threads import unlist
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmon.host.files.descriptor import OwnedSocket
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.sockets import Socket, Transport
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from functools import partial
 from http import HTTPStatus
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
+
+from jaxmon.tuples import NamedTuple
 
 
 MAX_HEAD = 16 * 1024

@@ -61,7 +61,7 @@ class LoopSpans:
         contexts.get_current()
 
     def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
-        """Return the spans of a run; see `jaxmon.indicators.tracing.RequestTracer`."""
+        """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
         try:
             return LoopSpan(self, name, began, end)
         except Exception:  # noqa: BLE001 - contained: the loop goes on
@@ -109,7 +109,7 @@ class LoopSpan:
         self._clock: Clock | None = None
 
     def finish(self, arrived: float, ended: float) -> SpanIds | None:
-        """End the step; see `jaxmon.indicators.tracing.LoopTrace`."""
+        """End the step; see `jaxmon.indicators.recorder.LoopTrace`."""
         loops = self._loops
         try:
             with loops.lock:
@@ -132,7 +132,7 @@ class LoopSpan:
             return None
 
     def leave(self, left: float, error: BaseException | None) -> None:
-        """Note that the loop has ended; see `jaxmon.indicators.tracing.LoopTrace`."""
+        """Note that the loop has ended; see `jaxmon.indicators.recorder.LoopTrace`."""
         try:
             if error is not None:
                 self.fail(error)

@@ -10,8 +10,7 @@ from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from jaxmon.exposition.families import SpanIds
-from jaxmon.indicators.recorder import FailureGuard
-from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.recorder import FailureGuard, RequestOrigin
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.spans import MOST, Child, Clock
 

@@ -8,13 +8,12 @@ our metrics. See decision 44.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.tracing import RequestOrigin
+from jaxmon.indicators.recorder import RequestOrigin
 
 
 if TYPE_CHECKING:
@@ -90,22 +89,6 @@ def response_attributes(origin: RequestOrigin | None) -> dict[str, Any]:
         return {}
     name = _GRPC_STATUS if origin.system == "grpc" else "http.response.status_code"
     return {name: origin.status}
-
-
-def ids() -> tuple[str, str]:
-    """
-    Return the ids of the current trace and span in hexadecimal, empty if there are
-    none. Takes a microsecond, less if the program has not loaded OpenTelemetry.
-    """
-    trace = sys.modules.get("opentelemetry.trace")
-    # Another thread may be importing it.
-    read = getattr(trace, "get_current_span", None)
-    if read is None:
-        return "", ""
-    context = read().get_span_context()
-    if not context.is_valid:
-        return "", ""
-    return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
 
 _NS = 1_000_000_000

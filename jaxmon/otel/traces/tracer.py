@@ -11,11 +11,15 @@ from opentelemetry import trace
 from jaxmon.exposition.families import SpanIds
 from jaxmon.host.deadline import Deadline
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.recorder import FailureGuard
-from jaxmon.indicators.requests import OpenRequest, serving
+from jaxmon.indicators.recorder import (
+    FailureGuard,
+    LoopTrace,
+    RequestOrigin,
+    RequestTrace,
+)
+from jaxmon.indicators.requests import OpenRequest
 from jaxmon.indicators.steps import loop_trace
-from jaxmon.indicators.tracing import LoopTrace, RequestOrigin, RequestTrace
-from jaxmon.indicators.work import payers
+from jaxmon.indicators.work import payers, serving
 from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
@@ -124,7 +128,7 @@ class Tracer:
     def request(
         self, route: str, origin: RequestOrigin | None, started: float
     ) -> RequestTrace | None:
-        """Return the span of a request; see `indicators.tracing.RequestTracer`."""
+        """Return the span of a request; see `indicators.recorder.RequestTracer`."""
         if not self._guard.on(SITE):
             return None
         try:
@@ -137,7 +141,7 @@ class Tracer:
         return found
 
     def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
-        """Return the spans of a run; see `jaxmon.indicators.tracing.RequestTracer`."""
+        """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
         return self._loops.loop(name, began, end) if self._guard.on(SITE) else None
 
     def failed(self, error: BaseException) -> None:
