@@ -119,6 +119,7 @@ class Function:
     The statistics of one function label.
 
     Attributes:
+        is_users: whether one function of the program has this label.
         objects: what is called through the call layer, traced calls included.
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
@@ -133,6 +134,7 @@ class Function:
         "errors",
         "hits_floor",
         "internal",
+        "is_users",
         "name",
         "objects",
         "other_missed",
@@ -145,6 +147,7 @@ class Function:
     def __init__(self, name: str, *, internal: bool) -> None:
         self.name = name
         self.internal = internal
+        self.is_users = not internal and name not in _SHARED
         self._code: types.CodeType | None = None
         self.counted = False
         self.objects = LiveObjects()
@@ -160,7 +163,7 @@ class Function:
 
     def defined_by(self, fun: object) -> None:
         """Note that *fun* has this label: a microsecond or two."""
-        if self._code is None and not self.internal and self.name not in _SHARED:
+        if self._code is None and self.is_users:
             self._code = code_of(inner(fun))
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,22 @@ class HloPage:
         guard: contains failures.
         worker: prints it.
         loaded: the programs.
+        read: reads those that were not read yet.
     """
 
     def __init__(
-        self, jax: Any, guard: Guard, worker: Worker, loaded: LoadedPrograms
+        self,
+        jax: Any,
+        guard: Guard,
+        worker: Worker,
+        loaded: LoadedPrograms,
+        read: Callable[[], None],
     ) -> None:
         self._jax = jax
         self._guard = guard
         self._worker = worker
         self._loaded = loaded
+        self._read = read
 
     def respond(self, request: Request) -> Response | Future[Response]:
         """
@@ -86,6 +93,7 @@ class HloPage:
     def _printed(self, newest: int) -> Iterator[dict[str, Any]]:
         options = executables.printing(self._jax, origins=True)
         room = _MOST_TEXT
+        self._read()
         for executable, function, known in _newest(self._loaded)[:newest]:
             described = {"function": function.name, "finished": known.finished}
             if known.text > room:

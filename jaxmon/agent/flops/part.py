@@ -24,7 +24,7 @@ from jaxmon.agent.flops.roofline import (
     peak_of,
     roofline,
 )
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function, series_of
+from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import JitCall
 from jaxmon.agent.jaxlink.flops import Flops
@@ -42,9 +42,6 @@ from jaxmon.facts.functions import Utilization as Facts
 SITE = "flops"
 
 MODEL, RECOMPUTED = catalog.FLOPS_WORK
-
-# Several functions share these labels.
-_SHARED = (OTHER, UNKNOWN)
 
 
 class Lowered(NamedTuple):
@@ -140,7 +137,7 @@ class UtilizationPart(Part):
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
         shapes = called[1] if called and called[0] is function else None
-        if _is_counted(function):
+        if function.is_users:
             tally = self._tallies.setdefault(function, FunctionTally())
             tally.expect(function.calls_and_hits()[0])
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
@@ -152,7 +149,7 @@ class UtilizationPart(Part):
 
     def dropped_program(self, function: Function) -> None:
         """Note that the program of *function* compiled last will not be counted."""
-        if _is_counted(function):
+        if function.is_users:
             self._tallies[function].expect_none()
 
     # --- the thread that analyses programs ----------------------------------------
@@ -177,7 +174,7 @@ class UtilizationPart(Part):
             Those that the model needs, and those computed once more, on all devices;
             empty if unknown.
         """
-        if not _is_counted(function):
+        if not function.is_users:
             return {}
         tally = self._tallies.setdefault(function, FunctionTally())
         try:
@@ -372,11 +369,6 @@ class UtilizationPart(Part):
                 one = one.replace(roofline=place)
             found[function.name] = one
         return found
-
-
-def _is_counted(function: Function) -> bool:
-    """Return whether *function* is one of the program's."""
-    return not function.internal and function.name not in _SHARED
 
 
 def cost_of(found: Flops, peak: DevicePeak | None) -> CallCost:

@@ -67,6 +67,8 @@ def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction |
     """
     holder: Any = ABSENT
     count, names, traced = 0, frozenset[str](), True
+    if type(fun) is types.FunctionType and not fun.__dict__:
+        return TracedFunction(fun, holder, (count, names), traced)  # as most
     for _ in range(_MOST_WRAPPERS):
         fun = uncounted(fun)
         if is_subclass(type(fun), functools.partial):
