@@ -285,6 +285,11 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
         fun: what is jitted.
         line: where the program jits it; `None` if JAX does, or if unknown.
     """
+    if type(fun) is types.FunctionType:  # as most
+        home, qualname = fun.__module__, fun.__qualname__
+        is_named = type(home) is type(qualname) is str and home and qualname
+        if is_named and not is_module(home):
+            return valid(f"{home}.{qualname}"), False
     for _ in range(_DEEPEST):
         if not is_subclass(type(fun), functools.partial):
             break
@@ -344,12 +349,12 @@ def inner(fun: object) -> Any:
     """Return the function inside partials, bound methods and decorators."""
     for _ in range(_DEEPEST):
         kind = type(fun)
+        if kind is types.FunctionType and not fun.__dict__:
+            break  # the common case: not wrapped
         if kind is types.MethodType:
             fun = fun.__func__  # type: ignore[attr-defined]
         elif is_subclass(kind, functools.partial):
             fun = _FUNC(fun)
-        elif kind is types.FunctionType and not fun.__dict__:
-            break  # the common case: not wrapped
         else:
             wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:

@@ -45,29 +45,30 @@ class LoadedProgram(NamedTuple):
 
 
 class LoadedPrograms:
-    """The loaded programs. Thread-safe."""
+    """
+    The loaded programs. Thread-safe.
+
+    Attributes:
+        records: what is known of each, by identity of the executable.
+    """
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
-        self._known: dict[int, LoadedProgram] = {}
+        self.records: dict[int, LoadedProgram] = {}
 
     def note(self, executable: Any, known: LoadedProgram) -> None:
         """Keep what is *known* of *executable* while it is loaded."""
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self.records) >= _MOST_KNOWN:
             alive = set(map(id, executables.loaded(self._jax)))
-            known_alive = self._known.copy().items()
-            self._known = {k: one for k, one in known_alive if k in alive}
-        if len(self._known) < _MOST_KNOWN:
-            self._known[id(executable)] = known
-
-    def forget(self, executable: Any) -> None:
-        """Forget what was known of another that had the identity of *executable*."""
-        self._known.pop(id(executable), None)
+            known_alive = self.records.copy().items()
+            self.records = {k: one for k, one in known_alive if k in alive}
+        if len(self.records) < _MOST_KNOWN:
+            self.records[id(executable)] = known
 
     def now(self) -> list[tuple[Any, LoadedProgram | None]]:
         """Return those loaded now, which must not be kept."""
         return [
-            (one, self._known.get(id(one))) for one in executables.loaded(self._jax)
+            (one, self.records.get(id(one))) for one in executables.loaded(self._jax)
         ]
 
     def copy_bytes(self) -> int | None:

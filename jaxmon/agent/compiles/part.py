@@ -32,6 +32,7 @@ from jaxmon.agent.jaxlink.frames import (
     StackProgram,
     executable_at,
     is_nested,
+    lowered_at,
     name_at,
     program_at,
     source_location,
@@ -46,7 +47,6 @@ from jaxmon.agent.jaxlink.listeners import (
     TRACE,
 )
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.exposition.families import Family, gauge, histograms
 from jaxmon.facts.functions import Compiling
 from jaxmon.indicators.endings import now
@@ -55,7 +55,11 @@ from jaxmon.indicators.work import compile_begins
 
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
+    from jaxmon.agent.recompiles.finder import CauseFinder
     from jaxmon.indicators.recorder import Recorder
+
+
+CAUSES = "causes"
 
 
 class _CompileThread(threading.local):
@@ -75,7 +79,6 @@ class Compiles(Part):
         context: shared state of the agent.
         misses: identifies functions, and distinguishes calls from other uses.
         indicators: requests and activities that wait for compiles.
-        recompiles: determines the causes of recompiles.
         cache: records each lookup in the persistent cache.
 
     Attributes:
@@ -89,9 +92,9 @@ class Compiles(Part):
         context: Context,
         misses: Misses,
         indicators: Recorder,
-        recompiles: Recompiles,
         cache: PersistentCache,
     ) -> None:
+        self._context = context
         self._jax = context.jax
         self._table = context.table
         self._misses = misses
@@ -105,7 +108,8 @@ class Compiles(Part):
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
-        self._recompiles = recompiles
+        # Two threads that compile first may both make one; all use the first of them.
+        self._finders: list[CauseFinder] = []
         self._serving = CurrentCall(misses.miss)
         self._thread = _CompileThread()
         self._unsettled: dict[int, Compile] = {}
@@ -130,6 +134,7 @@ class Compiles(Part):
         if hooks.listeners is not None:
             self._heard = hooks.listeners.restore
         hooks.attach("compiles", self._take)
+        hooks.derive(CAUSES, "compiles", "misses")
 
     def _take(self, at: HookPlaces) -> None:
         at.probe(*patch_targets.compiles(self._jax), self.on_compile)
@@ -209,8 +214,10 @@ class Compiles(Part):
         ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
         self._timeline.compiled(seconds)  # JAX reports only the end
-        for observe in self._lowered:
-            observe(function, frame)
+        if not function.internal:
+            jaxpr = lowered_at(frame)
+            for observe in self._lowered:
+                observe(function, frame, jaxpr)
 
     def _on_report(self, _: float, __: str | None) -> None:
         self._take_report(sys._getframe(2))  # noqa: SLF001
@@ -260,11 +267,26 @@ class Compiles(Part):
     # --- reading -----------------------------------------------------------------
 
     def collect(self) -> list[Family]:
-        """Return the metrics of finished compiles and of those in progress."""
+        """
+        Return the metrics of finished compiles, of recompiles and of those in progress.
+
+        User functions have every cause from the start, at 0, so that a rate covers the
+        first recompile. JAX's own functions recompile by design and have only the
+        causes that occurred.
+        """
         self.settle()
         running, oldest, _ = self.in_progress()
         known = active(self._table)
+        recompiles = (
+            (
+                one,
+                () if one.internal or one.name == UNKNOWN else catalog.CAUSES,
+                one.recompiles,
+            )
+            for one in known
+        )
         return [
+            by_value(catalog.RECOMPILES, recompiles),
             gauge(catalog.COMPILES_IN_PROGRESS, running),
             gauge(catalog.COMPILE_OLDEST_SECONDS, oldest),
             by_value(catalog.COMPILES, ((one, (), one.compiles) for one in known)),
@@ -308,12 +330,27 @@ class Compiles(Part):
 
     # --- inside ------------------------------------------------------------------
 
+    def _finder(self) -> CauseFinder | None:
+        """
+        Return what finds causes, `None` if it cannot be loaded, which the first compile
+        does: many programs import JAX and never compile.
+        """
+        if not self._finders:
+            try:
+                from jaxmon.agent.recompiles.finder import CauseFinder  # noqa: PLC0415
+
+                self._finders.append(CauseFinder(self._context, CAUSES))
+            except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+                self._context.guard.failed(CAUSES, stays_on=True)
+                return None
+        return self._finders[0]
+
     def _find_cause(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        finder = self._recompiles.finder
+        finder = self._finder()
         found = finder and finder.find_cause(miss.function, frame, inner)
         if found:
             jitted, compile_.pending = found
@@ -323,7 +360,7 @@ class Compiles(Part):
         """
         Return the compile called by *frame*, ahead of time or under a transformation.
         """
-        finder = self._recompiles.finder
+        finder = self._finder()
         found = finder and finder.transformed(frame)
         function = None
         if finder and found and found.jitted is None:
@@ -362,10 +399,12 @@ class Compiles(Part):
         function.compiles[outcome].add()
         cause = None
         pending = compile_.pending
-        if pending and not failed and (finder := self._recompiles.finder):
+        if pending and not failed:
             seconds = ended - compile_.began
-            cause = finder.record(function, pending, seconds=seconds)
-        looked_up = compile_.looked_up and self._cache.configured
+            cause = self._finders[0].record(function, pending, seconds=seconds)
+        looked_up = compile_.looked_up and self._cache.looked_up(
+            function, hit=compile_.hit, heard=not compile_.deaf
+        )
         ids = None
         if compile_.span is not None:
             ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
@@ -374,9 +413,6 @@ class Compiles(Part):
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)
-        if compile_.looked_up:
-            heard = not compile_.deaf
-            self._cache.looked_up(function, hit=compile_.hit, heard=heard)
 
     def _function(self, program: StackProgram, name: str | None) -> Function:
         """

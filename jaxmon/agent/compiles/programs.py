@@ -257,9 +257,10 @@ class Programs(Part):
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, half a second.
         """
-        self.loaded.forget(executable)
         lowered = self._utilization.lowered(function)
         now, identity = wall_time(), id(executable)
+        # What was known of another that had this identity.
+        self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
             self._leave(identity, function, now)

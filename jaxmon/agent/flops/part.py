@@ -98,12 +98,11 @@ class UtilizationPart(Part):
 
     # --- the compiling thread ----------------------------------------------------
 
-    def _on_lowered(self, function: Function, frame: FrameType) -> None:
-        """Note the jaxpr that is lowered below *frame*; a microsecond."""
-        if function.internal or SITE in self._guard.off:
+    def _on_lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
+        """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
+        if SITE in self._guard.off:
             return
         try:
-            jaxpr = counting.lowered(frame)
             known = None if jaxpr is None else (function, weakref.ref(jaxpr))
             self._thread.jaxpr = known
             self._thread.applied = applied_at(frame) is not None

@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
@@ -26,8 +25,6 @@ from jaxmon.facts.functions import Uncounted
 from jaxmon.host.sources import display_path
 
 
-_LOWERS = "lower_sharding_computation"
-_DEEPEST = 16
 _MOST_EQUATIONS = 500_000
 _RECOMPUTED = "rematted_computation"
 
@@ -104,21 +101,6 @@ class Flops(NamedTuple):
     amounts: Mapping[tuple[str, bool], float]
     unknown: Uncounted | None = None
     loops: bool = False
-
-
-def lowered(frame: FrameType | None) -> Any:
-    """
-    Return the jaxpr of the program that is lowered below *frame*, without what it does
-    not need; `None` if it is not found.
-    """
-    for _ in range(_DEEPEST):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _LOWERS:
-            closed = frame.f_locals.get("closed_jaxpr")
-            return getattr(closed, "jaxpr", None)
-        frame = frame.f_back
-    return None
 
 
 def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:

@@ -45,7 +45,9 @@ _FILES = tuple(
 )
 
 
-_LOWERED = ("from_hlo", "lower_sharding_computation")
+_LOWERS = "lower_sharding_computation"
+_MAX_LOWERING_STEPS = 16
+_LOWERED = ("from_hlo", _LOWERS)
 
 # Every frame on the way up is looked up here; few match.
 _IDENTIFYING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
@@ -180,6 +182,21 @@ def jitted_at(frame: FrameType, above: FrameType | None = None) -> Jitted | None
 def outputs_at(frame: FrameType) -> Any:
     """Return what the call served by a ``cache_miss`` *frame* returns."""
     return frame.f_locals.get("outs")
+
+
+def lowered_at(frame: FrameType | None) -> Any:
+    """
+    Return the jaxpr of the program that is lowered below *frame*, without what it does
+    not need; `None` if it is not found.
+    """
+    for _ in range(_MAX_LOWERING_STEPS):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == _LOWERS:
+            closed = frame.f_locals.get("closed_jaxpr")
+            return getattr(closed, "jaxpr", None)
+        frame = frame.f_back
+    return None
 
 
 def key_at(frame: FrameType) -> object:

@@ -8,12 +8,9 @@ into it that changes, such as the number of the step. That is seen in the progra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any, NamedTuple
 
 
-_LOWERS = "lower_sharding_computation"
-_DEEPEST = 16
 _MOST_EQUATIONS = 50_000
 
 # Primitives whose results are keys that follow from the first operand.
@@ -55,24 +52,15 @@ def is_key(array: Any) -> bool:
     return shape == (2,) and str(getattr(array, "dtype", "")) == "uint32"
 
 
-def drawn_from(frame: FrameType | None) -> tuple[bool, ...]:
+def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
     """
-    Return for each key among the arguments of the program that is lowered below
-    *frame*, in their order, whether numbers are drawn from it and nothing that varies.
-    Empty if there are no keys. Takes 2 µs per equation.
+    Return for each key among the arguments of the program *jaxpr*, in their order,
+    whether numbers are drawn from it and nothing that varies. Empty if there are no
+    keys. Takes 2 µs per equation.
 
     Raises:
         TooLargeError: it has more than 50,000 equations.
     """
-    program = None
-    for _ in range(_DEEPEST):
-        if frame is None:
-            return ()
-        if frame.f_code.co_name == _LOWERS:
-            program = frame.f_locals.get("closed_jaxpr")
-            break
-        frame = frame.f_back
-    jaxpr = getattr(program, "jaxpr", program)
     given = [is_key(one.aval) for one in getattr(jaxpr, "invars", ())]
     if not any(given):
         return ()

@@ -10,8 +10,14 @@ from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects as known
-from jaxmon.agent.tracing.mistakes import ADVANCED, FROZEN, LEAKED, PRINTED, Mistake
-from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing.sources import (
+    ADVANCED,
+    FROZEN,
+    LEAKED,
+    PRINTED,
+    Mistake,
+    Node,
+)
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,

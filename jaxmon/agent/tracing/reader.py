@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import types
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.mistakes import Mistake
-from jaxmon.agent.tracing.sources import Node, node_of, parameters_of
+from jaxmon.agent.tracing.part import TracedFunction
+from jaxmon.agent.tracing.sources import Mistake, Node, node_of, parameters_of
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.agent.tracing.values import (
     NOTHING,
@@ -35,59 +32,6 @@ arguments is read again.
 
 _DEEPEST = 8
 """Maximum depth of calls that are followed."""
-
-_PARTIAL = vars(functools.partial)
-_MOST_WRAPPERS = 16
-
-
-class TracedFunction(NamedTuple):
-    """
-    A function that JAX traces.
-
-    Attributes:
-        function: the Python function.
-        holder: the object that it is a method of, or `ABSENT`.
-        given: number of arguments that a partial provides, and their names.
-        traced: whether all other arguments are traced, but for static ones.
-    """
-
-    function: Any
-    holder: Any
-    given: tuple[int, frozenset[str]]
-    traced: bool
-
-
-def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
-    """
-    Return the user's function inside *fun*, which is jitted.
-
-    Args:
-        fun: the callable passed to `jax.jit`.
-        is_library: returns whether a file belongs to a library other than JAX.
-    """
-    holder: Any = ABSENT
-    count, names, traced = 0, frozenset[str](), True
-    if type(fun) is types.FunctionType and not fun.__dict__:
-        return TracedFunction(fun, holder, (count, names), traced)  # as most
-    for _ in range(_MOST_WRAPPERS):
-        fun = uncounted(fun)
-        if is_subclass(type(fun), functools.partial):
-            bound: Any = fun
-            count += len(_PARTIAL["args"].__get__(bound))
-            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
-            fun = _PARTIAL["func"].__get__(bound)
-        elif type(fun) is types.MethodType:
-            holder, fun = fun.__self__, fun.__func__
-        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
-            code = getattr(fun, "__code__", None) if _is_function(fun) else None
-            # JAX passes on what it gets; others may separate what is static.
-            traced = traced and (code is None or not is_library(code.co_filename))
-            fun = wrapped
-        else:
-            break
-    if type(fun) is not types.FunctionType:
-        return None
-    return TracedFunction(fun, holder, (count, names), traced)
 
 
 def read(
@@ -228,10 +172,6 @@ def _class_of(function: types.FunctionType) -> type | None:
     if type(found) is not type:
         return None
     return found if name in vars(found) else None
-
-
-def _is_function(value: object) -> bool:
-    return type(value) is types.FunctionType
 
 
 def _bound(node: Node, arguments: Arguments) -> Names:

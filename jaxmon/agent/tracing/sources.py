@@ -1,4 +1,4 @@
-"""The syntax tree of a function that has been loaded."""
+"""The source of a function that has been loaded, and what is wrong in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tokenize
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.errors import JaxmonError
@@ -141,3 +141,38 @@ def parsed(source: str) -> ast.Module:
     if isinstance(tree, Exception):
         raise tree
     return tree
+
+
+FROZEN = "frozen"
+"""A value of the host, such as the time, became a constant of the program."""
+
+ADVANCED = "advanced"
+"""A counter of the program changed while tracing, and became a constant."""
+
+LEAKED = "leaked"
+"""A traced value was stored outside of the function."""
+
+PRINTED = "printed"
+"""A traced value was printed or logged while tracing, and on no later call."""
+
+DROPPED = "dropped"
+"""The result of ``x.at[i].set(v)`` is not used, so nothing is set."""
+
+
+class Mistake(NamedTuple):
+    """
+    One mistake.
+
+    Attributes:
+        kind: one of the constants of this module.
+        file: as the interpreter knows it.
+        line: of the call or the assignment.
+        text: its source, abridged: ``np.random.normal``, ``losses.append``.
+        function: name of the Python function that contains it.
+    """
+
+    kind: str
+    file: str
+    line: int
+    text: str
+    function: str

@@ -13,8 +13,7 @@ from typing import Any
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects as known
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
-from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing.sources import DROPPED, LEAKED, Mistake, Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     Counters,
