@@ -362,7 +362,7 @@ class PersistentCache(Part):
         """Return what keeps other processes from what this one wrote, if known."""
         if self._requests["hit"].value or not self._writes.value:
             return "", None
-        from jaxmon.agent.cache import varying  # noqa: PLC0415
+        from jaxmon.agent.cache import obstacles as varying  # noqa: PLC0415
 
         moment = varying.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""

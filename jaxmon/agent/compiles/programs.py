@@ -22,14 +22,18 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms, copy_bytes
+from jaxmon.agent.loaded_programs import (
+    HloPage,
+    LoadedProgram,
+    LoadedPrograms,
+    copy_bytes,
+)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time, wall_time

@@ -27,9 +27,9 @@ from jaxmon.agent.flops.roofline import (
 from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.executables import accessed_bytes
 from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part

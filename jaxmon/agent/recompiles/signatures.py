@@ -20,16 +20,17 @@ from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
-from jaxmon.agent.jaxlink.arrays import Leaf, LeafTypes
-from jaxmon.agent.jaxlink.configuration import inside
-from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
-from jaxmon.agent.jaxlink.shardings import (
+from jaxmon.agent.jaxlink.arrays import (
     NO_MESH,
+    Leaf,
+    LeafTypes,
     device_text,
     kind_of,
     mesh_text,
     order_of,
 )
+from jaxmon.agent.jaxlink.configuration import inside
+from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
 from jaxmon.agent.recompiles.argument_trees import (
     Argument,
     arguments_of,

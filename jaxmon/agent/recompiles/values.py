@@ -26,8 +26,8 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
+from jaxmon.agent.jaxlink.arrays import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.jaxlink.jit import is_class
-from jaxmon.agent.jaxlink.shardings import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.recompiles.value_inspection import (
     BELOW,
     EXACT,

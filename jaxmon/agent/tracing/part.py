@@ -8,7 +8,6 @@ value. JAX reports nothing of that, so the source is read, on a thread of ours.
 
 from __future__ import annotations
 
-import functools
 import types
 import weakref
 from collections import deque
@@ -17,14 +16,13 @@ from typing import Any, NamedTuple
 
 from jaxmon import interrupts
 from jaxmon.agent.context import Context
-from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import Function
-from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import static_arguments
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.tracing.sources import Mistake
+from jaxmon.agent.tracing.sources import Mistake, TracedFunction, entry_of
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time
 from jaxmon.facts.events import TraceMistake, Tracing
@@ -41,10 +39,6 @@ _MAX_FUNCTIONS = 8
 _GATHER_SECONDS = 0.5
 # Whoever asks waits so long.
 _ASKED_SECONDS = 0.5
-
-
-_PARTIAL = vars(functools.partial)
-_MOST_WRAPPERS = 16
 
 
 class _Unread(NamedTuple):
@@ -66,57 +60,6 @@ class _Unread(NamedTuple):
     given: tuple[int, frozenset[str]]
     traced: bool
     static: tuple[int | str, ...]
-
-
-class TracedFunction(NamedTuple):
-    """
-    A function that JAX traces.
-
-    Attributes:
-        function: the Python function.
-        holder: the object that it is a method of, or `ABSENT`.
-        given: number of arguments that a partial provides, and their names.
-        traced: whether all other arguments are traced, but for static ones.
-    """
-
-    function: Any
-    holder: Any
-    given: tuple[int, frozenset[str]]
-    traced: bool
-
-
-def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
-    """
-    Return the user's function inside *fun*, which is jitted.
-
-    Args:
-        fun: the callable passed to `jax.jit`.
-        is_library: returns whether a file belongs to a library other than JAX.
-    """
-    holder: Any = ABSENT
-    count, names, traced = 0, frozenset[str](), True
-    if type(fun) is types.FunctionType and not fun.__dict__:
-        return TracedFunction(fun, holder, (count, names), traced)  # as most
-    for _ in range(_MOST_WRAPPERS):
-        fun = uncounted(fun)
-        if is_subclass(type(fun), functools.partial):
-            bound: Any = fun
-            count += len(_PARTIAL["args"].__get__(bound))
-            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
-            fun = _PARTIAL["func"].__get__(bound)
-        elif type(fun) is types.MethodType:
-            holder, fun = fun.__self__, fun.__func__
-        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
-            is_python = type(fun) is types.FunctionType
-            code = getattr(fun, "__code__", None) if is_python else None
-            # JAX passes on what it gets; others may separate what is static.
-            traced = traced and (code is None or not is_library(code.co_filename))
-            fun = wrapped
-        else:
-            break
-    if type(fun) is not types.FunctionType:
-        return None
-    return TracedFunction(fun, holder, (count, names), traced)
 
 
 class TraceMistakes(Part):

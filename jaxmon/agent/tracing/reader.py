@@ -9,8 +9,13 @@ from collections.abc import Callable, Collection
 from jaxmon import interrupts
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.part import TracedFunction
-from jaxmon.agent.tracing.sources import Mistake, Node, node_of, parameters_of
+from jaxmon.agent.tracing.sources import (
+    Mistake,
+    Node,
+    TracedFunction,
+    node_of,
+    parameters_of,
+)
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.agent.tracing.values import (
     NOTHING,

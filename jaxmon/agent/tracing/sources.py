@@ -1,19 +1,24 @@
-"""The source of a function that has been loaded, and what is wrong in it."""
+"""Which function is read, its source, and what may be wrong in it."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import inspect
 import linecache
 import sys
 import tokenize
+import types
+from collections.abc import Callable
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
 from jaxmon.errors import JaxmonError
 from jaxmon.host.files import bounded
 from jaxmon.threads import get_ident
@@ -176,3 +181,58 @@ class Mistake(NamedTuple):
     line: int
     text: str
     function: str
+
+
+_PARTIAL = vars(functools.partial)
+_MOST_WRAPPERS = 16
+
+
+class TracedFunction(NamedTuple):
+    """
+    A function that JAX traces.
+
+    Attributes:
+        function: the Python function.
+        holder: the object that it is a method of, or `ABSENT`.
+        given: number of arguments that a partial provides, and their names.
+        traced: whether all other arguments are traced, but for static ones.
+    """
+
+    function: Any
+    holder: Any
+    given: tuple[int, frozenset[str]]
+    traced: bool
+
+
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
+    """
+    Return the user's function inside *fun*, which is jitted.
+
+    Args:
+        fun: the callable passed to `jax.jit`.
+        is_library: returns whether a file belongs to a library other than JAX.
+    """
+    holder: Any = ABSENT
+    count, names, traced = 0, frozenset[str](), True
+    if type(fun) is types.FunctionType and not fun.__dict__:
+        return TracedFunction(fun, holder, (count, names), traced)  # as most
+    for _ in range(_MOST_WRAPPERS):
+        fun = uncounted(fun)
+        if is_subclass(type(fun), functools.partial):
+            bound: Any = fun
+            count += len(_PARTIAL["args"].__get__(bound))
+            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
+            fun = _PARTIAL["func"].__get__(bound)
+        elif type(fun) is types.MethodType:
+            holder, fun = fun.__self__, fun.__func__
+        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
+            is_python = type(fun) is types.FunctionType
+            code = getattr(fun, "__code__", None) if is_python else None
+            # JAX passes on what it gets; others may separate what is static.
+            traced = traced and (code is None or not is_library(code.co_filename))
+            fun = wrapped
+        else:
+            break
+    if type(fun) is not types.FunctionType:
+        return None
+    return TracedFunction(fun, holder, (count, names), traced)
