@@ -47,13 +47,7 @@ class Monitoring(ModuleType):
 
 
 def listeners(monitoring: Monitoring) -> Listeners:
-    return Listeners(
-        monitoring,
-        Guard(),
-        events={},
-        durations={},
-        scalars={},
-    )
+    return Listeners(monitoring, Guard(), {})
 
 
 def test_a_compile_while_they_are_registered_adds_none(

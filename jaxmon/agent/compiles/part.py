@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.compile import (
-    Compile,
-    CompileEvents,
-)
+from jaxmon.agent.compiles.compile import Compile, add_event
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
@@ -103,7 +100,7 @@ class Compiles(Part):
         self._compiled = context.observers.compiled
         self._cache = cache
         self._observers = context.observers
-        self._events = CompileEvents(context.events)
+        self._events = context.events
         self._timeline, self._log = indicators.timeline, indicators.compiles
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
@@ -122,13 +119,14 @@ class Compiles(Part):
         """Receive JAX's events, and observe its compiles."""
         self._clean = hooks.is_calling
         hooks.hear(
-            {CACHE_USED: self._on_look_up, CACHE_HIT: self._on_hit},
             {
+                CACHE_USED: self._on_look_up,
+                CACHE_HIT: self._on_hit,
                 TRACE: self._on_trace,
                 LOWER: self._on_lowered,
                 COMPILE: self._on_report,
                 RETRIEVAL: self._on_retrieval,
-            },
+            }
         )
         hooks.listen(observes=lambda: not self.deaf)
         if hooks.listeners is not None:
@@ -190,11 +188,11 @@ class Compiles(Part):
     # --- events of jax.monitoring; the reporting frame is two up: above the listener
     # --- then us
 
-    def _on_look_up(self) -> None:
+    def _on_look_up(self, _: float, __: str | None) -> None:
         if (compile_ := self._current) is not None:
             compile_.looked_up = True
 
-    def _on_hit(self) -> None:
+    def _on_hit(self, _: float, __: str | None) -> None:
         if (compile_ := self._current) is not None:
             compile_.hit = True
 
@@ -409,7 +407,7 @@ class Compiles(Part):
         if compile_.span is not None:
             ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
         if cause is None and not failed:
-            self._events.ended(compile_, looked_up=looked_up)
+            add_event(self._events, compile_, looked_up=looked_up)
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)

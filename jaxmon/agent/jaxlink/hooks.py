@@ -10,19 +10,14 @@ by its own name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
-from jaxmon.agent.jaxlink.listeners import (
-    Listeners,
-    OnDuration,
-    OnEvent,
-    OnScalar,
-)
+from jaxmon.agent.jaxlink.listeners import Listeners, OnEvent
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
 from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
@@ -58,9 +53,7 @@ class Hooks:
         self._derived: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
         self._observes: dict[str, Callable[[], bool]] = {}
-        self._events: dict[str, OnEvent] = {}
-        self._durations: dict[str, OnDuration] = {}
-        self._scalars: dict[str, OnScalar] = {}
+        self._observers: dict[str, OnEvent] = {}
 
     # --- attaching ---------------------------------------------------------------
 
@@ -109,19 +102,12 @@ class Hooks:
         """Mark the hook *name* as inactive."""
         self._attached[name] = False
 
-    def hear(
-        self,
-        events: Mapping[str, OnEvent],
-        durations: Mapping[str, OnDuration],
-        scalars: Mapping[str, OnScalar] = MappingProxyType({}),
-    ) -> None:
+    def hear(self, observers: Mapping[str, OnEvent]) -> None:
         """
-        Pass events of `jax.monitoring` to these functions once `listen` has been
-        called.
+        Pass what `jax.monitoring` reports to these functions, by name, once `listen`
+        has been called.
         """
-        self._events.update(events)
-        self._durations.update(durations)
-        self._scalars.update(scalars)
+        self._observers.update(observers)
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
@@ -193,9 +179,7 @@ class Hooks:
         self.listeners = listeners = Listeners(
             self._jax._src.monitoring,  # noqa: SLF001
             self._guard,
-            events=self._events,
-            durations=self._durations,
-            scalars=self._scalars,
+            self._observers,
         )
         try:
             listeners.register()

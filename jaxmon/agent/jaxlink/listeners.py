@@ -32,15 +32,16 @@ TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 """JAX's event for a hit: whole seconds of compile time, minus retrieval."""
 
 
-OnEvent: TypeAlias = Callable[[], None]
-OnScalar: TypeAlias = Callable[[float], None]
-OnDuration: TypeAlias = Callable[[float, str | None], None]
+OnEvent: TypeAlias = Callable[[float, str | None], None]
+"""
+Called with the seconds or the value that JAX reports, 0 if it is an event only, and
+JAX's name of the function, if it has one: with durations, since 0.6.1.
+"""
 
 
 class _ListenerKind(NamedTuple):
-    """One of our listeners, with JAX's functions for its kind."""
+    """JAX's functions for listeners of one kind."""
 
-    listener: Callable[..., None]
     register: Callable[[Any], None]
     registered: Callable[[], list[Any]]
     unregister: Callable[[Any], None]
@@ -48,44 +49,27 @@ class _ListenerKind(NamedTuple):
 
 class Listeners:
     """
-    An event and a duration listener and, since JAX 0.6, one of scalars.
+    Our listener to JAX's events, durations and, since JAX 0.6, scalars.
 
     Args:
         monitoring: ``jax._src.monitoring``.
-        events: functions by event name; more may be added.
-        durations: likewise, called with seconds and JAX's name of the function, `None`
-            up to 0.6.0.
-        scalars: likewise, called with the value.
-
-    Attributes:
-        events: as given.
-        durations: as given.
-        scalars: as given.
+        guard: contains failures.
+        observers: by the name of what JAX reports; more may be added.
     """
 
     def __init__(
-        self,
-        monitoring: ModuleType,
-        guard: Guard,
-        *,
-        events: Mapping[str, OnEvent],
-        durations: Mapping[str, OnDuration],
-        scalars: Mapping[str, OnScalar],
+        self, monitoring: ModuleType, guard: Guard, observers: Mapping[str, OnEvent]
     ) -> None:
         self._monitoring: Any = monitoring
         self._guard, self._off = guard, guard.off
-        self.events = events
-        self.durations = durations
-        self.scalars = scalars
+        self._observers = observers
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
         self._lock = RLock()
         self._kinds: tuple[_ListenerKind, ...] = ()
-        # One bound method each: they are looked up by equality and identity.
-        self._event = self._take_event
-        self._duration = self._take_duration
-        self._scalar = self._take_scalar
+        # One bound method: it is looked up by equality and identity.
+        self._listener = self._take
 
     def register(self) -> None:
         """
@@ -97,7 +81,6 @@ class Listeners:
         monitoring = self._monitoring
         self._kinds = (
             _ListenerKind(
-                self._event,
                 monitoring.register_event_listener,
                 monitoring.get_event_listeners,
                 _first(
@@ -107,7 +90,6 @@ class Listeners:
                 ),
             ),
             _ListenerKind(
-                self._duration,
                 monitoring.register_event_duration_secs_listener,
                 monitoring.get_event_duration_listeners,
                 _first(
@@ -121,7 +103,7 @@ class Listeners:
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
             for kind in self._kinds:
-                kind.register(kind.listener)
+                kind.register(self._listener)
 
     def unregister(self) -> None:
         """Stop listening. Safe if the listeners have already been cleared."""
@@ -137,16 +119,16 @@ class Listeners:
         if not self._registered:
             return False
         for kind in self._kinds:
-            if kind.listener not in kind.registered():
+            if self._listener not in kind.registered():
                 break
         else:
             return SITE not in self._off
         with self._lock:  # twice would count twice
             missing = [
-                kind for kind in self._kinds if kind.listener not in kind.registered()
+                kind for kind in self._kinds if self._listener not in kind.registered()
             ]
             for kind in missing:
-                kind.register(kind.listener)
+                kind.register(self._listener)
             warned = self._warned or not missing
             self._warned = self._warned or bool(missing)
         if self._is_off():  # meanwhile, by another thread
@@ -175,7 +157,7 @@ class Listeners:
             )
         except AttributeError:
             return ()
-        return (_ListenerKind(self._scalar, add, known, remove),)
+        return (_ListenerKind(add, known, remove),)
 
     def _is_off(self) -> bool:
         return not self._registered
@@ -183,32 +165,16 @@ class Listeners:
     def _take_off(self) -> None:
         for kind in self._kinds:
             try:
-                if kind.listener in kind.registered():
-                    kind.unregister(kind.listener)
+                if self._listener in kind.registered():
+                    kind.unregister(self._listener)
             except (AssertionError, ValueError) as error:  # by another thread just now
                 interrupts.pass_on(error)
 
-    def _take_event(self, event: str, **_: Any) -> None:
-        take = self.events.get(event)
-        if take is not None and self._registered and SITE not in self._off:
+    def _take(self, event: str, value: float = 0.0, /, **details: Any) -> None:
+        observe = self._observers.get(event)
+        if observe is not None and self._registered and SITE not in self._off:
             try:
-                take()
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
-
-    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
-        take = self.durations.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take(seconds, details.get("fun_name"))
-            except Exception:  # noqa: BLE001 - contained: would reach the user's call
-                self._guard.failed(SITE)
-
-    def _take_scalar(self, event: str, value: float, **_: Any) -> None:
-        take = self.scalars.get(event)
-        if take is not None and self._registered and SITE not in self._off:
-            try:
-                take(value)
+                observe(value, details.get("fun_name"))
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 
