@@ -99,10 +99,10 @@ class CallLayer(Part):
     def _counted_calls(self) -> dict[str, Counted]:
         hits_known = self._hits_known
         return {
-            one.name: Counted(calls=calls, hits=hits if hits_known else None)
-            for one in self._table
-            if one.counted
-            for calls, hits in (one.calls_and_hits(),)
+            function.name: Counted(calls=calls, hits=hits if hits_known else None)
+            for function in self._table
+            if function.counted
+            for calls, hits in (function.calls_and_hits(),)
         }
 
     @property

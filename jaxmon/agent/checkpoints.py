@@ -22,7 +22,6 @@ from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.jaxlink.listeners import OnEvent
 from jaxmon.agent.jaxlink.orbax import CheckpointKind, in_orbax
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.clocks import wall_time
@@ -194,19 +193,24 @@ class CheckpointPart(Part):
         """Receive Orbax's events."""
         heard = self._heard
         hooks.hear(
+            {name: heard(self._begin, kind) for name, kind in orbax.STARTS.items()},
             {
-                **{name: heard(self._begin, k) for name, k in orbax.STARTS.items()},
                 orbax.WAITED: heard(self._waited),
                 **{name: heard(self._unblock, k) for name, k in orbax.UNBLOCKS.items()},
                 **{name: heard(self._succeed, k) for name, k in orbax.TOTALS.items()},
+            },
+            {
                 **{name: heard(self._saving) for name in orbax.START_TIMES},
-                **{n: heard(self._moved, what) for n, what in orbax.GIBIBYTES.items()},
-            }
+                **{
+                    name: heard(self._moved, what)
+                    for name, what in orbax.GIBIBYTES.items()
+                },
+            },
         )
 
     # --- events, on the thread of Orbax that reports --------------------------------
 
-    def _begin(self, kind: CheckpointKind, _: float) -> None:
+    def _begin(self, kind: CheckpointKind) -> None:
         operation, failed = self._operations.begin(kind)
         self._count(failed, kind.operation)
         if self._observers.tracer is not None:
@@ -226,14 +230,14 @@ class CheckpointPart(Part):
             ago = wall_time() - milliseconds / 1000
             self._timeline.open_pause(ACTIVITIES["save"], operation.blocked, ago=ago)
 
-    def _waited(self, seconds: float) -> None:
+    def _waited(self, seconds: float, _: str | None) -> None:
         self._seconds["wait"].observe(seconds)
 
-    def _unblock(self, kind: CheckpointKind, seconds: float) -> None:
+    def _unblock(self, kind: CheckpointKind, seconds: float, _: str | None) -> None:
         self._seconds["blocking"].observe(seconds)
         self._operations.unblock(kind)
 
-    def _succeed(self, kind: CheckpointKind, seconds: float) -> None:
+    def _succeed(self, kind: CheckpointKind, seconds: float, _: str | None) -> None:
         self._seconds[kind.operation].observe(seconds)
         with self._lock:
             self._in_a_row[kind.operation] = 0
@@ -246,13 +250,13 @@ class CheckpointPart(Part):
         with self._lock:
             self._bytes[direction] += round(gibibytes * _GIBIBYTE)
 
-    def _heard(self, take: Callable[..., None], *given: Any) -> OnEvent:
+    def _heard(self, take: Callable[..., None], *given: Any) -> Callable[..., None]:
         """Return *take* with *given* arguments so that its failures are contained."""
 
-        def contained(value: float, _: str | None) -> None:
+        def contained(*reported: Any) -> None:
             if self._guard.on(SITE):
                 try:
-                    take(*given, value)
+                    take(*given, *reported)
                 except Exception:  # noqa: BLE001 - contained: would reach Orbax
                     self._guard.failed(SITE)
 

@@ -300,8 +300,8 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     if id(type(of)) in _NAMED:
         given: tuple[Any, ...] = of.__module__, of.__qualname__, of.__name__
     else:
-        given = tuple([_said(of, name) for name in _NAMES])
-    module, *names = [one if type(one) is str else None for one in given]
+        given = tuple([_attribute(of, name) for name in _NAMES])
+    module, *names = [part if type(part) is str else None for part in given]
     module = module or module_of(type(fun))
     name = next(filter(None, names), None) or name_of(type(fun))
     if not is_module(module):
@@ -330,8 +330,10 @@ def valid(name: str) -> str:
     if not name.isprintable():
         name = "".join(
             [
-                one if one.isprintable() else one.encode("unicode_escape").decode()
-                for one in name
+                character
+                if character.isprintable()
+                else character.encode("unicode_escape").decode()
+                for character in name
             ]
         )
     if len(name) > _LONGEST:
@@ -340,7 +342,7 @@ def valid(name: str) -> str:
     return name
 
 
-def _said(fun: object, name: str) -> Any:
+def _attribute(fun: object, name: str) -> Any:
     found = field_of(fun, name)
     return found_in(type(fun), name) if found is ABSENT else found
 
@@ -432,9 +434,9 @@ def by_value(
         counts = dict.fromkeys(initial, 0)
         for value, tally in tallies.copy().items():
             counts[value] = tally.value
-        known = function.series.get
+        labels = function.series.get
         samples += [
-            (known((name, v)) or series_of(function, metric, v), n)
+            (labels((name, v)) or series_of(function, metric, v), n)
             for v, n in counts.items()
         ]
     return Family(metric, samples)

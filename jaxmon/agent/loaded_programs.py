@@ -68,19 +68,20 @@ class LoadedPrograms:
         self._jax = jax
         self.records: dict[int, LoadedProgram] = {}
 
-    def note(self, executable: Any, known: LoadedProgram) -> None:
-        """Keep what is *known* of *executable* while it is loaded."""
+    def note(self, executable: Any, record: LoadedProgram) -> None:
+        """Keep the *record* of *executable* while that is loaded."""
         if len(self.records) >= _MOST_KNOWN:
             alive = set(map(id, executables.loaded(self._jax)))
             known_alive = self.records.copy().items()
-            self.records = {k: one for k, one in known_alive if k in alive}
+            self.records = {k: record for k, record in known_alive if k in alive}
         if len(self.records) < _MOST_KNOWN:
-            self.records[id(executable)] = known
+            self.records[id(executable)] = record
 
     def now(self) -> list[tuple[Any, LoadedProgram | None]]:
         """Return those loaded now, which must not be kept."""
         return [
-            (one, self.records.get(id(one))) for one in executables.loaded(self._jax)
+            (executable, self.records.get(id(executable)))
+            for executable in executables.loaded(self._jax)
         ]
 
     def copy_bytes(self) -> int | None:
@@ -90,9 +91,9 @@ class LoadedPrograms:
         """
         total, until = 0, monotonic() + _SECONDS
         options = executables.printing(self._jax)
-        for executable, known in self.now():
-            if known is not None:
-                total += known.copy
+        for executable, record in self.now():
+            if record is not None:
+                total += record.copy
                 continue
             if monotonic() > until:
                 return None
@@ -200,12 +201,12 @@ class HloPage:
         options = executables.printing(self._jax, origins=True)
         room = _MOST_TEXT
         self._read()
-        for executable, function, known in _newest(self._loaded)[:newest]:
-            described = {"function": function.name, "finished": known.finished}
-            if known.text > room:
-                yield {**described, "omitted": f"it has {known.text:,} characters"}
+        for executable, function, record in _newest(self._loaded)[:newest]:
+            described = {"function": function.name, "finished": record.finished}
+            if record.text > room:
+                yield {**described, "omitted": f"it has {record.text:,} characters"}
                 continue
-            room -= known.text
+            room -= record.text
             try:
                 text = "\n".join(executables.texts(executable, options))
             except RuntimeError as error:  # deleted since
@@ -220,12 +221,12 @@ def _newest(loaded: LoadedPrograms) -> list[tuple[Any, Function, LoadedProgram]]
     must not be kept.
     """
     found = [
-        (executable, known.function, known)
-        for executable, known in loaded.now()
-        if known is not None and known.function is not None
-        if not known.function.internal
+        (executable, record.function, record)
+        for executable, record in loaded.now()
+        if record is not None and record.function is not None
+        if not record.function.internal
     ]
-    found.sort(key=lambda one: -one[2].finished)
+    found.sort(key=lambda item: -item[2].finished)
     ages: list[int] = []
     seen = defaultdict[str, int](int)
     for _, function, _ in found:

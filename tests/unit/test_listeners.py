@@ -47,7 +47,13 @@ class Monitoring(ModuleType):
 
 
 def listeners(monitoring: Monitoring) -> Listeners:
-    return Listeners(monitoring, Guard(), {})
+    return Listeners(
+        monitoring,
+        Guard(),
+        events={},
+        durations={},
+        scalars={},
+    )
 
 
 def test_a_compile_while_they_are_registered_adds_none(

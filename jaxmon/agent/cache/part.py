@@ -136,7 +136,7 @@ class PersistentCache(Part):
             self._scan_soon()
         return is_configured
 
-    def stored(self, _: float, __: str | None) -> None:
+    def stored(self) -> None:
         """Record that JAX is about to write an entry."""
         if self._thread.attempt is not None:
             self._thread.attempt.stored = True
@@ -199,7 +199,7 @@ class PersistentCache(Part):
 
     def attach(self, hooks: Hooks) -> None:
         """Observe writes, and why others do not happen."""
-        hooks.hear({CACHE_STORED: self.stored, TIME_SAVED: self.saved})
+        hooks.hear({CACHE_STORED: self.stored}, {TIME_SAVED: self.saved})
         hooks.attach("persistent_cache", self._take, needs=("cache",))
 
     def _take(self, at: HookPlaces) -> None:
@@ -283,7 +283,7 @@ class PersistentCache(Part):
                 gauge(catalog.PERSISTENT_CACHE_ENTRIES, listing.entries),
             ]
         obstacle = catalog.PERSISTENT_CACHE_OBSTACLE
-        found = {one.reason for one in self._obstacles()}
+        found = {obstacle.reason for obstacle in self._obstacles()}
         families.append(
             Family(
                 obstacle,

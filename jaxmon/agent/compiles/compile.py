@@ -122,7 +122,7 @@ def add_event(events: EventLog, compile_: Compile, *, looked_up: bool) -> None:
     seconds = ended - compile_.began
     # One that JAX did not report is noticed late, perhaps within another request.
     waiting = work.payers()
-    requests = sum([one.started < ended for one in waiting]) if waiting else 0
+    requests = sum([request.started < ended for request in waiting]) if waiting else 0
     if not requests and seconds < SLOW_SECONDS:
         return
     how = "loaded from the persistent cache" if hit else "compiled"

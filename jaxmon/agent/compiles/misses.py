@@ -123,9 +123,9 @@ class Misses(Part):
             Family(
                 metric,
                 [
-                    (series_of(one, metric), one.missed)
-                    for one in active(self._table)
-                    if one.name != UNKNOWN
+                    (series_of(function, metric), function.missed)
+                    for function in active(self._table)
+                    if function.name != UNKNOWN
                 ],
             )
         ]
@@ -148,14 +148,14 @@ class Misses(Part):
         Observe the function that JAX runs on every miss, including calls with effects,
         which always miss, and ahead of time, which is not a call.
         """
-        known = self._registry.by_code.get(id(frame.f_code))
-        serving, entered = frame, known and known[0]
+        registered = self._registry.by_code.get(id(frame.f_code))
+        serving, entered = frame, registered and registered[0]
         if entered is None:
             if (found := entry_of(frame)) is None:
                 return None
             if found is not frame:  # to 0.8
-                known = self._registry.by_code.get(id(found.f_code))
-                serving, entered = found, known and known[0]
+                registered = self._registry.by_code.get(id(found.f_code))
+                serving, entered = found, registered and registered[0]
         entry, calls = id(serving), self._thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
@@ -205,8 +205,8 @@ class Misses(Part):
             return  # otherwise each would look like a miss whose start was not observed
         if self._thread.calls.pop(id(frame), None) is not None:
             return
-        known = self._registry.by_code.get(id(frame.f_code))
-        entered = known[0] if known else self._registry.by_key(jitted.key)
+        entry = self._registry.by_code.get(id(frame.f_code))
+        entered = entry[0] if entry else self._registry.by_key(jitted.key)
         function = entered or self._table.of(jitted.fun)
         (function.entered_missed if entered else function.other_missed).add()
 

@@ -119,14 +119,13 @@ class Compiles(Part):
         """Receive JAX's events, and observe its compiles."""
         self._clean = hooks.is_calling
         hooks.hear(
+            {CACHE_USED: self._on_look_up, CACHE_HIT: self._on_hit},
             {
-                CACHE_USED: self._on_look_up,
-                CACHE_HIT: self._on_hit,
                 TRACE: self._on_trace,
                 LOWER: self._on_lowered,
                 COMPILE: self._on_report,
                 RETRIEVAL: self._on_retrieval,
-            }
+            },
         )
         hooks.listen(observes=lambda: not self.deaf)
         if hooks.listeners is not None:
@@ -188,11 +187,11 @@ class Compiles(Part):
     # --- events of jax.monitoring; the reporting frame is two up: above the listener
     # --- then us
 
-    def _on_look_up(self, _: float, __: str | None) -> None:
+    def _on_look_up(self) -> None:
         if (compile_ := self._current) is not None:
             compile_.looked_up = True
 
-    def _on_hit(self, _: float, __: str | None) -> None:
+    def _on_hit(self) -> None:
         if (compile_ := self._current) is not None:
             compile_.hit = True
 
@@ -274,23 +273,30 @@ class Compiles(Part):
         """
         self.settle()
         running, oldest, _ = self.in_progress()
-        known = active(self._table)
+        functions = active(self._table)
         recompiles = (
             (
-                one,
-                () if one.internal or one.name == UNKNOWN else catalog.CAUSES,
-                one.recompiles,
+                function,
+                () if function.internal or function.name == UNKNOWN else catalog.CAUSES,
+                function.recompiles,
             )
-            for one in known
+            for function in functions
         )
         return [
             by_value(catalog.RECOMPILES, recompiles),
             gauge(catalog.COMPILES_IN_PROGRESS, running),
             gauge(catalog.COMPILE_OLDEST_SECONDS, oldest),
-            by_value(catalog.COMPILES, ((one, (), one.compiles) for one in known)),
+            by_value(
+                catalog.COMPILES,
+                ((function, (), function.compiles) for function in functions),
+            ),
             histograms(
                 catalog.COMPILE_SECONDS,
-                [phase for one in known for phase in list(one.phases.values())],
+                [
+                    phase
+                    for function in functions
+                    for phase in list(function.phases.values())
+                ],
             ),
         ]
 
@@ -304,10 +310,12 @@ class Compiles(Part):
 
     def in_progress(self) -> tuple[int, float, str]:
         """Return the number of compiles in progress, and age and name of the oldest."""
-        running = [one for one in list(self._unsettled.values()) if not one.end]
+        running = [
+            compile_ for compile_ in list(self._unsettled.values()) if not compile_.end
+        ]
         if not running:
             return 0, 0.0, ""
-        oldest = min(running, key=lambda one: one.started)
+        oldest = min(running, key=lambda compile_: compile_.started)
         # The program may have replaced the clock; in this order, NaN is 0 as well.
         return len(running), max(0.0, now() - oldest.started), oldest.function.name
 
@@ -320,7 +328,9 @@ class Compiles(Part):
         have been disabled.
         """
         # In this order: a compile that reports meanwhile is no longer unsettled.
-        unsettled = [one for one in list(self._unsettled.values()) if one.end]
+        unsettled = [
+            compile_ for compile_ in list(self._unsettled.values()) if compile_.end
+        ]
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
             if not _is_on(stacks.get(compile_.thread), compile_.frame):

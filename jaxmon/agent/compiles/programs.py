@@ -321,11 +321,11 @@ class Programs(Part):
         Return the functions whose latest program also runs on devices of other
         processes. Takes microseconds.
         """
-        own = local_devices(self._jax)
+        local = local_devices(self._jax)
         return [
             function
             for function, record in self._records.copy().items()
-            if own and record.figures.get("devices", 0) > own
+            if local and record.figures.get("devices", 0) > local
         ]
 
     def collect(self) -> list[Family]:
@@ -410,8 +410,8 @@ class Programs(Part):
         record.add(None if text is None else text.fingerprint)
         figures: dict[str, float] = {}
         if text is not None:
-            known = LoadedProgram(function, finished, text.text, text.copy)
-            self.loaded.note(executable, known)
+            program = LoadedProgram(function, finished, text.text, text.copy)
+            self.loaded.note(executable, program)
         if function.is_users:
             is_latest = record.finished == finished
             if is_latest:

@@ -103,8 +103,8 @@ class UtilizationPart(Part):
         if SITE in self._guard.off:
             return
         try:
-            known = None if jaxpr is None else (function, weakref.ref(jaxpr))
-            self._thread.jaxpr = known
+            reference = None if jaxpr is None else (function, weakref.ref(jaxpr))
+            self._thread.jaxpr = reference
             self._thread.applied = applied_at(frame) is not None
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
@@ -256,14 +256,14 @@ class UtilizationPart(Part):
         flops = {work: number * share for work, number in whole.flops.items()}
         ideal = whole.ideal
         if ideal is not None:
-            ideal = {work: one * share / local for work, one in ideal.items()}
+            ideal = {work: seconds * share / local for work, seconds in ideal.items()}
         return CallCost(flops, ideal, mine / local)
 
     def _peak_of(self, devices: list[Any]) -> DevicePeak | None:
         """Return the peak of each of *devices*; `None` if not all devices are alike."""
         wanted = self._settings
         local = self._jax.local_devices()
-        kinds = {(one.platform, one.device_kind) for one in (*devices, *local)}
+        kinds = {(device.platform, device.device_kind) for device in (*devices, *local)}
         if len(kinds) != 1:
             return None
         self._peak = peak_of(
@@ -359,35 +359,37 @@ class UtilizationPart(Part):
             if why is not None:
                 found[function.name] = Facts(unknown=why)
                 continue
-            one = Facts()
-            known = self._executions.get(function)
-            if known is not None:
-                one = one.replace(achieved=known.achieved, of_peak=known.of_peak)
+            facts = Facts()
+            executions = self._executions.get(function)
+            if executions is not None:
+                facts = facts.replace(
+                    achieved=executions.achieved, of_peak=executions.of_peak
+                )
             place = self._rooflines.get(function)
             if place is not None:
-                one = one.replace(roofline=place)
-            found[function.name] = one
+                facts = facts.replace(roofline=place)
+            found[function.name] = facts
         return found
 
 
 def cost_of(found: Flops, peak: DevicePeak | None) -> CallCost:
     """Return the cost of a program whose devices, taken together, have this *peak*."""
     flops, ideal = {MODEL: 0.0}, {MODEL: 0.0}
-    known = peak is not None
+    is_complete = peak is not None
     for (format_, recomputed), number in found.amounts.items():
         work = RECOMPUTED if recomputed else MODEL
         flops[work] = flops.get(work, 0.0) + number
         best = None if peak is None else peak.of(format_)
         if best is None:
-            known = False
+            is_complete = False
         else:
             ideal[work] = ideal.get(work, 0.0) + number / best
-    return CallCost(flops, ideal if known else None)
+    return CallCost(flops, ideal if is_complete else None)
 
 
 def _without_peak(found: Flops, peak: DevicePeak) -> str:
     """Return a format of operands for which there is no *peak*."""
-    return next((one for one, _ in found.amounts if peak.of(one) is None), "")
+    return next((flops for flops, _ in found.amounts if peak.of(flops) is None), "")
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:

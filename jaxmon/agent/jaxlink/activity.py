@@ -47,19 +47,21 @@ def waits_for_lock(stack: Stack) -> bool:
 def _acquires(at: Position) -> bool:
     """Return whether the latest instruction acquires something."""
     methods: dict[tuple[int | None, int | None], str] = {}
-    for one in dis.get_instructions(at.code):
-        place = one.positions
+    for instruction in dis.get_instructions(at.code):
+        place = instruction.positions
         start = None if place is None else (place.lineno, place.col_offset)
-        if one.opname in {"LOAD_METHOD", "LOAD_ATTR"} and start is not None:
-            methods[start] = str(one.argval)
-        elif one.opname == _SPECIAL and start is not None:
-            methods[start] = one.argrepr
-        elif one.offset == at.offset:
-            called = one.opname.startswith("CALL") and start is not None
-            return one.opname == _ENTERS or (
+        if instruction.opname in {"LOAD_METHOD", "LOAD_ATTR"} and start is not None:
+            methods[start] = str(instruction.argval)
+        elif instruction.opname == _SPECIAL and start is not None:
+            methods[start] = instruction.argrepr
+        elif instruction.offset == at.offset:
+            called = instruction.opname.startswith("CALL") and start is not None
+            return instruction.opname == _ENTERS or (
                 called and methods.get(start or (None, None)) in _ACQUIRING
             )
-        elif one.opname == "CALL":  # what comes next there is another: ``__exit__``
+        elif (
+            instruction.opname == "CALL"
+        ):  # what comes next there is another: ``__exit__``
             methods.pop(start or (None, None), None)
     return False
 
@@ -253,12 +255,12 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         library: Position | None = None
-        drives = own = False
+        drives = is_packaged = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
                 user = user or at
-                own = own or package_of(at.code.co_filename) is None
+                is_packaged = is_packaged or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
@@ -267,7 +269,7 @@ class ActivityReader:
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 library = library or at
-                if not own and state in _MAY_IMPORT and _imports(at.code):
+                if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
                     # An installed package that is imported is no line of the program.
                     state, user = STARTUP, None
             elif kind == _JAX and state != STARTUP:
@@ -325,8 +327,10 @@ class ActivityReader:
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
             joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
-            own = joins is not None and self._lines.is_package(joins.code.co_filename)
-            return "" if own else JOIN
+            is_packaged = joins is not None and self._lines.is_package(
+                joins.code.co_filename
+            )
+            return "" if is_packaged else JOIN
         receives = self._sites.receives(stack[0].code, stack[0].offset)
         if receives and any(_where(at.code) == _HANDLING for at in stack):
             return IDLE

@@ -137,7 +137,7 @@ def copied_on_devices(jax: Any, arrays: Sequence[Any]) -> list[Any]:
     """
     # The program's transfer guard is meant for its own code.
     with jax.transfer_guard_device_to_device("allow"):
-        places = [one.sharding if one.committed else None for one in arrays]
+        places = [array.sharding if array.committed else None for array in arrays]
         made: list[Any] = jax.device_put(list(arrays), places, may_alias=False)
     return made
 
@@ -188,7 +188,7 @@ class LeafKinds(NamedTuple):
     keys: Sequence[tuple[int, int, int]]
     kinds: Mapping[tuple[int, int, int], tuple[Any, Any, Any]]
 
-    def each(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
+    def mapped(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
         """Yield for each leaf what *of* returns for its kind."""
         found = {}
         for key, kind in self.kinds.items():
@@ -209,7 +209,7 @@ class LeafTypes:
         self._array, self._tracer = jax.Array, jax._src.core.Tracer  # noqa: SLF001 - deprecated where it was public
         self._place = place
         self._abstract = _abstract(jax)
-        self._known: dict[Leaf, Leaf] = {}
+        self._shared: dict[Leaf, Leaf] = {}
 
     def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
         """
@@ -234,17 +234,19 @@ class LeafTypes:
             for kind, leaf in zip(types, leaves, strict=True)
         ]
         keys = list(zip(types, map(id, avals), map(id, shardings), strict=True))
-        each = zip(leaves, avals, shardings, strict=True)
-        return LeafKinds(keys, dict(zip(keys, each, strict=True)))
+        quads = zip(leaves, avals, shardings, strict=True)
+        return LeafKinds(keys, dict(zip(keys, quads, strict=True)))
 
     def of(self, kinds: LeafKinds) -> tuple[Leaf, ...]:
         """Return the types of leaves."""
-        if len(self._known) > _SHARED:
-            self._known.clear()
+        if len(self._shared) > _SHARED:
+            self._shared.clear()
         found = {}
         for key, (_, aval, sharding) in kinds.kinds.items():
-            one = type_of(aval, None if sharding is None else self._place(sharding))
-            found[key] = self._known.setdefault(one, one)
+            leaf_type = type_of(
+                aval, None if sharding is None else self._place(sharding)
+            )
+            found[key] = self._shared.setdefault(leaf_type, leaf_type)
         return tuple(map(found.__getitem__, kinds.keys))
 
     def _is_array(self, leaf: Any) -> bool:

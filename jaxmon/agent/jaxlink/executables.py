@@ -186,9 +186,9 @@ def _calls_back(jaxpr: Any) -> bool:
             return True
         for value in equation.params.values():
             inner = value if isinstance(value, (list, tuple)) else (value,)
-            for one in inner:
+            for part in inner:
                 # A closed jaxpr contains the open one.
-                found = getattr(one, "jaxpr", one)
+                found = getattr(part, "jaxpr", part)
                 if hasattr(found, "eqns") and _calls_back(found):
                     return True
     return False
@@ -234,7 +234,7 @@ class _Module:
         self._analyse = _function(jax, "hlo_module_cost_analysis")
         self._texts = dict(_computations(text))
         self.entry = next(
-            name for name, one in self._texts.items() if one.startswith("ENTRY ")
+            name for name, body in self._texts.items() if body.startswith("ENTRY ")
         )
         self.loops = text.count(" while(")
         self._totals: dict[str, float | None] = {}
@@ -257,19 +257,21 @@ class _Module:
     def _once(self, name: str) -> float:
         """Return XLA's analysis of a computation and all that it calls."""
         needed = self._called(name, {})
-        texts = [self._texts[one].removeprefix("ENTRY ") for one in needed]
+        texts = [
+            self._texts[computation].removeprefix("ENTRY ") for computation in needed
+        ]
         text = "\n\n".join(["HloModule part", *texts[:-1], f"ENTRY {texts[-1]}"])
         cost = self._analyse(self._client, self._parse(text))
         return float(cost.get("bytes accessed", 0.0))
 
-    def _called(self, name: str, known: dict[str, None]) -> Mapping[str, None]:
+    def _called(self, name: str, order: dict[str, None]) -> Mapping[str, None]:
         """Return what *name* calls, and itself last: each after what it calls."""
         body = self._texts[name].partition("\n")[2]
-        for one in re.findall(_NAME, body):
-            if one in self._texts and one not in known:
-                self._called(one, known)
-        known[name] = None
-        return known
+        for callee in re.findall(_NAME, body):
+            if callee in self._texts and callee not in order:
+                self._called(callee, order)
+        order[name] = None
+        return order
 
     def _loops(self, name: str) -> Iterator[tuple[str, int | None]]:
         """Yield body and trips of the loops of a computation, not of those inside."""
@@ -279,9 +281,9 @@ class _Module:
                 trips = re.search(_TRIPS, line)
                 yield loop[1], None if trips is None else int(trips[1])
                 continue
-            for one in re.findall(_NAME, line):
-                if one in self._texts:
-                    yield from self._loops(one)
+            for callee in re.findall(_NAME, line):
+                if callee in self._texts:
+                    yield from self._loops(callee)
 
 
 def _function(jax: Any, name: str) -> Any:

@@ -176,19 +176,19 @@ def iter_jax_errors(
     """
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < _MAX_CHAIN:
-        one = waiting.pop()
-        if id(one) in seen or is_known(one):
+        candidate = waiting.pop()
+        if id(candidate) in seen or is_known(candidate):
             continue
-        seen.add(id(one))
-        if name_of(type(one)) not in _TRACEBACKS and is_from_jax(one):
-            yield one
+        seen.add(id(candidate))
+        if name_of(type(candidate)) not in _TRACEBACKS and is_from_jax(candidate):
+            yield candidate
             continue
-        if one.__cause__ is not None:
-            waiting.append(one.__cause__)
-        elif one.__context__ is not None and not one.__suppress_context__:
-            waiting.append(one.__context__)
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions[::-1]
+        if candidate.__cause__ is not None:
+            waiting.append(candidate.__cause__)
+        elif candidate.__context__ is not None and not candidate.__suppress_context__:
+            waiting.append(candidate.__context__)
+        if isinstance(candidate, BaseExceptionGroup):
+            waiting += candidate.exceptions[::-1]
 
 
 def kind_of(error: BaseException) -> str:

@@ -290,9 +290,9 @@ def program_at(frame: FrameType | None) -> StackProgram:
         frame = frame.f_back
     source: str | None = None
     program: str | None = None
-    for one in telling:
-        variables = one.f_locals
-        if one.f_code.co_name == "from_hlo":
+    for lowering in telling:
+        variables = lowering.f_locals
+        if lowering.f_code.co_name == "from_hlo":
             source = source or _source(variables.get("all_args_info"))
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))

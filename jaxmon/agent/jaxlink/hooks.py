@@ -10,14 +10,19 @@ by its own name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
-from jaxmon.agent.jaxlink.listeners import Listeners, OnEvent
+from jaxmon.agent.jaxlink.listeners import (
+    Listeners,
+    OnDuration,
+    OnEvent,
+    OnScalar,
+)
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
 from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
@@ -53,7 +58,9 @@ class Hooks:
         self._derived: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
         self._observes: dict[str, Callable[[], bool]] = {}
-        self._observers: dict[str, OnEvent] = {}
+        self._events: dict[str, OnEvent] = {}
+        self._durations: dict[str, OnDuration] = {}
+        self._scalars: dict[str, OnScalar] = {}
 
     # --- attaching ---------------------------------------------------------------
 
@@ -102,12 +109,19 @@ class Hooks:
         """Mark the hook *name* as inactive."""
         self._attached[name] = False
 
-    def hear(self, observers: Mapping[str, OnEvent]) -> None:
+    def hear(
+        self,
+        events: Mapping[str, OnEvent],
+        durations: Mapping[str, OnDuration],
+        scalars: Mapping[str, OnScalar] = MappingProxyType({}),
+    ) -> None:
         """
-        Pass what `jax.monitoring` reports to these functions, by name, once `listen`
-        has been called.
+        Pass events of `jax.monitoring` to these functions once `listen` has been
+        called.
         """
-        self._observers.update(observers)
+        self._events.update(events)
+        self._durations.update(durations)
+        self._scalars.update(scalars)
 
     def listen(self, *, observes: Callable[[], bool]) -> None:
         """
@@ -154,8 +168,11 @@ class Hooks:
         hooks = {name: self.is_active(name) for name in names}
         for name, observes in self._observes.items():
             hooks[name] = hooks.get(name, False) and observes()
-        said = {*hooks, *(site for name in hooks for site in self._needs.get(name, ()))}
-        return hooks | dict.fromkeys(sorted(set(self._guard.off) - said), False)
+        listed = {
+            *hooks,
+            *(site for name in hooks for site in self._needs.get(name, ())),
+        }
+        return hooks | dict.fromkeys(sorted(set(self._guard.off) - listed), False)
 
     def collect(self) -> list[Family]:
         """Export hook status, and re-register cleared listeners."""
@@ -179,7 +196,9 @@ class Hooks:
         self.listeners = listeners = Listeners(
             self._jax._src.monitoring,  # noqa: SLF001
             self._guard,
-            self._observers,
+            events=self._events,
+            durations=self._durations,
+            scalars=self._scalars,
         )
         try:
             listeners.register()

@@ -32,16 +32,15 @@ TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 """JAX's event for a hit: whole seconds of compile time, minus retrieval."""
 
 
-OnEvent: TypeAlias = Callable[[float, str | None], None]
-"""
-Called with the seconds or the value that JAX reports, 0 if it is an event only, and
-JAX's name of the function, if it has one: with durations, since 0.6.1.
-"""
+OnEvent: TypeAlias = Callable[[], None]
+OnScalar: TypeAlias = Callable[[float], None]
+OnDuration: TypeAlias = Callable[[float, str | None], None]
 
 
 class _ListenerKind(NamedTuple):
-    """JAX's functions for listeners of one kind."""
+    """One of our listeners, with JAX's functions for its kind."""
 
+    listener: Callable[..., None]
     register: Callable[[Any], None]
     registered: Callable[[], list[Any]]
     unregister: Callable[[Any], None]
@@ -49,27 +48,44 @@ class _ListenerKind(NamedTuple):
 
 class Listeners:
     """
-    Our listener to JAX's events, durations and, since JAX 0.6, scalars.
+    An event and a duration listener and, since JAX 0.6, one of scalars.
 
     Args:
         monitoring: ``jax._src.monitoring``.
-        guard: contains failures.
-        observers: by the name of what JAX reports; more may be added.
+        events: functions by event name; more may be added.
+        durations: likewise, called with seconds and JAX's name of the function, `None`
+            up to 0.6.0.
+        scalars: likewise, called with the value.
+
+    Attributes:
+        events: as given.
+        durations: as given.
+        scalars: as given.
     """
 
     def __init__(
-        self, monitoring: ModuleType, guard: Guard, observers: Mapping[str, OnEvent]
+        self,
+        monitoring: ModuleType,
+        guard: Guard,
+        *,
+        events: Mapping[str, OnEvent],
+        durations: Mapping[str, OnDuration],
+        scalars: Mapping[str, OnScalar],
     ) -> None:
         self._monitoring: Any = monitoring
         self._guard, self._off = guard, guard.off
-        self._observers = observers
+        self.events = events
+        self.durations = durations
+        self.scalars = scalars
         self._registered = False
         self._warned = False
         # Reentrant: a signal handler may compile.
         self._lock = RLock()
         self._kinds: tuple[_ListenerKind, ...] = ()
-        # One bound method: it is looked up by equality and identity.
-        self._listener = self._take
+        # One bound method each: they are looked up by equality and identity.
+        self._event = self._take_event
+        self._duration = self._take_duration
+        self._scalar = self._take_scalar
 
     def register(self) -> None:
         """
@@ -81,6 +97,7 @@ class Listeners:
         monitoring = self._monitoring
         self._kinds = (
             _ListenerKind(
+                self._event,
                 monitoring.register_event_listener,
                 monitoring.get_event_listeners,
                 _first(
@@ -90,6 +107,7 @@ class Listeners:
                 ),
             ),
             _ListenerKind(
+                self._duration,
                 monitoring.register_event_duration_secs_listener,
                 monitoring.get_event_duration_listeners,
                 _first(
@@ -103,7 +121,7 @@ class Listeners:
         with self._lock:  # a compile on another thread may notice that one is missing
             self._registered = True
             for kind in self._kinds:
-                kind.register(self._listener)
+                kind.register(kind.listener)
 
     def unregister(self) -> None:
         """Stop listening. Safe if the listeners have already been cleared."""
@@ -119,16 +137,16 @@ class Listeners:
         if not self._registered:
             return False
         for kind in self._kinds:
-            if self._listener not in kind.registered():
+            if kind.listener not in kind.registered():
                 break
         else:
             return SITE not in self._off
         with self._lock:  # twice would count twice
             missing = [
-                kind for kind in self._kinds if self._listener not in kind.registered()
+                kind for kind in self._kinds if kind.listener not in kind.registered()
             ]
             for kind in missing:
-                kind.register(self._listener)
+                kind.register(kind.listener)
             warned = self._warned or not missing
             self._warned = self._warned or bool(missing)
         if self._is_off():  # meanwhile, by another thread
@@ -151,13 +169,13 @@ class Listeners:
                 "unregister_scalar_listener",
                 "_unregister_scalar_listener_by_callback",
             )
-            add, known = (
+            add, registered = (
                 monitoring.register_scalar_listener,
                 monitoring.get_scalar_listeners,
             )
         except AttributeError:
             return ()
-        return (_ListenerKind(add, known, remove),)
+        return (_ListenerKind(self._scalar, add, registered, remove),)
 
     def _is_off(self) -> bool:
         return not self._registered
@@ -165,16 +183,32 @@ class Listeners:
     def _take_off(self) -> None:
         for kind in self._kinds:
             try:
-                if self._listener in kind.registered():
-                    kind.unregister(self._listener)
+                if kind.listener in kind.registered():
+                    kind.unregister(kind.listener)
             except (AssertionError, ValueError) as error:  # by another thread just now
                 interrupts.pass_on(error)
 
-    def _take(self, event: str, value: float = 0.0, /, **details: Any) -> None:
-        observe = self._observers.get(event)
-        if observe is not None and self._registered and SITE not in self._off:
+    def _take_event(self, event: str, **_: Any) -> None:
+        take = self.events.get(event)
+        if take is not None and self._registered and SITE not in self._off:
             try:
-                observe(value, details.get("fun_name"))
+                take()
+            except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                self._guard.failed(SITE)
+
+    def _take_duration(self, event: str, seconds: float, **details: Any) -> None:
+        take = self.durations.get(event)
+        if take is not None and self._registered and SITE not in self._off:
+            try:
+                take(seconds, details.get("fun_name"))
+            except Exception:  # noqa: BLE001 - contained: would reach the user's call
+                self._guard.failed(SITE)
+
+    def _take_scalar(self, event: str, value: float, **_: Any) -> None:
+        take = self.scalars.get(event)
+        if take is not None and self._registered and SITE not in self._off:
+            try:
+                take(value)
             except Exception:  # noqa: BLE001 - contained: would reach the user's call
                 self._guard.failed(SITE)
 

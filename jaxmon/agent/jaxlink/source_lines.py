@@ -107,9 +107,9 @@ class SourceLineFinder:
     def line_of(self, error: BaseException) -> SourceLine:
         """Return the line that *error* came from, as `raised_at` does."""
         stack = raised(error)
-        users = [one for one in stack if self.is_user(one.file)]
-        own = [one for one in users if sources.package_of(one.file) is None]
-        return self.of(own or stack)
+        users = [frame for frame in stack if self.is_user(frame.file)]
+        program = [frame for frame in users if sources.package_of(frame.file) is None]
+        return self.of(program or stack)
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""

@@ -101,9 +101,9 @@ class History:
         leaves = max(len(signature.leaves) + len(signature.operands), _FEW_LEAVES)
         if len(self.signatures) * leaves > _LEAVES:
             del self.signatures[: -max(_LEAVES // leaves, 1)]
-        for known in (self.digests, self.calls):
-            if len(known) >= _DIGESTS:
-                known.pop(next(iter(known)), None)  # type: ignore[call-overload]  # its own key
+        for table in (self.digests, self.calls):
+            if len(table) >= _DIGESTS:
+                table.pop(next(iter(table)), None)  # type: ignore[call-overload]  # its own key
         self.digests[signature.digest, signature.hidden] = None
         self.calls[signature.call] = None
 
@@ -241,7 +241,7 @@ class Histories:
         places. However many arrays are put elsewhere at once, that is one difference.
         """
         if new.arguments != old.arguments:
-            kinds = Counter(one.kind for one in self._compare(new, old))
+            kinds = Counter(difference.kind for difference in self._compare(new, old))
             far = sum(_WEIGHTS.get(kind, 1) for kind in kinds)
             return far, "shape" in kinds, kinds.total()
         leaves = _unlike(new.leaves, old.leaves) + _unlike(new.operands, old.operands)
@@ -290,12 +290,12 @@ def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Lea
     others = list(map(is_not, new, old))
     afters, befores = (list(compress(leaves, others)) for leaves in (new, old))
     counts = Counter(zip(map(id, afters), map(id, befores), strict=True))
-    known = dict(zip(map(id, afters + befores), afters + befores, strict=True))
-    pairs = ((known[one], known[other], n) for (one, other), n in counts.items())
+    by_id = dict(zip(map(id, afters + befores), afters + befores, strict=True))
+    pairs = ((by_id[before], by_id[other], n) for (before, other), n in counts.items())
     found = Counter[tuple[Leaf, Leaf]]()
-    for one, other, count in pairs:
-        if one != other:
-            found[one, other] += count
+    for before, other, count in pairs:
+        if before != other:
+            found[before, other] += count
     return found
 
 

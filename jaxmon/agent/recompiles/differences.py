@@ -150,14 +150,14 @@ def _unlike(before: str, after: str) -> str:
 def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Difference]:
     if new.static == old.static:
         return
-    befores = {one.name: one for one in old.static}
-    afters = {one.name: one for one in new.static}
+    befores = {static.name: static for static in old.static}
+    afters = {static.name: static for static in new.static}
     for name in {**befores, **afters}:
         before, after = befores.get(name), afters.get(name)
         if before is None or after is None:
             texts = [
-                _ABSENT if one is None else _value(one, values=values)
-                for one in (before, after)
+                _ABSENT if static is None else _value(static, values=values)
+                for static in (before, after)
             ]
             yield _line("static_argument", name, *texts, prefix="static argument ")
             continue
@@ -175,7 +175,7 @@ def hidden_differences(
     Yield possible differences between two signatures that are equal as far as they can
     be compared: fields that a class may or may not use for equality.
     """
-    befores = {(one.kind, one.where): one.value for one in old.beyond}
+    befores = {(hidden.kind, hidden.where): hidden.value for hidden in old.beyond}
     for kind, where, after in new.beyond:
         before = befores.get((kind, where))
         if before is not None and before.hidden != after.hidden:
@@ -203,7 +203,7 @@ def _value(static: Static, *, values: bool) -> str:
 def _static_value(
     name: str, before: Static, after: Static, *, values: bool
 ) -> Difference:
-    old, new = (_value(one, values=values) for one in (before, after))
+    old, new = (_value(static, values=values) for static in (before, after))
     if (
         old == new
         and values

@@ -135,8 +135,8 @@ class Signature:
         self.beyond = beyond
         self.hidden, self.whole = 0, True
         if beyond:
-            self.hidden = hash(tuple([one.value.hidden for one in beyond]))
-            self.whole = all([one.value.whole for one in beyond])
+            self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
+            self.whole = all([partly.value.whole for partly in beyond])
         self.operands = operands
         self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
         self.call = hash((arguments, leaves, static, options, context))
@@ -254,9 +254,9 @@ class SignatureBuilder:
         kind = type(value)
         if kind is tuple and not value:
             return None
-        known = self._settings.get(position)
-        if known is not None and known[0]() is value:
-            return known[1]
+        setting = self._settings.get(position)
+        if setting is not None and setting[0]() is value:
+            return setting[1]
         if is_subclass(kind, enum.Enum):
             plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
@@ -288,9 +288,9 @@ def _same(value: Any) -> Any:
 
 def _partly(static: Iterable[Static]) -> Iterator[PartlyCompared]:
     """Yield those of the *static* arguments that cannot be compared in full."""
-    for one in static:
-        if one.value.hidden or not one.value.whole:
-            yield PartlyCompared("static_argument", one.name, one.value)
+    for argument in static:
+        if argument.value.hidden or not argument.value.whole:
+            yield PartlyCompared("static_argument", argument.name, argument.value)
 
 
 def _parts(parts: Iterable[tuple[str, Value]]) -> Iterator[PartlyCompared]:
@@ -312,8 +312,8 @@ def _static(
     positions: list[int] = []
     for position, value in enumerate(call.args):
         if position in numbers:
-            one = Static(names[position], by_name=False, value=value_of(value))
-            found.append(one)
+            static = Static(names[position], by_name=False, value=value_of(value))
+            found.append(static)
         else:
             positions.append(position)
     # A name may be of a user-defined subclass of `str`.
@@ -330,7 +330,7 @@ def options_of(given: JitOptions) -> Options:
     made = (MADE_BY, given.maker, None)
     if not given.options:
         return (made,)
-    return (made, *[(one.name, *_described(one)) for one in given.options])
+    return (made, *[(option.name, *_described(option)) for option in given.options])
 
 
 def _described(option: Option) -> tuple[str, object]:
@@ -352,7 +352,7 @@ def _named(given: object) -> tuple[str, object]:
 
 
 def _list(given: Iterable[object]) -> str:
-    return ", ".join([one if type(one) is str else text_of(one) for one in given])
+    return ", ".join([name if type(name) is str else text_of(name) for name in given])
 
 
 def _sharding(leaf: Any) -> tuple[str, object]:

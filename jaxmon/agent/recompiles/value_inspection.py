@@ -129,14 +129,14 @@ class InspectedItems(NamedTuple):
 
     def hashes(self, name: str) -> tuple[int, int]:
         """Return the hashes for an ordered container called *name*."""
-        found = tuple([one.identity for one in self.seen])
-        words = hash((name, self.length, *[one.words for one in self.seen]))
+        found = tuple([part.identity for part in self.seen])
+        words = hash((name, self.length, *[part.words for part in self.seen]))
         return words, hash(found) if any(found) else 0
 
     def texts(self) -> str:
         """Return the texts of the items as one line."""
         more = len(self.seen) < self.length
-        return joined([one.text for one in self.seen], more=more)
+        return joined([part.text for part in self.seen], more=more)
 
 
 def inspected_items(
@@ -282,10 +282,10 @@ def _set(inspection: Inspection, value: Any, depth: int, sure: bool) -> Inspecte
         return InspectedValue(text, hash(text))
     items = list(base.__iter__(value))
     seen = [inspection.inspect(item, depth + 1, sure=sure) for item in items]
-    words = hash((name, frozenset([one.words for one in seen])))
-    identity = sum(one.identity for one in seen)
+    words = hash((name, frozenset([part.words for part in seen])))
+    identity = sum(part.identity for part in seen)
     if depth < SHOWN:
-        inside = f"{{{joined(sorted([one.text for one in seen]))}}}"
+        inside = f"{{{joined(sorted([part.text for part in seen]))}}}"
         text = inside if kind is set else f"{name}({inside})"
     return InspectedValue(text, words, identity)
 
@@ -300,18 +300,18 @@ def _dict(inspection: Inspection, value: Any, depth: int, sure: bool) -> Inspect
     pairs = [
         (
             inspection.inspect(key, depth + 1, sure=sure),
-            inspection.inspect(one, depth + 1, sure=sure),
+            inspection.inspect(item, depth + 1, sure=sure),
         )
-        for key, one in dict.items(dict.copy(value))
+        for key, item in dict.items(dict.copy(value))
     ]
-    words = hash((name, frozenset([(key.words, one.words) for key, one in pairs])))
+    words = hash((name, frozenset([(key.words, item.words) for key, item in pairs])))
     identity = sum(
-        hash((key.identity, one.identity))
-        for key, one in pairs
-        if key.identity or one.identity
+        hash((key.identity, item.identity))
+        for key, item in pairs
+        if key.identity or item.identity
     )
     if depth < SHOWN:
-        inside = f"{{{joined([f'{key.text}: {one.text}' for key, one in pairs])}}}"
+        inside = f"{{{joined([f'{key.text}: {item.text}' for key, item in pairs])}}}"
         text = inside if kind is dict else f"{name}({inside})"
     return InspectedValue(text, words, identity)
 

@@ -177,13 +177,13 @@ def _partial(
     depth: int,
     sure: bool,  # noqa: FBT001
 ) -> InspectedValue:
-    fun, args, keywords = (one(value) for one in _PARTIAL)
+    fun, args, keywords = (getter(value) for getter in _PARTIAL)
     inside = [fun]
     if depth < SHOWN:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
     parts = inspection.inspect_texts(inside, depth + 1)
-    text = f"partial({joined([one.text for one in parts])})"
-    words = hash(("partial", *[one.words for one in parts]))
+    text = f"partial({joined([part.text for part in parts])})"
+    words = hash(("partial", *[part.words for part in parts]))
     return InspectedValue(text, words, inspection.identity_of(value, sure=sure))
 
 
@@ -217,7 +217,7 @@ def _object(
             seen.text, seen.words, inspection.identity_of(value, sure=sure)
         )
     if layout.by_identity:
-        fields = {n: one for n, one in fields.items() if n[:1] != "_"}
+        fields = {n: field for n, field in fields.items() if n[:1] != "_"}
         every = dict(
             zip(
                 fields,
@@ -231,10 +231,10 @@ def _object(
         every, identity = _compared_by_value(
             inspection, layout.compared, fields, depth, sure=sure
         )
-    words = [(n, one.words) for n, one in every.items()]
+    words = [(n, part.words) for n, part in every.items()]
     text = name
     if depth < SHOWN and layout.is_open:
-        shown = [f"{n}={one.text}" for n, one in every.items()]
+        shown = [f"{n}={part.text}" for n, part in every.items()]
         text = f"{name}({', '.join(shown[:_SHOWN_FIELDS])})"
     return InspectedValue(text, hash((name, *words)), identity)
 
@@ -253,15 +253,15 @@ def _compared_by_value(
     compared.
     """
     every, identities = {}, []
-    for name, one in fields.items():
+    for name, field in fields.items():
         if compared is None:
-            seen = inspection.inspect(one, depth + 1, sure=False)
+            seen = inspection.inspect(field, depth + 1, sure=False)
             if name[:1] == "_":
                 inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = inspection.inspect(one, depth + 1, sure=sure)
+            every[name] = seen = inspection.inspect(field, depth + 1, sure=sure)
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 
@@ -285,8 +285,8 @@ def _named_tuple(
         return InspectedValue(f"{name}({parts.texts()})", *parts.hashes(name))
     inside = joined(
         [
-            f"{field}={one.text}"
-            for field, one in zip(names, parts.seen, strict=True)
+            f"{field}={part.text}"
+            for field, part in zip(names, parts.seen, strict=True)
             if type(field) is str
         ]
     )
@@ -374,7 +374,7 @@ def _sharding(
 
 
 def _spec(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
-    seen = [inspection.inspect(one, depth + 1, sure=sure) for one in tuple(value)]
+    seen = [inspection.inspect(item, depth + 1, sure=sure) for item in tuple(value)]
     parts = InspectedItems(len(seen), seen)
     return InspectedValue(f"P({parts.texts()})", *parts.hashes("P"))
 
@@ -383,7 +383,9 @@ def _tree(inspection: Inspection, value: Any, depth: int, sure: bool) -> Inspect
     data, children = value.node_data(), value.children()
     count = inspection.within_budget(len(children))
     parts = [inspection.inspect(data, depth + 1, sure=sure)]
-    parts += [inspection.inspect(one, depth + 1, sure=sure) for one in children[:count]]
+    parts += [
+        inspection.inspect(child, depth + 1, sure=sure) for child in children[:count]
+    ]
     name = name_of(type(value)).rpartition(".")[2]
     text = f"{name} of {value.num_leaves} leaves"
     return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
@@ -422,9 +424,9 @@ _TABLES = [{id(kind): how for kind, how in table} for table in (_BEFORE, _BY_BAS
 
 
 def _how(kind: type) -> How:
-    bases = [id(one) for one in bases_of(kind)]
+    bases = [id(base) for base in bases_of(kind)]
     for table in _TABLES:
-        for one in bases:
-            if one in table:
-                return table[one]
+        for base in bases:
+            if base in table:
+                return table[base]
     raise TypeError(name_of(kind))  # not even `object`

@@ -144,14 +144,14 @@ class TraceMistakes(Part):
         return Tracing(
             tuple(
                 TraceMistake(
-                    kind=one.kind,
-                    file=display_path(one.file),
-                    line=one.line,
-                    text=one.text,
-                    within=one.function,
+                    kind=mistake.kind,
+                    file=display_path(mistake.file),
+                    line=mistake.line,
+                    text=mistake.text,
+                    within=mistake.function,
                     functions=tuple(functions),
                 )
-                for one, functions in self._found.copy().items()
+                for mistake, functions in self._found.copy().items()
             )
         )
 
@@ -180,10 +180,10 @@ class TraceMistakes(Part):
         holder = ABSENT if unread.holder is None else unread.holder()
         entry = TracedFunction(function, holder, unread.given, unread.traced)
         found = read(entry, static=unread.static, is_user=self._files.is_user)
-        for one in found:
-            if one not in self._found and len(self._found) >= _MAX_MISTAKES:
+        for mistake in found:
+            if mistake not in self._found and len(self._found) >= _MAX_MISTAKES:
                 return
-            functions = self._found.setdefault(one, {})
+            functions = self._found.setdefault(mistake, {})
             if len(functions) < _MAX_FUNCTIONS:
                 functions[unread.function.name] = None
 

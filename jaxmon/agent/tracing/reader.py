@@ -60,8 +60,8 @@ def read(
     finally:
         reading.close()
     found: dict[tuple[str, str, int], Mistake] = {}
-    for one in reading.mistakes:
-        found.setdefault((one.kind, one.file, one.line), one)
+    for mistake in reading.mistakes:
+        found.setdefault((mistake.kind, mistake.file, mistake.line), mistake)
     return list(found.values())
 
 
@@ -81,8 +81,8 @@ class _Reading:
         Drop what refers to itself, and would keep objects of the program until garbage
         is collected.
         """
-        for one in self._opened:
-            one.close()
+        for statements in self._opened:
+            statements.close()
         self._opened.clear()
 
     def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
@@ -91,7 +91,9 @@ class _Reading:
         if node is None:
             return
         names: Names = {}
-        parameters = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        parameters = [
+            parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
+        ]
         first = 0
         if entry.holder is not ABSENT and parameters:
             names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
@@ -115,21 +117,21 @@ class _Reading:
     def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
         """Read the functions in *value*; return what is certain about their results."""
         found: TracedValue | None = None
-        for one in value.functions:
-            result = self._call(one, arguments)
+        for function in value.functions:
+            result = self._call(function, arguments)
             found = result if found is None else either(found, result)
         return found or NOTHING
 
     def _call(
-        self, one: types.FunctionType | Local, arguments: Arguments
+        self, function: types.FunctionType | Local, arguments: Arguments
     ) -> TracedValue:
-        node = one.node if isinstance(one, Local) else self._node(one)
+        node = function.node if isinstance(function, Local) else self._node(function)
         if node is None:
             return NOTHING
         names = _bound(node, arguments)
-        if isinstance(one, Local):
-            return self._read(node, names, one.outer, one.file)
-        return self._read(node, names, _outer(one), one.__code__.co_filename)
+        if isinstance(function, Local):
+            return self._read(node, names, function.outer, function.file)
+        return self._read(node, names, _outer(function), function.__code__.co_filename)
 
     def _node(self, function: types.FunctionType) -> Node | None:
         code = function.__code__
@@ -148,7 +150,7 @@ class _Reading:
         *,
         entry: bool = False,
     ) -> TracedValue:
-        key = node, *(one.key for one in names.values())
+        key = node, *(value.key for value in names.values())
         if key in self._results:
             return self._results[key]
         if not self._left or len(self._active) >= _DEEPEST or node in self._active:
@@ -156,15 +158,15 @@ class _Reading:
         self._left -= 1
         self._active.append(node)
         try:
-            one = Statements(
+            statements = Statements(
                 node, names, outer, self.run, file, counters=self._counters, entry=entry
             )
-            self._opened.append(one)
-            one.read()
+            self._opened.append(statements)
+            statements.read()
         finally:
             self._active.pop()
-        self.mistakes.update(one.mistakes)
-        self._results[key] = one.returned or NOTHING
+        self.mistakes.update(statements.mistakes)
+        self._results[key] = statements.returned or NOTHING
         return self._results[key]
 
 
@@ -184,7 +186,9 @@ def _bound(node: Node, arguments: Arguments) -> Names:
     given, named = arguments
     every = named.get("*", NOTHING)
     names = dict.fromkeys(parameters_of(node), every)
-    positional = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    positional = [
+        parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
+    ]
     names.update(zip(positional, given, strict=False))
     names.update({name: value for name, value in named.items() if name in names})
     if node.args.vararg is not None and len(given) > len(positional):

@@ -55,7 +55,7 @@ def node_of(code: CodeType) -> Node | None:
     ) as error:
         interrupts.pass_on(error)
         return None
-    found = [one for one in ast.walk(tree) if _is_of(one, code)]
+    found = [node for node in ast.walk(tree) if _is_of(node, code)]
     if len(found) != 1 or not _is_unchanged(code, text, len(block)):
         return None
     ast.increment_lineno(tree, first - 1 - bool(prefix))
@@ -68,8 +68,10 @@ def parameters_of(node: Node) -> list[str]:
     """Return the names of all parameters of *node*, in the order of its code."""
     given = node.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    gathered = [one for one in (given.vararg, given.kwarg) if one is not None]
-    return [one.arg for one in (*named, *gathered)]
+    gathered = [
+        parameter for parameter in (given.vararg, given.kwarg) if parameter is not None
+    ]
+    return [parameter.arg for parameter in (*named, *gathered)]
 
 
 def _lines(file: str) -> list[str]:
@@ -90,7 +92,9 @@ def _is_of(node: ast.AST, code: CodeType) -> bool:
     if isinstance(node, ast.Lambda):
         named = code.co_name == "<lambda>"
     elif isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        first = min(
+            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+        )
         named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
     else:
         return False
@@ -108,8 +112,10 @@ def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
     """Return whether *text*, of so many *lines*, may be what *code* was made of."""
     last = max([line or 0 for _, _, line in code.co_lines()], default=0)
     # A private name is stored with its class.
-    names = [one for one in code.co_names if not one.startswith("_") and "." not in one]
-    return last < code.co_firstlineno + lines and all(one in text for one in names)
+    names = [
+        name for name in code.co_names if not name.startswith("_") and "." not in name
+    ]
+    return last < code.co_firstlineno + lines and all(name in text for name in names)
 
 
 def parsed(source: str) -> ast.Module:

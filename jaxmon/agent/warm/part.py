@@ -131,8 +131,10 @@ class WarmStarts(Part):
 
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
-        known = self.recorder.explain() if self._recorders else {}
-        return Signatures(**known, **{name: n.value for name, n in self.warmed.items()})
+        counts = self.recorder.explain() if self._recorders else {}
+        return Signatures(
+            **counts, **{name: n.value for name, n in self.warmed.items()}
+        )
 
     def pages(self) -> Mapping[str, Handler]:
         """Return the signatures, for `jaxmon signatures export`."""
@@ -166,10 +168,10 @@ class WarmStarts(Part):
             self._sampled[key] = self._sampled.get(key, 0) + 1
 
     def _calls(self) -> dict[str, int]:
-        return {one.name: one.calls_and_hits()[0] for one in self._table}
+        return {function.name: function.calls_and_hits()[0] for function in self._table}
 
 
 def key_of(shapes: Shapes) -> str:
     """Return what identifies the arrays in *shapes*."""
-    arrays = [one for one in shapes if isinstance(one, tuple)]
-    return " ".join([f"{one[0]}{list(one[1])}" for one in arrays])
+    arrays = [shape for shape in shapes if isinstance(shape, tuple)]
+    return " ".join([f"{shape[0]}{list(shape[1])}" for shape in arrays])

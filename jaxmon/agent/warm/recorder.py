@@ -84,7 +84,7 @@ class Descriptions:
         if call.kinds is None or call.tree is None:
             msg = "JAX does not keep what this call was compiled for"
             raise NotExportableError(msg)
-        leaves = call.kinds.each(self._of_kind)
+        leaves = call.kinds.mapped(self._of_kind)
         positional, named = call.tree.children()
         count = len(call.args)
         numbers: Collection[int] = ()
@@ -93,10 +93,10 @@ class Descriptions:
         nodes = chain(call.nodes, repeat(None))
         traced = iter(positional.children())
         args = [
-            self._argument(one)
+            self._argument(argument)
             if number in numbers
             else self._traced(next(traced), next(nodes), leaves)
-            for number, one in enumerate(call.args)
+            for number, argument in enumerate(call.args)
         ]
         data = named.node_data()
         names = data[1] if data else ()
@@ -158,8 +158,8 @@ class Descriptions:
         """
         if tree.node_data() is None:
             return next(leaves)
-        known, texts = self._outlines.get(id(node), (None, [""]))
-        if node is None or known is not node:
+        outline, texts = self._outlines.get(id(node), (None, [""]))
+        if node is None or outline is not node:
             texts = [""]
             if self._write(tree, 0, texts):
                 if len(self._outlines) >= _KNOWN_TREES:
@@ -226,7 +226,7 @@ def _leaf(kind: str, of: Leaf) -> str:
     if of.placement == -1:
         msg = "an argument is sharded, or is not in a device's default memory"
         raise NotExportableError(msg)
-    if not all([type(one) is int for one in of.shape]):
+    if not all([type(size) is int for size in of.shape]):
         msg = "an argument has a symbolic shape"
         raise NotExportableError(msg)
     found: dict[str, Any] = {
@@ -332,20 +332,20 @@ class SignatureRecorder:
         try:
             if self._describe is None:
                 self._describe = Descriptions(self._jax, values=self._values)
-            known = self._of(function, jitted, options)
+            record = self._of(function, jitted, options)
             try:
                 text = self._describe.of(call)
             except NotExportableError as reason:
-                known.omitted[str(reason)] += 1
+                record.omitted[str(reason)] += 1
                 return None
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._guard.failed(SITE)
             return None
-        return functools.partial(self._note, known, text)
+        return functools.partial(self._note, record, text)
 
     def _of(self, function: Function, jitted: Jitted, options: Options) -> Recorded:
-        known = self._functions.get(function.name)
-        if known is None:
+        record = self._functions.get(function.name)
+        if record is None:
             fun: Any = jitted.fun
             named = type(fun) is types.FunctionType
             made = Recorded(
@@ -354,27 +354,27 @@ class SignatureRecorder:
                 parameters_of(fun),
                 {name: text[:300] for name, text, _ in options[1:]},
             )
-            known = self._functions.setdefault(function.name, made)
-        return known
+            record = self._functions.setdefault(function.name, made)
+        return record
 
-    def _note(self, known: Recorded, text: str, seconds: float) -> None:
+    def _note(self, record: Recorded, text: str, seconds: float) -> None:
         with self._lock:
-            found = known.signatures.get(text)
+            found = record.signatures.get(text)
             if found is None:
-                many = len(known.signatures) >= _MOST_SIGNATURES
+                many = len(record.signatures) >= _MOST_SIGNATURES
                 if many or self.characters + len(text) > _MOST_CHARACTERS:
-                    known.omitted[_FULL] += 1
+                    record.omitted[_FULL] += 1
                     return
                 self.characters += len(text)
             count, total = found or (0, 0.0)
-            known.signatures[text] = count + 1, total + seconds
+            record.signatures[text] = count + 1, total + seconds
 
     def explain(self) -> dict[str, int]:
         """Return how many signatures were recorded, and how many could not be."""
-        known = list(self._functions.values())
+        records = list(self._functions.values())
         return {
-            "recorded": sum(len(one.signatures) for one in known),
-            "omitted": sum(sum(one.omitted.copy().values()) for one in known),
+            "recorded": sum(len(record.signatures) for record in records),
+            "omitted": sum(sum(record.omitted.copy().values()) for record in records),
         }
 
     def document(self, calls: Callable[[str, Any], float | None]) -> Document:
@@ -387,9 +387,9 @@ class SignatureRecorder:
         from jaxmon.facts import signatures as document  # noqa: PLC0415 - on request
 
         functions = []
-        for name, one in sorted(self._functions.copy().items()):
+        for name, record in sorted(self._functions.copy().items()):
             signatures = []
-            for text, (count, seconds) in one.signatures.copy().items():
+            for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
                 signatures.append(
                     document.RecordedSignature(
@@ -399,12 +399,12 @@ class SignatureRecorder:
             functions.append(
                 document.RecordedFunction(
                     name,
-                    one.module,
-                    one.qualname,
-                    one.parameters,
-                    one.options,
+                    record.module,
+                    record.qualname,
+                    record.parameters,
+                    record.options,
                     tuple(signatures),
-                    dict(one.omitted.copy()),
+                    dict(record.omitted.copy()),
                 )
             )
         return document.Document(self._versions(), _main(), tuple(functions))
@@ -453,12 +453,12 @@ def calls(
         name: of the function.
         signature: its arguments, as in a file.
     """
-    total = sum(count for (one, _), count in sampled.items() if one == name)
+    total = sum(count for (called, _), count in sampled.items() if called == name)
     if not total:
         return None
     leaves: list[Any] = []
     _collect(signature, leaves)
-    words = [f"{one['dtype']}{one['shape']}" for one in leaves[-_LEAVES:]]
+    words = [f"{leaf['dtype']}{leaf['shape']}" for leaf in leaves[-_LEAVES:]]
     share = sampled.get((name, " ".join(words)), 0) / total
     return round(counts.get(name, 0) * share, 1)
 
@@ -470,8 +470,8 @@ def _collect(node: Any, into: list[Any]) -> None:
             if node["kind"] in ARRAYS:
                 into.append(node)
             return
-        for one in node.values():
-            _collect(one, into)
+        for value in node.values():
+            _collect(value, into)
     elif isinstance(node, (list, tuple)):
-        for one in node:
-            _collect(one, into)
+        for value in node:
+            _collect(value, into)
