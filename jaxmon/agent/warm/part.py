@@ -154,9 +154,11 @@ class WarmStarts(Part):
         if not self._context.settings.signatures:
             message = "signatures are not recorded: JAXMON_SIGNATURES is false"
             return error_response(HTTPStatus.NOT_FOUND, message)
-        from jaxmon.agent.warm import recorder as estimates  # noqa: PLC0415 - on request
+        from jaxmon.agent.warm import recorder  # noqa: PLC0415 - on request
 
-        counts = functools.partial(estimates.calls, self._calls(), self._sampled.copy())
+        counts = functools.partial(
+            recorder.estimated_calls, self._calls(), self._sampled.copy()
+        )
         found = self.recorder.document(counts).as_json()
         return Response(json.dumps(found).encode(), "application/json")
 

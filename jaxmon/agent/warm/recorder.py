@@ -437,7 +437,7 @@ def _main() -> str:
 _LEAVES = 256
 
 
-def calls(
+def estimated_calls(
     counts: Mapping[str, int],
     sampled: Mapping[tuple[str, str], int],
     name: str,
