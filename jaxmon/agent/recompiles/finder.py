@@ -65,10 +65,6 @@ class PendingCause:
 class CauseFinder:
     """
     Compares each compile with the earlier ones of its function.
-
-    Args:
-        context: shared state of the agent.
-        site: the site under which failures are counted.
     """
 
     def __init__(self, context: Context, site: str) -> None:

@@ -72,9 +72,6 @@ class Readiness:
 class WarmStarts(Part):
     """
     Records signatures, and responds whether the process is ready.
-
-    Args:
-        context: shared state of the agent.
     """
 
     name = "signatures"
