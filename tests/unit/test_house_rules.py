@@ -443,7 +443,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
 
 
 # Lower it when a class gets a name of its own.
-REPEATED_NAMES = 7
+REPEATED_NAMES = 5
 
 
 def test_no_more_classes_share_a_name():

@@ -232,14 +232,14 @@ class Misses(Part):
         self._events.add("miss", function.name, reason.text, reason=reason.name)
 
 
-class Reason(NamedTuple):
+class MissReason(NamedTuple):
     """Machine-readable reason and human-readable message."""
 
     name: str
     text: str
 
 
-def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
+def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | None:
     """
     Return why the call served by *frame* missed.
 
@@ -257,7 +257,7 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None
             "every call takes the slow path, about half a millisecond: the "
             f"function {_EFFECTS[effect]}; nothing is recompiled"
         )
-        return Reason("effects", text)
+        return MissReason("effects", text)
     found = list(_numpy(call))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -266,12 +266,12 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None
             "JAX array was cached, or vice versa; misses once per kind, no "
             "recompile"
         )
-        return Reason("numpy_argument", text)
+        return MissReason("numpy_argument", text)
     text = (
         "no compile was needed: compiled ahead of time, or cached for a different "
         "kind of argument (NumPy array, Python number, JAX array)"
     )
-    return Reason("other", text)
+    return MissReason("other", text)
 
 
 def _numpy(call: Missed) -> Iterator[str]:

@@ -18,7 +18,7 @@ from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.recompiles.differences import (
-    Difference,
+    Mismatch,
     changed_settings,
     differences,
     hidden_differences,
@@ -67,7 +67,7 @@ class Cause(NamedTuple):
     """
 
     name: str
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
     omitted: int = 0
 
 
@@ -128,7 +128,7 @@ class Histories:
         self.remembered = 0
         self._context = context
         self._values = values
-        self._remade: dict[Hashable, Difference] = {}
+        self._remade: dict[Hashable, Mismatch] = {}
         self._recreations = Recreations()
         self._seen: dict[int, History] = {}
 
@@ -267,7 +267,7 @@ class Histories:
     def _changed(new: Sequence[object], old: Sequence[object]) -> int:
         return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
-    def _made_again(self, fun: object) -> Difference:
+    def _made_again(self, fun: object) -> Mismatch:
         key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
         found = self._remade.get(key)
         if found is None:
@@ -276,7 +276,7 @@ class Histories:
             found = self._remade[key] = _made_again(fun)
         return found
 
-    def _compare(self, new: Signature, old: Signature) -> list[Difference]:
+    def _compare(self, new: Signature, old: Signature) -> list[Mismatch]:
         if new.digest == old.digest:
             return []
         found = differences(new, old, context=self._context, values=self._values)
@@ -299,7 +299,7 @@ def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Lea
     return found
 
 
-def dominant_kind(found: Sequence[Difference]) -> str:
+def dominant_kind(found: Sequence[Mismatch]) -> str:
     """
     Return the kind that represents all of *found*.
 
@@ -316,10 +316,10 @@ def dominant_kind(found: Sequence[Difference]) -> str:
     return max(_LEAF_KINDS, key=lambda kind: kinds[kind])
 
 
-def _made_again(fun: object) -> Difference:
+def _made_again(fun: object) -> Mismatch:
     if fun is None:  # it is gone
         text = "a new function object: create and jit it once"
-        return Difference("new_function", "", "another object", "a new object", text)
+        return Mismatch("new_function", "", "another object", "a new object", text)
     function, kind = inner(fun), type(fun)
     name = _name(function)
     place = place_of(fun)
@@ -343,7 +343,7 @@ def _made_again(fun: object) -> Difference:
     else:
         what, advice = "function object", "it was redefined"
     text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
-    return Difference("new_function", name, "another object", f"a new {what}", text)
+    return Mismatch("new_function", name, "another object", f"a new {what}", text)
 
 
 def _name(function: Any) -> str:
@@ -356,9 +356,9 @@ def _name(function: Any) -> str:
     return given if type(given) is str else name_of(kind)
 
 
-def _evicted() -> Difference:
+def _evicted() -> Mismatch:
     text = (
         "identical arguments were compiled before: jax.clear_caches(), "
         "clear_cache() or a full cache evicted the program"
     )
-    return Difference("evicted", "", "compiled", "dropped", text)
+    return Mismatch("evicted", "", "compiled", "dropped", text)
