@@ -99,10 +99,10 @@ class CallLayer(Part):
     def _counted_calls(self) -> dict[str, Counted]:
         hits_known = self._hits_known
         return {
-            one.name: Counted(calls=calls, hits=hits if hits_known else None)
-            for one in self._table
-            if one.counted
-            for calls, hits in (one.calls_and_hits(),)
+            function.name: Counted(calls=calls, hits=hits if hits_known else None)
+            for function in self._table
+            if function.counted
+            for calls, hits in (function.calls_and_hits(),)
         }
 
     @property
@@ -110,14 +110,15 @@ class CallLayer(Part):
         return self._hooks is not None and self._hooks.is_active("misses")
 
     def _counting_jit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        self._registry.codes_tell = missing(original) is not None
+        code = missing(original)
+        self._registry.codes_tell = code is not None
 
         @functools.wraps(original)
         def make(fun: Callable[..., Any], jit_info: Any) -> Any:
             found = self._counted(fun, sys._getframe(1))  # noqa: SLF001 - who jits
             if found is None:
                 return original(fun, jit_info)
-            jitted = self._maker(original, found[0])(fun, jit_info)
+            jitted = self._maker(original, code, found[0])(fun, jit_info)
             return self._count(jitted, jit_info, *found)
 
         return make
@@ -133,10 +134,16 @@ class CallLayer(Part):
         return pmap
 
     def _maker(
-        self, original: Callable[..., Any], function: Function
+        self,
+        original: Callable[..., Any],
+        code: types.CodeType | None,
+        function: Function,
     ) -> Callable[..., Any]:
+        """Return *original*, or a copy in which *function* has *code* of its own."""
+        if code is None:
+            return original
         try:
-            return self._registry.maker(original, function)
+            return self._registry.maker(original, code, function)
         except Exception:  # noqa: BLE001 - contained: the user gets JAX's object
             self._registry.codes_tell = False
             self._guard.failed(SITE)
@@ -150,7 +157,7 @@ class CallLayer(Part):
         and where the program jits it; `None` if the function is JAX's.
         """
         try:
-            if self.active and self._guard.on(SITE):
+            if self.active and SITE not in self._guard.off:
                 line = self._lines.that_jits(frame)
                 name, internal = label(fun, line)
                 if internal:

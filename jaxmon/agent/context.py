@@ -93,8 +93,9 @@ class Observers:
             the call and its options, neither of which must be kept; may return a
             function to be called with its seconds once it has succeeded. Raises
             nothing.
-        lowered: for each program lowered, with its function and a frame below which JAX
-            does that.
+        lowered: for each program of the user's lowered, with its function, a frame
+            below which JAX does that, and the jaxpr, which must not be kept; `None` if
+            that is not found.
         executable: for each XLA executable just compiled or loaded, with its function.
         promotion: for functions with a program that computes in float64 by accident.
         compiling: called before each compile.
@@ -136,7 +137,7 @@ class Observers:
                 [Function, Jitted, JitCall, Options], Callable[[float], None] | None
             ]
         ] = []
-        self.lowered: list[Callable[[Function, FrameType], None]] = []
+        self.lowered: list[Callable[[Function, FrameType, Any], None]] = []
         self.executable: list[Callable[[Function, Any], None]] = []
         self.promotion: list[Callable[[Function], None]] = []
         self.compiling: list[Callable[[], None]] = []

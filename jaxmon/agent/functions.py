@@ -119,6 +119,7 @@ class Function:
     The statistics of one function label.
 
     Attributes:
+        is_users: whether one function of the program has this label.
         objects: what is called through the call layer, traced calls included.
         traced: of these calls, those made while JAX was tracing another function.
         entered_missed: calls through the call layer that left the fast path.
@@ -133,6 +134,7 @@ class Function:
         "errors",
         "hits_floor",
         "internal",
+        "is_users",
         "name",
         "objects",
         "other_missed",
@@ -145,6 +147,7 @@ class Function:
     def __init__(self, name: str, *, internal: bool) -> None:
         self.name = name
         self.internal = internal
+        self.is_users = not internal and name not in _SHARED
         self._code: types.CodeType | None = None
         self.counted = False
         self.objects = LiveObjects()
@@ -160,7 +163,7 @@ class Function:
 
     def defined_by(self, fun: object) -> None:
         """Note that *fun* has this label: a microsecond or two."""
-        if self._code is None and not self.internal and self.name not in _SHARED:
+        if self._code is None and self.is_users:
             self._code = code_of(inner(fun))
 
     @property
@@ -282,6 +285,11 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
         fun: what is jitted.
         line: where the program jits it; `None` if JAX does, or if unknown.
     """
+    if type(fun) is types.FunctionType:  # as most
+        home, qualname = fun.__module__, fun.__qualname__
+        is_named = type(home) is type(qualname) is str and home and qualname
+        if is_named and not is_module(home):
+            return valid(f"{home}.{qualname}"), False
     for _ in range(_DEEPEST):
         if not is_subclass(type(fun), functools.partial):
             break
@@ -292,8 +300,8 @@ def label(fun: object, line: ProgramLine | None = None) -> tuple[str, bool]:
     if id(type(of)) in _NAMED:
         given: tuple[Any, ...] = of.__module__, of.__qualname__, of.__name__
     else:
-        given = tuple([_said(of, name) for name in _NAMES])
-    module, *names = [one if type(one) is str else None for one in given]
+        given = tuple([_attribute(of, name) for name in _NAMES])
+    module, *names = [part if type(part) is str else None for part in given]
     module = module or module_of(type(fun))
     name = next(filter(None, names), None) or name_of(type(fun))
     if not is_module(module):
@@ -322,8 +330,10 @@ def valid(name: str) -> str:
     if not name.isprintable():
         name = "".join(
             [
-                one if one.isprintable() else one.encode("unicode_escape").decode()
-                for one in name
+                character
+                if character.isprintable()
+                else character.encode("unicode_escape").decode()
+                for character in name
             ]
         )
     if len(name) > _LONGEST:
@@ -332,7 +342,7 @@ def valid(name: str) -> str:
     return name
 
 
-def _said(fun: object, name: str) -> Any:
+def _attribute(fun: object, name: str) -> Any:
     found = field_of(fun, name)
     return found_in(type(fun), name) if found is ABSENT else found
 
@@ -341,12 +351,12 @@ def inner(fun: object) -> Any:
     """Return the function inside partials, bound methods and decorators."""
     for _ in range(_DEEPEST):
         kind = type(fun)
+        if kind is types.FunctionType and not fun.__dict__:
+            break  # the common case: not wrapped
         if kind is types.MethodType:
             fun = fun.__func__  # type: ignore[attr-defined]
         elif is_subclass(kind, functools.partial):
             fun = _FUNC(fun)
-        elif kind is types.FunctionType and not fun.__dict__:
-            break  # the common case: not wrapped
         else:
             wrapped = field_of(uncounted(fun), "__wrapped__")
             if wrapped is ABSENT:
@@ -424,9 +434,9 @@ def by_value(
         counts = dict.fromkeys(initial, 0)
         for value, tally in tallies.copy().items():
             counts[value] = tally.value
-        known = function.series.get
+        labels = function.series.get
         samples += [
-            (known((name, v)) or series_of(function, metric, v), n)
+            (labels((name, v)) or series_of(function, metric, v), n)
             for v, n in counts.items()
         ]
     return Family(metric, samples)

@@ -67,7 +67,7 @@ class HandoffNote:
         waiting = _waiting.get(self._key)
         if waiting is None or self not in waiting:
             return False
-        if all(one is request or not one for one in self.requests):
+        if all(other is request or not other for other in self.requests):
             self.requests = []
             if not any(note.requests for note in list(waiting)):
                 _waiting.pop(self._key, None)
@@ -95,9 +95,9 @@ def put(queue: object, item: object) -> None:
         return
     note = HandoffNote(key, requests)
     _waiting.setdefault(key, deque()).append(note)
-    for one in requests:
-        if not one.carry(note):
-            note.drop(one)
+    for request in requests:
+        if not request.carry(note):
+            note.drop(request)
 
 
 def take(queue: object, item: object, *, inherited: bool = False) -> None:
@@ -120,10 +120,10 @@ def take(queue: object, item: object, *, inherited: bool = False) -> None:
         return
     if not waiting:
         _waiting.pop(key, None)
-    for one in note.requests:
-        if one.notes is not None:
-            one.notes.pop(note, None)
-    requests = [one for one in note.requests if one]
+    for request in note.requests:
+        if request.notes is not None:
+            request.notes.pop(note, None)
+    requests = [request for request in note.requests if request]
     if requests and serving() not in requests:
         work.of_this_task(inherited=inherited).take(requests, note.since)
 
@@ -168,14 +168,14 @@ class Lookup:
         self._guard = guard
         self._off = guard.off
 
-    def __get__(self, one: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if self._first() or self._second() or self._third():
             try:
-                if one is not None and self.active and SITE not in self._off:
-                    self._observe(one, sys._getframe(1))  # noqa: SLF001 - of the queue
+                if instance is not None and self.active and SITE not in self._off:
+                    self._observe(instance, sys._getframe(1))  # noqa: SLF001 - of the queue
             except Exception:  # noqa: BLE001 - contained: the user's call goes on
                 self._guard.failed(SITE)
-        return self._original.__get__(one, owner)
+        return self._original.__get__(instance, owner)
 
 
 class Handoffs(Part):
@@ -226,8 +226,8 @@ class Handoffs(Part):
         self._hooks = None
         if self._attach_loaded in self._routes.on_new:
             self._routes.on_new.remove(self._attach_loaded)
-        for one in self._lookups:
-            one.active = False
+        for lookup in self._lookups:
+            lookup.active = False
 
     # --- places ------------------------------------------------------------------
 

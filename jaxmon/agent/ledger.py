@@ -57,7 +57,7 @@ class ArraySnapshot:
             sum(grown.values()),
             {
                 kind: self.arrays[kind] - before.arrays[kind]
-                for kind in sorted(grown, key=lambda one: (-grown[one], one))
+                for kind in sorted(grown, key=lambda kind: (-grown[kind], kind))
             },
         )
 
@@ -259,10 +259,10 @@ class Ledger:
                 "start it with transfers=True, and check its log"
             )
             raise JaxmonError(msg)
-        counts = {name: one.count for name, one in found.directions.items()}
+        counts = {name: crossings.count for name, crossings in found.directions.items()}
         lines = Counter[Line]()
-        for one in found.lines:
-            lines[one.file, one.line, one.direction, one.how] += one.count
+        for line in found.lines:
+            lines[line.file, line.line, line.direction, line.how] += line.count
         return Counter(counts), lines
 
     def _moved(self) -> tuple[dict[str, int] | None, dict[Line, int]]:
@@ -304,9 +304,9 @@ def totals(agent: Agent) -> tuple[int, int, float]:
     """
     found = [_figures(function) for function in _runtime_of(agent).context.table]
     return (
-        sum(one.compiles for one in found),
-        sum(one.causes.total() for one in found),
-        sum(one.seconds for one in found),
+        sum(totals.compiles for totals in found),
+        sum(totals.causes.total() for totals in found),
+        sum(totals.seconds for totals in found),
     )
 
 

@@ -1,19 +1,31 @@
 """
-The XLA programs that are loaded.
+The XLA programs that are loaded, and their optimised HLO on request.
 
 XLA lists them, and JAX decides how long they live. What is known of each is kept by the
-identity of the executable, and an executable itself never.
+identity of the executable, and an executable itself never. XLA prints HLO from the
+executable: nothing is kept for it, and it costs nothing before.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import re
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink import backends, executables
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
+from jaxmon.host.http.messages import Request, Response, error_response
+
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 # What a copy of a program takes in memory while it is made, measured: per byte of its
@@ -45,29 +57,31 @@ class LoadedProgram(NamedTuple):
 
 
 class LoadedPrograms:
-    """The loaded programs. Thread-safe."""
+    """
+    The loaded programs. Thread-safe.
+
+    Attributes:
+        records: what is known of each, by identity of the executable.
+    """
 
     def __init__(self, jax: Any) -> None:
         self._jax = jax
-        self._known: dict[int, LoadedProgram] = {}
+        self.records: dict[int, LoadedProgram] = {}
 
-    def note(self, executable: Any, known: LoadedProgram) -> None:
-        """Keep what is *known* of *executable* while it is loaded."""
-        if len(self._known) >= _MOST_KNOWN:
+    def note(self, executable: Any, record: LoadedProgram) -> None:
+        """Keep the *record* of *executable* while that is loaded."""
+        if len(self.records) >= _MOST_KNOWN:
             alive = set(map(id, executables.loaded(self._jax)))
-            known_alive = self._known.copy().items()
-            self._known = {k: one for k, one in known_alive if k in alive}
-        if len(self._known) < _MOST_KNOWN:
-            self._known[id(executable)] = known
-
-    def forget(self, executable: Any) -> None:
-        """Forget what was known of another that had the identity of *executable*."""
-        self._known.pop(id(executable), None)
+            known_alive = self.records.copy().items()
+            self.records = {k: record for k, record in known_alive if k in alive}
+        if len(self.records) < _MOST_KNOWN:
+            self.records[id(executable)] = record
 
     def now(self) -> list[tuple[Any, LoadedProgram | None]]:
         """Return those loaded now, which must not be kept."""
         return [
-            (one, self._known.get(id(one))) for one in executables.loaded(self._jax)
+            (executable, self.records.get(id(executable)))
+            for executable in executables.loaded(self._jax)
         ]
 
     def copy_bytes(self) -> int | None:
@@ -77,9 +91,9 @@ class LoadedPrograms:
         """
         total, until = 0, monotonic() + _SECONDS
         options = executables.printing(self._jax)
-        for executable, known in self.now():
-            if known is not None:
-                total += known.copy
+        for executable, record in self.now():
+            if record is not None:
+                total += record.copy
                 continue
             if monotonic() > until:
                 return None
@@ -116,3 +130,107 @@ def _bytes(bits: str, dimensions: str) -> int:
     for dimension in filter(None, dimensions.split(",")):
         size *= int(dimension)
     return size
+
+
+DEFAULT_NEWEST, MOST_NEWEST = 5, 50
+# Characters in all: XLA prints 100 kB in one to ten milliseconds, with the GIL held.
+_MOST_TEXT = 4 << 20
+
+
+class HloPage:
+    """
+    Responds with the HLO of the newest programs of the user's functions.
+
+    Args:
+        jax: the module.
+        guard: contains failures.
+        worker: prints it.
+        loaded: the programs.
+        read: reads those that were not read yet.
+    """
+
+    def __init__(
+        self,
+        jax: Any,
+        guard: Guard,
+        worker: Worker,
+        loaded: LoadedPrograms,
+        read: Callable[[], None],
+    ) -> None:
+        self._jax = jax
+        self._guard = guard
+        self._worker = worker
+        self._loaded = loaded
+        self._read = read
+
+    def respond(self, request: Request) -> Response | Future[Response]:
+        """
+        Handle ``/debug/hlo?newest=5``: return the programs compiled last, first one of
+        each function, then their older ones.
+        """
+        from concurrent.futures import Future  # noqa: PLC0415 - on request
+
+        text = request.query.get("newest", str(DEFAULT_NEWEST))
+        if not (text.isdecimal() and 1 <= int(text[:9]) <= MOST_NEWEST):
+            allowed = f"a number from 1 to {MOST_NEWEST}"
+            message = f"newest={text} is invalid; give {allowed}"
+            return error_response(HTTPStatus.BAD_REQUEST, message)
+        if not backends.initialised(self._jax):
+            message = "JAX has not initialised its devices yet"
+            return error_response(HTTPStatus.CONFLICT, message)
+        answer: Future[Response] = Future()
+        if not self._worker.submit(functools.partial(self._answer, int(text), answer)):
+            message = "too many programs are being compiled; try again later"
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, message)
+        self._worker.end_gathering()
+        return answer
+
+    def _answer(self, newest: int, answer: Future[Response]) -> None:
+        try:
+            document = {"programs": list(self._printed(newest))}
+            response = Response(json.dumps(document).encode(), "application/json")
+        except Exception:  # noqa: BLE001 - our own thread; the answer says it
+            self._guard.failed("hlo", stays_on=True)
+            message = "the programs could not be printed"
+            response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+        # The server may have stopped, or the client gone.
+        if answer.set_running_or_notify_cancel():
+            answer.set_result(response)
+
+    def _printed(self, newest: int) -> Iterator[dict[str, Any]]:
+        options = executables.printing(self._jax, origins=True)
+        room = _MOST_TEXT
+        self._read()
+        for executable, function, record in _newest(self._loaded)[:newest]:
+            described = {"function": function.name, "finished": record.finished}
+            if record.text > room:
+                yield {**described, "omitted": f"it has {record.text:,} characters"}
+                continue
+            room -= record.text
+            try:
+                text = "\n".join(executables.texts(executable, options))
+            except RuntimeError as error:  # deleted since
+                yield {**described, "omitted": str(error).partition("\n")[0][:200]}
+            else:
+                yield {**described, "hlo": text}
+
+
+def _newest(loaded: LoadedPrograms) -> list[tuple[Any, Function, LoadedProgram]]:
+    """
+    Return the newest program of each function of the user's, then the older ones. They
+    must not be kept.
+    """
+    found = [
+        (executable, record.function, record)
+        for executable, record in loaded.now()
+        if record is not None and record.function is not None
+        if not record.function.internal
+    ]
+    found.sort(key=lambda item: -item[2].finished)
+    ages: list[int] = []
+    seen = defaultdict[str, int](int)
+    for _, function, _ in found:
+        ages.append(seen[function.name])
+        seen[function.name] += 1
+    order = sorted(range(len(found)), key=ages.__getitem__)
+    return [found[at] for at in order]

@@ -7,7 +7,7 @@ The parts of an agent, and what each hooks into JAX.
 | compiles | compiles | ``compiler.compile_or_get_cached`` | compiles, in progress |
 | persistent_cache | cache | ``compiler._cache_write``, warnings | programs not cached |
 | misses | misses | ``pjit._infer_params`` and others | misses and reasons |
-| causes | recompiles | the hooks *misses* and *compiles* | causes of recompiles |
+| causes | compiles | the hooks *misses* and *compiles* | causes of recompiles |
 | errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
 | uncaught | errors | `sys.excepthook`, `sys.exit`, others | uncaught errors, ends |
 | runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
@@ -165,7 +165,6 @@ ROWS: tuple[PartRow, ...] = (
         {
             "misses": "misses",
             "indicators": "indicators",
-            "recompiles": "recompiles",
             "cache": "cache",
         },
     ),
@@ -178,7 +177,6 @@ ROWS: tuple[PartRow, ...] = (
         hears=orbax.EVENTS,
     ),
     PartRow("misses", "compiles.misses:Misses", {"timeline": "indicators.timeline"}),
-    PartRow("recompiles", "recompiles.part:Recompiles"),
     PartRow(
         "errors",
         "errors.part:ErrorPart",

@@ -149,12 +149,12 @@ class Registry:
         return next(self._numbers)
 
     def maker(
-        self, original: Callable[..., Any], function: Function
+        self, original: Callable[..., Any], missing: types.CodeType, function: Function
     ) -> Callable[..., Any]:
-        """Return *original*, JAX's ``_cpp_pjit``, or its copy unique to *function*."""
-        missing = jit.missing(original)
-        if missing is None:
-            return original
+        """
+        Return a copy of *original*, JAX's ``_cpp_pjit``, in which *missing*, the code
+        that a miss runs, is unique to *function*.
+        """
         if function not in self._makers:
             code = missing.replace()
             self.by_code[id(code)] = (function, code)

@@ -23,7 +23,7 @@ from math import inf
 from typing import Protocol, TypeAlias, TypeVar
 
 from jaxmon.agent.guard import Guard
-from jaxmon.clocks import monotonic, perf_counter, thread_time
+from jaxmon.clocks import monotonic, perf_counter, process_time, thread_time
 from jaxmon.threads import DaemonThread, RLock, current, unlist
 
 
@@ -52,6 +52,26 @@ class JobSource(Protocol):
         ...
 
 
+# Processor time for work that can wait: some at once, so that a short program is known
+# as well, and then a share of what the process takes.
+_AT_ONCE_SECONDS, _SHARE = 0.03, 0.0025
+
+
+class WorkBudget:
+    """Processor time for work of ours that can wait until someone asks for it."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def covers(self) -> bool:
+        """Return whether more may be spent now."""
+        return self._spent < _AT_ONCE_SECONDS + _SHARE * process_time()
+
+    def spend(self, since: float) -> None:
+        """Note what the calling thread has used since its `thread_time` was *since*."""
+        self._spent += max(thread_time() - since, 0.0)
+
+
 class ScheduledTurn:
     """Something to do at the time *due*, or earlier by *early* seconds."""
 
@@ -77,6 +97,7 @@ class Scheduler:
     Runs the turns and jobs of an agent's parts.
 
     Attributes:
+        budget: of all parts together.
         hangs: whether a worker that stops has a job that it does not wait for.
         used: processor seconds of the thread for what is short, until its latest turn
             was over: the next one also takes what waking up takes.
@@ -84,6 +105,7 @@ class Scheduler:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
+        self.budget = WorkBudget()
         self.hangs = False
         self.used = 0.0
         self._stopped = False

@@ -105,4 +105,4 @@ def _findings(runtime: Runtime) -> str:
 
     limits = current(runtime.context.settings.run_dir)
     found = find(runtime.overview.judged_by(limits))
-    return "\n".join(one.verdict for one in found) or "nothing found"
+    return "\n".join(mistake.verdict for mistake in found) or "nothing found"

@@ -71,9 +71,9 @@ def warmup(
         TypeError: something given is not jitted.
     """
     several = [functions] if callable(functions) else list(functions)
-    for one in several:
-        if not is_jitted(one):
-            msg = f"{one!r:.80} is not jitted; give functions from jax.jit"
+    for candidate in several:
+        if not is_jitted(candidate):
+            msg = f"{candidate!r:.80} is not jitted; give functions from jax.jit"
             raise TypeError(msg)
     agent = running()
     runtime = None if agent is None else runtime_of(agent)
@@ -106,16 +106,16 @@ _Todo = list[tuple[RecordedFunction, Any, RecordedSignature]]
 def _matched(
     several: list[Any], document: Document
 ) -> tuple[int, _Todo, tuple[str, ...]]:
-    known = {one.name: one for one in document.functions}
+    functions = {function.name: function for function in document.functions}
     todo: _Todo = []
     missing = []
     for jitted in several:
         name, _ = label(function_of(uncounted(jitted)))
-        function = known.get(name)
+        function = functions.get(name)
         if function is None:
             missing.append(name)
         else:
-            todo += [(function, jitted, one) for one in function.signatures]
+            todo += [(function, jitted, signature) for signature in function.signatures]
     return len(todo), todo, tuple(missing)
 
 

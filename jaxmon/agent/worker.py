@@ -153,7 +153,7 @@ class Worker:
 
     def submit(self, job: Job, *, urgent: bool = False) -> bool:
         """Queue *job*; return whether it was accepted. Never blocks."""
-        if self._is_over():
+        if self._stopped or self.name in self._guard.off:
             return False
         waiting = self._jobs.qsize()
         if waiting >= self._limit:

@@ -32,7 +32,6 @@ from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.own_metrics import Markers, ProcessPart
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Histories
-from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
@@ -135,14 +134,9 @@ def calls(agent: Agent) -> CallLayer:
 
 def causes(agent: Agent) -> Histories:
     """Return what says why something is compiled again."""
-    finder = recompiles(agent).finder
+    finder = compiles(agent)._finder()
     assert finder is not None
     return finder._histories
-
-
-def recompiles(agent: Agent) -> Recompiles:
-    """Return what counts recompiles."""
-    return part(agent, Recompiles)
 
 
 def compiles(agent: Agent) -> Compiles:

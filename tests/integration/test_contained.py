@@ -82,7 +82,7 @@ def into_call_layer(agent: Agent, bomb: Bomb) -> None:
 
 
 def into_signatures(agent: Agent, bomb: Bomb) -> None:
-    finder = inside.recompiles(agent).finder
+    finder = inside.compiles(agent)._finder()
     assert finder is not None
     finder._signatures.of = bomb  # type: ignore[method-assign]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.jaxlink import executables, flops
+from jaxmon.agent.jaxlink.executables import accessed_bytes
 from jaxmon.agent.jaxlink.flops import Flops
-from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.products import _overlaps
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from tests.helpers import flops as products

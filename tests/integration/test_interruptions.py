@@ -19,6 +19,7 @@ import pytest
 
 import jaxmon
 from jaxmon.agent import Agent
+from jaxmon.agent.scheduler import WorkBudget
 from tests.helpers import inside
 from tests.helpers.adversaries import (
     ACTIVE,
@@ -102,8 +103,12 @@ PROGRAMS = [miss, recompile, fail, transfer, mark, change, sample]
 
 
 @pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent without threads of its own that could take part."""
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    """
+    Return an agent without threads of its own that could take part, and which does the
+    same on each call, however much of its budget is spent.
+    """
+    monkeypatch.setattr(WorkBudget, "covers", lambda _: True)
     global SAMPLED  # noqa: PLW0603 - made while the agent counts
     with instrumented(sample_rate=0.001) as running:
         SAMPLED = jax.jit(lambda x: x - 1)
@@ -181,14 +186,14 @@ def loaded_again(
 ) -> Callable[[Agent], None]:
     """Return a program that compiles like the first one of a process."""
     ours = "jaxmon.agent.recompiles."
-    names = {one for one in sys.modules if one.startswith(ours)} - {f"{ours}part"}
+    names = {one for one in sys.modules if one.startswith(ours)}
     for name in names:  # so that the tests that follow find the same modules
         monkeypatch.setitem(sys.modules, name, sys.modules[name])
 
     def program(agent: Agent) -> None:
         for name in names:
             sys.modules.pop(name, None)
-        inside.recompiles(agent)._finders.clear()
+        inside.compiles(agent)._finders.clear()
         miss(agent)
 
     return program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from jaxmon.agent.compiles.programs import read_hlo
 from jaxmon.agent.jaxlink import executables
+from jaxmon.agent.scheduler import WorkBudget
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
@@ -232,16 +232,17 @@ def test_different_programs_are_counted_once_each() -> None:
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 6**3
 
 
-def test_what_xla_says_of_a_program_may_come_later(
+def test_programs_beyond_the_budget_are_read_when_someone_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    If asking takes much of the time, it is asked for the latest program of a function;
-    programs are counted all the same, and statistics are there if they are waited for.
+    Until then there are their FLOPs and no other figures, none is kept for it, and XLA
+    is asked for the latest program of a function only.
     """
     import jax
 
-    label, asked = f"{__name__}.matmul", 0
+    client = jax.devices()[0].client
+    label, asked, covers = f"{__name__}.matmul", 0, False
     facts = executables.facts
 
     def counting(executable: Any) -> dict[str, float]:
@@ -249,47 +250,45 @@ def test_what_xla_says_of_a_program_may_come_later(
         asked += 1
         return facts(executable)
 
+    def figures(agent: Any) -> set[str]:
+        return {
+            name.partition("{")[0]
+            for name in samples(agent)
+            if name.startswith("jaxmon_program") and label in name
+        }
+
     monkeypatch.setattr(executables, "facts", counting)
+    monkeypatch.setattr(WorkBudget, "covers", lambda _: covers)
     with instrumented() as agent:
         programs = inside.programs(agent)
-        programs._due = math.inf
         jitted = jax.jit(matmul)
         for size in (3, 4, 5):
             jitted(ones(size, size), ones(size, size))
-        until(
-            lambda: value(agent, "jaxmon_programs_total", function=label) == 3,
-            "three programs",
-        )
+        assert programs._worker.drain(60)
+        assert figures(agent) == {"jaxmon_program_matrix_flops"}
+        assert value(agent, "jaxmon_program_matrix_flops", function=label) == 2 * 5**3
         assert asked == 0
-        programs.finish(60)
+        programs.explain().functions["program"]()
 
         assert asked == 1
+        assert value(agent, "jaxmon_programs_total", function=label) == 3
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 5**3
 
-
-def test_a_program_that_waits_for_xla_is_not_kept() -> None:
-    """The program may free it; then nothing is said of what it took."""
-    import jax
-
-    client = jax.devices()[0].client
-    label = f"{__name__}.matmul"
-    with instrumented() as agent:
-        programs = inside.programs(agent)
-        programs._due = math.inf
-        jitted = jax.jit(matmul)
-        jitted(ones(3, 3), ones(3, 3))
+        jitted(ones(6, 6), ones(6, 6))
+        assert programs._worker.drain(60)
         gc.collect()
         loaded = len(client.live_executables())
-        until(
-            lambda: value(agent, "jaxmon_programs_total", function=label) == 1,
-            "the program",
-        )
-        assert programs._worker.drain(60)
         jitted.clear_cache()
         gc.collect()
-        assert len(client.live_executables()) == loaded - 1
+        assert len(client.live_executables()) == loaded - 4
         programs.finish(60)
-        assert value(agent, "jaxmon_program_flops", function=label) == 0
+        assert asked == 1
+        assert value(agent, "jaxmon_programs_total", function=label) == 3
+
+        covers = True
+        jitted(ones(7, 7), ones(7, 7))
+        assert programs._worker.drain(60)
+        assert value(agent, "jaxmon_program_flops", function=label) == 2 * 7**3
 
 
 def test_functions_of_jax_itself_are_counted_only() -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from jaxmon.agent.jaxlink.meetings import waits_for_lock
+from jaxmon.agent.jaxlink.activity import waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Position, Stack, read_stacks, repeatedly
 from tests.helpers.processes import until
 

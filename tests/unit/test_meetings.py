@@ -10,7 +10,7 @@ import pytest
 from jax._src import callback, distributed, xla_bridge
 from jax.experimental import multihost_utils
 
-from jaxmon.agent.jaxlink.meetings import barrier, calls_back
+from jaxmon.agent.jaxlink.activity import barrier, calls_back
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 
 

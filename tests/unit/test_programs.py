@@ -16,7 +16,6 @@ from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
 from jaxmon.agent.loaded_programs import LoadedPrograms
-from jaxmon.facts.functions import Program
 from jaxmon.facts.record import encoded
 from jaxmon.settings import Settings
 from tests.helpers.processes import until
@@ -181,27 +180,3 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
 
     gc.collect()
     assert [ref() for ref in kept if ref() is not None] == []
-
-
-def test_programs_of_functions_without_a_label_of_their_own_are_counted_only() -> None:
-    """None of them is the newest program of "other"."""
-    shared = context()
-    programs = Programs(shared, LoadedPrograms(shared.jax), UtilizationPart(shared))
-    programs.start()
-    other = shared.table.named("other")
-
-    def counted() -> int:
-        return programs.snapshot().get("other", Program()).programs or 0
-
-    try:
-        for text in ("one", "two", "two"):
-            executable = Executable(cost={"flops": 1.0}, text=text)
-            programs.take(other, executable)
-        until(lambda: counted() == 2, "two programs")
-    finally:
-        programs.stop()
-        shared.scheduler.stop()
-
-    assert encoded(programs.snapshot()) == {
-        "other": {"programs": 2, "fingerprint": None, "finished": 0.0}
-    }

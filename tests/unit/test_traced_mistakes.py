@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.tracing.reader import entry_of, read
-from jaxmon.agent.tracing.sources import node_of, parsed
+from jaxmon.agent.tracing.reader import read
+from jaxmon.agent.tracing.sources import entry_of, node_of, parsed
 from tests.traced.faulty import FAULTY
 from tests.traced.healthy import HEALTHY
 

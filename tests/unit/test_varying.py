@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from jaxmon.agent.cache.varying import Moment, varying, varying_flag
+from jaxmon.agent.cache.obstacles import Moment, varying, varying_flag
 
 
 START = datetime(2026, 11, 23, 11, 30, 5).timestamp()  # noqa: DTZ001 - local time

@@ -8,12 +8,88 @@ obstacles to some programs only. See `docs/persistent-cache.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.cache.uncached import NAMED, UncachedPrograms
 from jaxmon.facts.functions import Obstacle
+
+
+_LEAST_PID = 100
+"""Lower ones occur in names for other reasons, as in ``v2``."""
+
+_EARLIER_SECONDS = 300.0
+"""Time between a launcher's timestamp and the start of the agent."""
+
+_EPOCH = r"(?<!\d)(\d{10})(?:\d{3})?(?!\d)"
+_DATE = r"(?<!\d)(20\d\d)-?(\d\d)-?(\d\d)[-_T ]?(\d\d)[-:.h]?(\d\d)[-:.m]?(\d\d)(?!\d)"
+_TEMPORARY = r"(?:^|/)(tmp[a-z0-9_]{8})(?:/|$)"
+NOT_IN_KEYS = ("--xla_dump", "--xla_force_host_platform", "--xla_hlo_profile")
+"""Beginnings of flags that JAX leaves out of its keys."""
+
+
+class Moment(NamedTuple):
+    """
+    The process, and a period in Unix time.
+
+    Attributes:
+        pid: of the process.
+        start: when the agent started.
+        now: the current time.
+    """
+
+    pid: int
+    start: float
+    now: float
+
+
+def varying(text: str, moment: Moment) -> str:
+    """
+    Return what in *text* is different in each process or run, such as ``the process id
+    4711``; empty if nothing is.
+    """
+    pid = moment.pid
+    if pid >= _LEAST_PID and re.search(rf"(?:^|[-_./=]|pid){pid}(?:$|[-_./])", text):
+        return f"the process id {pid}"
+    for number in re.findall(_EPOCH, text):
+        if _is_recent(float(number), moment):
+            return f"the time {number}"
+    for found in re.finditer(_DATE, text):
+        if any(_is_recent(time, moment) for time in _times(found)):
+            return f"the time {found[0]}"
+    temporary = re.search(_TEMPORARY, text)
+    return f"the temporary name {temporary[1]}" if temporary else ""
+
+
+def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] | None:
+    """
+    Return the first flag of XLA that is part of the cache key and different in each
+    process, and what in it is; `None` if there is none.
+    """
+    for variable in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
+        for flag in environ.get(variable, "").split():
+            if not flag.startswith(NOT_IN_KEYS) and (part := varying(flag, moment)):
+                return flag.partition("=")[0], part
+    return None
+
+
+def _is_recent(time: float, moment: Moment) -> bool:
+    # Whoever wrote it may have rounded it up.
+    return moment.start - _EARLIER_SECONDS <= time <= moment.now + 1
+
+
+def _times(found: re.Match[str]) -> list[float]:
+    """Return the Unix times that a date may mean: in local time, or in UTC."""
+    try:
+        time = datetime(*map(int, found.groups()))  # type: ignore[arg-type] # noqa: DTZ001 - two zones below
+        return [time.timestamp(), time.replace(tzinfo=UTC).timestamp()]
+    except (ValueError, OverflowError, OSError) as error:
+        interrupts.pass_on(error)
+        return []
 
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"
@@ -74,210 +150,146 @@ class CacheState(NamedTuple):
 
 def obstacles(now: CacheState) -> list[Obstacle]:
     """Return the obstacles in this state; only the first if it explains all misses."""
-    for whole in (
-        _disabled,
-        _no_directory,
-        _unusable,
-        _not_in_use,
-        _check_contents,
-    ):
-        if found := whole(now):
-            return [found]
-    rules = (
-        _below_threshold,
-        _too_large,
-        _private_directory,
-        _varying_flags,
-        _path_in_key,
-        _not_writer,
-        _no_eviction,
-        _host_callback,
-    )
-    return list(_found(rules, now))
+    for total in _total(now):
+        return [total]
+    return [*_of_size(now), *_of_keys(now), *_of_writes(now)]
 
 
-def _found(
-    rules: tuple[Callable[[CacheState], Obstacle | None], ...], now: CacheState
-) -> Iterator[Obstacle]:
-    for rule in rules:
-        if found := rule(now):
-            yield found
-
-
-def _disabled(now: CacheState) -> Obstacle | None:
+def _total(now: CacheState) -> Iterator[Obstacle]:
+    """Yield what keeps the cache from being used at all."""
     if not now.enabled:
-        return Obstacle(
+        yield Obstacle(
             "disabled",
             "jax_enable_compilation_cache is off.",
             "Set JAX_ENABLE_COMPILATION_CACHE=true before anything is compiled.",
         )
     if now.max_size == 0 and now.directory:
-        return Obstacle(
+        yield Obstacle(
             "disabled",
             "jax_compilation_cache_max_size is 0, so nothing is cached.",
             "Set it to the maximum cache size in bytes, or to -1 for no limit.",
         )
-    return None
-
-
-def _no_directory(now: CacheState) -> Obstacle | None:
     # Before the first compile, the program may still set it.
-    if now.directory or not now.asked:
-        return None
-    return Obstacle(
-        "no_directory",
-        "jax_compilation_cache_dir is not set: every process compiles everything "
-        "from scratch.",
-        "Set JAX_COMPILATION_CACHE_DIR to a persistent directory that only "
-        "trusted users can write to.",
-    )
+    if now.asked and not now.directory:
+        yield Obstacle(
+            "no_directory",
+            "jax_compilation_cache_dir is not set: every process compiles everything "
+            "from scratch.",
+            "Set JAX_COMPILATION_CACHE_DIR to a persistent directory that only "
+            "trusted users can write to.",
+        )
+    if now.trouble:
+        yield Obstacle(
+            "unusable_directory",
+            f"The directory {now.directory} is unusable: {now.trouble}.",
+            "Use a directory that this process can read and write, with free space. "
+            f"JAX tries a directory only once; restart, or call {RESET}.",
+        )
+    if now.given_up:
+        advice = (
+            f"Configure the cache before the first compile, or call {RESET} afterwards."
+        )
+        if now.package:
+            advice = f"Install {now.package} where the program runs."
+        yield Obstacle(
+            "not_in_use", f"JAX does not use {now.directory}: {now.given_up}.", advice
+        )
+    if now.check_contents:
+        yield Obstacle(
+            "check_contents",
+            "jax_compilation_cache_check_contents is on, so every process still "
+            "compiles each program once, for comparison.",
+            "Enable it only in tests.",
+        )
 
 
-def _unusable(now: CacheState) -> Obstacle | None:
-    if not now.trouble:
-        return None
-    return Obstacle(
-        "unusable_directory",
-        f"The directory {now.directory} is unusable: {now.trouble}.",
-        "Use a directory that this process can read and write, with free space. "
-        f"JAX tries a directory only once; restart, or call {RESET}.",
-    )
-
-
-def _not_in_use(now: CacheState) -> Obstacle | None:
-    if not now.given_up:
-        return None
-    advice = (
-        f"Configure the cache before the first compile, or call {RESET} afterwards."
-    )
-    if now.package:
-        advice = f"Install {now.package} where the program runs."
-    return Obstacle(
-        "not_in_use", f"JAX does not use {now.directory}: {now.given_up}.", advice
-    )
-
-
-def _check_contents(now: CacheState) -> Obstacle | None:
-    if not now.check_contents:
-        return None
-    return Obstacle(
-        "check_contents",
-        "jax_compilation_cache_check_contents is on, so every process still "
-        "compiles each program once, for comparison.",
-        "Enable it only in tests.",
-    )
-
-
-def _below_threshold(now: CacheState) -> Obstacle | None:
-    small = now.refused.get("below_size")
+def _of_size(now: CacheState) -> Iterator[Obstacle]:
+    """Yield why programs are too small, too fast or too large to be cached."""
+    small, fast = now.refused.get("below_size"), now.refused.get("below_threshold")
     if small and now.min_bytes > 0:
-        return Obstacle(
+        yield Obstacle(
             "below_threshold",
             f"Not cached because the entries are smaller than {now.min_bytes:,} "
             f"bytes: {small}.",
             "Set JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1.",
         )
-    fast = now.refused.get("below_threshold")
-    if not fast or fast.seconds < _WORTH_SECONDS:
-        return None
-    return Obstacle(
-        "below_threshold",
-        f"Not cached because each compile took less than {now.min_seconds:g} s: "
-        f"{fast}.",
-        "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to a lower value; 0 "
-        "caches everything.",
-    )
+    elif fast and fast.seconds >= _WORTH_SECONDS:
+        yield Obstacle(
+            "below_threshold",
+            f"Not cached because each compile took less than {now.min_seconds:g} s: "
+            f"{fast}.",
+            "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to a lower value; 0 "
+            "caches everything.",
+        )
+    if large := now.refused.get("too_large"):
+        yield Obstacle(
+            "too_large",
+            f"Larger than the maximum cache size ({now.max_size:,} bytes): {large}.",
+            "Increase JAX_COMPILATION_CACHE_MAX_SIZE.",
+        )
 
 
-def _too_large(now: CacheState) -> Obstacle | None:
-    large = now.refused.get("too_large")
-    if not large:
-        return None
-    return Obstacle(
-        "too_large",
-        f"Larger than the maximum cache size ({now.max_size:,} bytes): {large}.",
-        "Increase JAX_COMPILATION_CACHE_MAX_SIZE.",
-    )
+def _of_keys(now: CacheState) -> Iterator[Obstacle]:
+    """Yield why no process finds what another wrote; a hit shows that one does."""
+    if now.hits:
+        return
+    if now.writes and now.private:
+        yield Obstacle(
+            "private_directory",
+            f"The path of {now.directory} contains {now.private}, so no later process "
+            f"uses what was written there ({now.writes:,} entries).",
+            "Set JAX_COMPILATION_CACHE_DIR to one path for all processes and runs.",
+        )
+    if now.writes and now.flag is not None:
+        name, part = now.flag
+        yield Obstacle(
+            "varying_flags",
+            f"XLA's flags are part of the cache key, and {name} contains {part}, so no "
+            f"later process finds what was written ({now.writes:,} entries).",
+            f"Give {name} the same value in all processes and runs.",
+        )
+    if now.elsewhere:
+        names = ", ".join(list(now.elsewhere)[:NAMED])
+        other = next((path for path in now.elsewhere.values() if path), None)
+        advice = (
+            "Mount it under the same path everywhere, or set "
+            "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none in all processes."
+        )
+        if other is None:
+            advice += " If the path is the same, the program or the versions changed."
+        yield Obstacle(
+            "path_in_key",
+            "In this JAX release the directory's path is part of the cache key. "
+            f"Nothing was found under {now.directory}, which holds {names} created "
+            f"under {other or 'what may be another path'}.",
+            advice,
+        )
 
 
-def _path_in_key(now: CacheState) -> Obstacle | None:
-    # A single hit shows that the path is the one under which programs were stored.
-    if now.hits or not now.elsewhere:
-        return None
-    names = ", ".join(list(now.elsewhere)[:NAMED])
-    other = next((path for path in now.elsewhere.values() if path), None)
-    advice = (
-        "Mount it under the same path everywhere, or set "
-        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none in all processes."
-    )
-    if other is None:
-        advice += " If the path is the same, the program or the versions changed."
-    return Obstacle(
-        "path_in_key",
-        "In this JAX release the directory's path is part of the cache key. "
-        f"Nothing was found under {now.directory}, which holds {names} created "
-        f"under {other or 'what may be another path'}.",
-        advice,
-    )
-
-
-def _private_directory(now: CacheState) -> Obstacle | None:
-    if now.hits or not now.writes or not now.private:
-        return None
-    return Obstacle(
-        "private_directory",
-        f"The path of {now.directory} contains {now.private}, so no later process uses "
-        f"what was written there ({now.writes:,} entries).",
-        "Set JAX_COMPILATION_CACHE_DIR to one path for all processes and runs.",
-    )
-
-
-def _varying_flags(now: CacheState) -> Obstacle | None:
-    if now.hits or not now.writes or now.flag is None:
-        return None
-    name, part = now.flag
-    return Obstacle(
-        "varying_flags",
-        f"XLA's flags are part of the cache key, and {name} contains {part}, so no "
-        f"later process finds what was written ({now.writes:,} entries).",
-        f"Give {name} the same value in all processes and runs.",
-    )
-
-
-def _not_writer(now: CacheState) -> Obstacle | None:
-    lost = now.refused.get("not_writer")
-    if not lost:
-        return None
-    return Obstacle(
-        "not_writer",
-        f"Only process 0 of a cluster writes; this is process {now.process}. "
-        f"Compiled but not cached here: {lost}.",
-        "Share process 0's directory with all hosts; a separate directory stays empty.",
-    )
-
-
-def _no_eviction(now: CacheState) -> Obstacle | None:
-    if now.max_size != -1 or now.size is None or now.free is None:
-        return None
-    if now.size <= now.free:
-        return None
-    return Obstacle(
-        "no_eviction",
-        f"Entries are never evicted; they take up {now.size:,} bytes, and the file "
-        f"system has {now.free:,} left.",
-        "Set JAX_COMPILATION_CACHE_MAX_SIZE to the maximum size in bytes "
-        "(requires the filelock package), or delete old entries.",
-    )
-
-
-def _host_callback(now: CacheState) -> Obstacle | None:
-    lost = now.refused.get("host_callback")
-    if not lost:
-        return None
-    return Obstacle(
-        "host_callback",
-        "This JAX release does not cache programs that call back into Python "
-        f"(jax.debug.print, pure_callback, io_callback): {lost}.",
-        "Remove callbacks from slow-compiling programs, or use a JAX release that "
-        "caches them (0.12).",
-    )
+def _of_writes(now: CacheState) -> Iterator[Obstacle]:
+    """Yield why programs are not written, or will not be."""
+    if lost := now.refused.get("not_writer"):
+        yield Obstacle(
+            "not_writer",
+            f"Only process 0 of a cluster writes; this is process {now.process}. "
+            f"Compiled but not cached here: {lost}.",
+            "Share process 0's directory with all hosts; a separate directory stays "
+            "empty.",
+        )
+    size, free = now.size, now.free
+    if now.max_size == -1 and size is not None and free is not None and size > free:
+        yield Obstacle(
+            "no_eviction",
+            f"Entries are never evicted; they take up {size:,} bytes, and the file "
+            f"system has {free:,} left.",
+            "Set JAX_COMPILATION_CACHE_MAX_SIZE to the maximum size in bytes "
+            "(requires the filelock package), or delete old entries.",
+        )
+    if lost := now.refused.get("host_callback"):
+        yield Obstacle(
+            "host_callback",
+            "This JAX release does not cache programs that call back into Python "
+            f"(jax.debug.print, pure_callback, io_callback): {lost}.",
+            "Remove callbacks from slow-compiling programs, or use a JAX release that "
+            "caches them (0.12).",
+        )

@@ -107,16 +107,10 @@ class PersistentCache(Part):
 
     # --- observers, on the compiling thread --------------------------------------
 
-    @property
-    def configured(self) -> bool:
-        """Whether programs are kept anywhere."""
-        return bool(self._jax.configured)
-
-    def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> None:
+    def looked_up(self, function: Function, *, hit: bool, heard: bool = True) -> bool:
         """
-        Record the result of a lookup for *function*; called on the compiling thread.
-
-        JAX reports a lookup even without a cache directory.
+        Record the result of a lookup for *function*, on the compiling thread; return
+        whether programs are kept anywhere: JAX reports it even without a directory.
 
         Args:
             function: the function being compiled.
@@ -125,7 +119,8 @@ class PersistentCache(Part):
         """
         attempt, self._thread.attempt = self._thread.attempt, None
         first, self._asked = not self._asked, True
-        if self._jax.configured:
+        is_configured = self._jax.configured is not None
+        if is_configured:
             result = "hit" if hit else "miss"
             self._requests[result].add()
             tallies = self._functions.get(function)
@@ -139,6 +134,7 @@ class PersistentCache(Part):
                 self._settle(function, attempt)
         if first:
             self._scan_soon()
+        return is_configured
 
     def stored(self) -> None:
         """Record that JAX is about to write an entry."""
@@ -161,6 +157,8 @@ class PersistentCache(Part):
     def on_write(self, frame: FrameType, original: object) -> None:
         """Observe that JAX is about to write the program just compiled."""
         del original
+        if not self._jax.configured:
+            return
         write = written(frame)
         before = self._thread.attempt
         self._thread.attempt = CacheMiss(
@@ -285,7 +283,7 @@ class PersistentCache(Part):
                 gauge(catalog.PERSISTENT_CACHE_ENTRIES, listing.entries),
             ]
         obstacle = catalog.PERSISTENT_CACHE_OBSTACLE
-        found = {one.reason for one in self._obstacles()}
+        found = {obstacle.reason for obstacle in self._obstacles()}
         families.append(
             Family(
                 obstacle,
@@ -364,7 +362,7 @@ class PersistentCache(Part):
         """Return what keeps other processes from what this one wrote, if known."""
         if self._requests["hit"].value or not self._writes.value:
             return "", None
-        from jaxmon.agent.cache import varying  # noqa: PLC0415
+        from jaxmon.agent.cache import obstacles as varying  # noqa: PLC0415
 
         moment = varying.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""

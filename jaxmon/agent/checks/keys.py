@@ -61,12 +61,13 @@ class KeyPart(Part):
         context.observers.lowered.append(self.lowered)
         context.observers.sample.append(self.sampled)
 
-    def lowered(self, function: Function, frame: FrameType) -> None:
-        """Note from which keys the program draws that is lowered below *frame*."""
-        if function.internal or SITE in self._guard.off:
+    def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
+        """Note from which keys the program *jaxpr* draws."""
+        del frame
+        if SITE in self._guard.off:
             return
         try:
-            drawn = drawn_from(frame)
+            drawn = drawn_from(jaxpr)
         except TooManyEquationsError:
             drawn = ()
         except Exception:  # noqa: BLE001 - contained: the compile goes on

@@ -25,7 +25,7 @@ from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family
 from jaxmon.facts import functions as facts
 
@@ -203,6 +203,7 @@ class NumericsPart(Part):
     def __init__(self, context: Context, watcher: Watcher) -> None:
         self._jax = context.jax
         self._events = context.events
+        self._budget = context.scheduler.budget
         self._watcher = watcher
         self._outputs: dict[Function, Outputs] = {}
         self._promotions: dict[Function, Tally] = {}
@@ -223,6 +224,8 @@ class NumericsPart(Part):
         Have the small outputs of a call that left the fast path read: the first call of
         a function shows what it returns while nothing has gone wrong.
         """
+        if not self._budget.covers():
+            return  # should it be called often, samples are read
         now = monotonic()
         if now - self._missed.get(function, -_INTERVAL) >= _INTERVAL:
             self._missed[function] = now
@@ -232,6 +235,7 @@ class NumericsPart(Part):
         self, function: Function, call: int, leaves: Sequence[tuple[str, Any]]
     ) -> None:
         """Read *leaves*, outputs of a *call* of *function* by name, which are ready."""
+        began = thread_time()
         outputs = self._outputs.setdefault(function, Outputs())
         histories = outputs.of(tuple([name for name, _ in leaves]))
         total = bad = 0
@@ -254,6 +258,7 @@ class NumericsPart(Part):
                 call=call,
             )
         outputs.was_finite = not bad
+        self._budget.spend(began)
 
     def promoted(self, function: Function) -> None:
         """Count a program that computes in float64 without float64 arguments."""

@@ -124,9 +124,9 @@ class Misses(Part):
             Family(
                 metric,
                 [
-                    (series_of(one, metric), one.missed)
-                    for one in active(self._table)
-                    if one.name != UNKNOWN
+                    (series_of(function, metric), function.missed)
+                    for function in active(self._table)
+                    if function.name != UNKNOWN
                 ],
             )
         ]
@@ -149,14 +149,14 @@ class Misses(Part):
         Observe the function that JAX runs on every miss, including calls with effects,
         which always miss, and ahead of time, which is not a call.
         """
-        known = self._registry.by_code.get(id(frame.f_code))
-        serving, entered = frame, known and known[0]
+        registered = self._registry.by_code.get(id(frame.f_code))
+        serving, entered = frame, registered and registered[0]
         if entered is None:
             if (found := entry_of(frame)) is None:
                 return None
             if found is not frame:  # to 0.8
-                known = self._registry.by_code.get(id(found.f_code))
-                serving, entered = found, known and known[0]
+                registered = self._registry.by_code.get(id(found.f_code))
+                serving, entered = found, registered and registered[0]
         entry, calls = id(serving), self._thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
@@ -206,8 +206,8 @@ class Misses(Part):
             return  # otherwise each would look like a miss whose start was not observed
         if self._thread.calls.pop(id(frame), None) is not None:
             return
-        known = self._registry.by_code.get(id(frame.f_code))
-        entered = known[0] if known else self._registry.by_key(jitted.key)
+        entry = self._registry.by_code.get(id(frame.f_code))
+        entered = entry[0] if entry else self._registry.by_key(jitted.key)
         function = entered or self._table.of(jitted.fun)
         (function.entered_missed if entered else function.other_missed).add()
 
@@ -233,14 +233,14 @@ class Misses(Part):
         self._events.add("miss", function.name, reason.text, reason=reason.name)
 
 
-class Reason(NamedTuple):
+class MissReason(NamedTuple):
     """Machine-readable reason and human-readable message."""
 
     name: str
     text: str
 
 
-def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None:
+def _why_missed(frame: FrameType, original: Callable[..., Any]) -> MissReason | None:
     """
     Return why the call served by *frame* missed.
 
@@ -258,7 +258,7 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None
             "every call takes the slow path, about half a millisecond: the "
             f"function {_EFFECTS[effect]}; nothing is recompiled"
         )
-        return Reason("effects", text)
+        return MissReason("effects", text)
     found = list(_numpy(call))
     if found:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -267,12 +267,12 @@ def _why_missed(frame: FrameType, original: Callable[..., Any]) -> Reason | None
             "JAX array was cached, or vice versa; misses once per kind, no "
             "recompile"
         )
-        return Reason("numpy_argument", text)
+        return MissReason("numpy_argument", text)
     text = (
         "no compile was needed: compiled ahead of time, or cached for a different "
         "kind of argument (NumPy array, Python number, JAX array)"
     )
-    return Reason("other", text)
+    return MissReason("other", text)
 
 
 def _numpy(call: Missed) -> Iterator[str]:

@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.compile import (
-    Compile,
-    CompileEvents,
-)
+from jaxmon.agent.compiles.compile import Compile, add_event
 from jaxmon.agent.compiles.misses import Miss, Misses
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
@@ -32,6 +29,7 @@ from jaxmon.agent.jaxlink.frames import (
     StackProgram,
     executable_at,
     is_nested,
+    lowered_at,
     name_at,
     program_at,
     source_location,
@@ -46,7 +44,6 @@ from jaxmon.agent.jaxlink.listeners import (
     TRACE,
 )
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.recompiles.part import Recompiles
 from jaxmon.exposition.families import Family, gauge, histograms
 from jaxmon.facts.functions import Compiling
 from jaxmon.indicators.endings import now
@@ -55,7 +52,11 @@ from jaxmon.indicators.work import compile_begins
 
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
+    from jaxmon.agent.recompiles.finder import CauseFinder
     from jaxmon.indicators.figures import Indicators
+
+
+CAUSES = "causes"
 
 
 class _CompileThread(threading.local):
@@ -75,7 +76,6 @@ class Compiles(Part):
         context: shared state of the agent.
         misses: identifies functions, and distinguishes calls from other uses.
         indicators: requests and activities that wait for compiles.
-        recompiles: determines the causes of recompiles.
         cache: records each lookup in the persistent cache.
 
     Attributes:
@@ -89,9 +89,9 @@ class Compiles(Part):
         context: Context,
         misses: Misses,
         indicators: Indicators,
-        recompiles: Recompiles,
         cache: PersistentCache,
     ) -> None:
+        self._context = context
         self._jax = context.jax
         self._table = context.table
         self._misses = misses
@@ -100,12 +100,13 @@ class Compiles(Part):
         self._compiled = context.observers.compiled
         self._cache = cache
         self._observers = context.observers
-        self._events = CompileEvents(context.events)
+        self._events = context.events
         self._timeline, self._log = indicators.timeline, indicators.compiles
         self._clean: Callable[[], bool] = bool  # until attached: never
         # `None` if several functions come from one line, as in generated code.
         self._sources: dict[str, Function | None] = {}
-        self._recompiles = recompiles
+        # Two threads that compile first may both make one; all use the first of them.
+        self._finders: list[CauseFinder] = []
         self._serving = CurrentCall(misses.miss)
         self._thread = _CompileThread()
         self._unsettled: dict[int, Compile] = {}
@@ -130,6 +131,7 @@ class Compiles(Part):
         if hooks.listeners is not None:
             self._heard = hooks.listeners.restore
         hooks.attach("compiles", self._take)
+        hooks.derive(CAUSES, "compiles", "misses")
 
     def _take(self, at: HookPlaces) -> None:
         at.probe(*patch_targets.compiles(self._jax), self.on_compile)
@@ -209,8 +211,10 @@ class Compiles(Part):
         ids = self._spans.phase("lower", seconds) if traced else None
         function.observe_phase("lower", seconds, ids)
         self._timeline.compiled(seconds)  # JAX reports only the end
-        for observe in self._lowered:
-            observe(function, frame)
+        if not function.internal:
+            jaxpr = lowered_at(frame)
+            for observe in self._lowered:
+                observe(function, frame, jaxpr)
 
     def _on_report(self, _: float, __: str | None) -> None:
         self._take_report(sys._getframe(2))  # noqa: SLF001
@@ -260,17 +264,39 @@ class Compiles(Part):
     # --- reading -----------------------------------------------------------------
 
     def collect(self) -> list[Family]:
-        """Return the metrics of finished compiles and of those in progress."""
+        """
+        Return the metrics of finished compiles, of recompiles and of those in progress.
+
+        User functions have every cause from the start, at 0, so that a rate covers the
+        first recompile. JAX's own functions recompile by design and have only the
+        causes that occurred.
+        """
         self.settle()
         running, oldest, _ = self.in_progress()
-        known = active(self._table)
+        functions = active(self._table)
+        recompiles = (
+            (
+                function,
+                () if function.internal or function.name == UNKNOWN else catalog.CAUSES,
+                function.recompiles,
+            )
+            for function in functions
+        )
         return [
+            by_value(catalog.RECOMPILES, recompiles),
             gauge(catalog.COMPILES_IN_PROGRESS, running),
             gauge(catalog.COMPILE_OLDEST_SECONDS, oldest),
-            by_value(catalog.COMPILES, ((one, (), one.compiles) for one in known)),
+            by_value(
+                catalog.COMPILES,
+                ((function, (), function.compiles) for function in functions),
+            ),
             histograms(
                 catalog.COMPILE_SECONDS,
-                [phase for one in known for phase in list(one.phases.values())],
+                [
+                    phase
+                    for function in functions
+                    for phase in list(function.phases.values())
+                ],
             ),
         ]
 
@@ -284,10 +310,12 @@ class Compiles(Part):
 
     def in_progress(self) -> tuple[int, float, str]:
         """Return the number of compiles in progress, and age and name of the oldest."""
-        running = [one for one in list(self._unsettled.values()) if not one.end]
+        running = [
+            compile_ for compile_ in list(self._unsettled.values()) if not compile_.end
+        ]
         if not running:
             return 0, 0.0, ""
-        oldest = min(running, key=lambda one: one.started)
+        oldest = min(running, key=lambda compile_: compile_.started)
         # The program may have replaced the clock; in this order, NaN is 0 as well.
         return len(running), max(0.0, now() - oldest.started), oldest.function.name
 
@@ -300,7 +328,9 @@ class Compiles(Part):
         have been disabled.
         """
         # In this order: a compile that reports meanwhile is no longer unsettled.
-        unsettled = [one for one in list(self._unsettled.values()) if one.end]
+        unsettled = [
+            compile_ for compile_ in list(self._unsettled.values()) if compile_.end
+        ]
         stacks = sys._current_frames() if unsettled else {}  # noqa: SLF001
         for compile_ in unsettled:
             if not _is_on(stacks.get(compile_.thread), compile_.frame):
@@ -308,12 +338,27 @@ class Compiles(Part):
 
     # --- inside ------------------------------------------------------------------
 
+    def _finder(self) -> CauseFinder | None:
+        """
+        Return what finds causes, `None` if it cannot be loaded, which the first compile
+        does: many programs import JAX and never compile.
+        """
+        if not self._finders:
+            try:
+                from jaxmon.agent.recompiles.finder import CauseFinder  # noqa: PLC0415
+
+                self._finders.append(CauseFinder(self._context, CAUSES))
+            except Exception:  # noqa: BLE001 - contained: the compile itself still counts
+                self._context.guard.failed(CAUSES, stays_on=True)
+                return None
+        return self._finders[0]
+
     def _find_cause(
         self, compile_: Compile, miss: Miss, frame: FrameType, inner: FrameType
     ) -> None:
         """Record the call that caused *compile_*."""
         miss.compiled = True
-        finder = self._recompiles.finder
+        finder = self._finder()
         found = finder and finder.find_cause(miss.function, frame, inner)
         if found:
             jitted, compile_.pending = found
@@ -323,7 +368,7 @@ class Compiles(Part):
         """
         Return the compile called by *frame*, ahead of time or under a transformation.
         """
-        finder = self._recompiles.finder
+        finder = self._finder()
         found = finder and finder.transformed(frame)
         function = None
         if finder and found and found.jitted is None:
@@ -362,21 +407,20 @@ class Compiles(Part):
         function.compiles[outcome].add()
         cause = None
         pending = compile_.pending
-        if pending and not failed and (finder := self._recompiles.finder):
+        if pending and not failed:
             seconds = ended - compile_.began
-            cause = finder.record(function, pending, seconds=seconds)
-        looked_up = compile_.looked_up and self._cache.configured
+            cause = self._finders[0].record(function, pending, seconds=seconds)
+        looked_up = compile_.looked_up and self._cache.looked_up(
+            function, hit=compile_.hit, heard=not compile_.deaf
+        )
         ids = None
         if compile_.span is not None:
             ids = self._spans.ended(compile_, outcome, cause, looked_up=looked_up)
         if cause is None and not failed:
-            self._events.ended(compile_, looked_up=looked_up)
+            add_event(self._events, compile_, looked_up=looked_up)
         if outcome != "cache_hit":
             seconds = ended - compile_.started
             function.observe_phase("backend_compile", seconds, ids)
-        if compile_.looked_up:
-            heard = not compile_.deaf
-            self._cache.looked_up(function, hit=compile_.hit, heard=heard)
 
     def _function(self, program: StackProgram, name: str | None) -> Function:
         """

@@ -1,9 +1,11 @@
 """
 Program statistics from XLA executables.
 
-The compiling thread only queues the executable (microseconds); a background thread
-analyses it with others half a second later, or when asked, at a fraction of the compile
-time, and releases it.
+The compiling thread only queues the executable (microseconds). Half a second later, or
+when asked, a thread of ours counts the FLOPs of the user's programs with others, and
+releases them. What XLA says of a program, and its HLO, is read there too as long as the
+`WorkBudget` covers it: many small programs would take a percent of the process. The
+rest, and JAX's own programs, are read later, or when someone asks, if still loaded.
 
 XLA's own fingerprint of an executable covers source lines, and differs between an
 executable that was compiled and the same one loaded from the persistent cache. Hosts
@@ -15,22 +17,26 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
-from jaxmon.agent.compiles.hlo_page import HloPage
 from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function
+from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.loaded_programs import LoadedProgram, LoadedPrograms, copy_bytes
+from jaxmon.agent.loaded_programs import (
+    HloPage,
+    LoadedProgram,
+    LoadedPrograms,
+    copy_bytes,
+)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
-from jaxmon.clocks import monotonic, thread_time, wall_time
+from jaxmon.clocks import thread_time, wall_time
 from jaxmon.exposition.families import Family, Sample, labels_text, series
 from jaxmon.facts import functions as facts
 from jaxmon.host.http.server import Handler
@@ -55,11 +61,11 @@ _GATHER_SECONDS = 0.5
 # A scrape waits so long for programs that wait for others.
 _SCRAPE_SECONDS = 0.05
 
-# What XLA says of a large program may take a twentieth of the time that compiling it
-# took. It is asked at once, unless that takes more than so much of the time; then, of
-# the programs of a function, for the latest at intervals.
-_SHARE, _LITTLE_SECONDS = 0.0025, 0.002
+# For what the budget did not cover at once.
 _INTERVAL_SECONDS = 2.0
+# Whoever asks waits so long for all of it.
+_ASKED_SECONDS = 0.5
+_MOST_UNREAD = 4096
 
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
@@ -77,9 +83,6 @@ _METRICS = {
     "devices": catalog.PROGRAM_DEVICES,
 }
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
-
-# Several functions share these labels, so there is no latest program.
-_SHARED = (OTHER, UNKNOWN)
 
 
 class Hlo(NamedTuple):
@@ -161,6 +164,7 @@ class _Record:
         "figures",
         "fingerprint",
         "finished",
+        "is_read",
         "programs",
         "samples",
         "seen",
@@ -169,16 +173,24 @@ class _Record:
     def __init__(self) -> None:
         self.programs = 0
         self.seen: set[str] = set()
-        self.fingerprint: str | None = None
+        self.is_read = False
         self.finished = 0.0
-        self.double = False
-        self.figures: dict[str, float] = {}
+        self.begin(0.0)
         # What is exported of it, by metric; empty until that is asked for. Replaced
         # after each change: a scrape meanwhile fills one that is no longer used.
         self.samples: dict[str, Sample] = {}
 
+    def begin(self, finished: float) -> None:
+        """Forget the latest program: another one has *finished*."""
+        self.finished = max(finished, self.finished)
+        self.fingerprint: str | None = None
+        self.double = False
+        self.figures: dict[str, float] = {}
+        self.samples = {}
+
     def add(self, fingerprint: str | None) -> None:
         """Count a program unless it is already known."""
+        self.is_read, self.samples = True, {}
         if fingerprint is None:
             return
         if fingerprint not in self.seen:
@@ -214,19 +226,21 @@ class Programs(Part):
         self._jax = context.jax
         self.loaded = loaded
         self._utilization = utilization
-        # Identity of the latest program of each function, until XLA says what it takes.
-        self._unweighed: dict[Function, int] = {}
-        self._due = 0.0
+        self._budget = context.scheduler.budget
+        # By identity: function and end of the compile of programs not read yet.
+        self._unread: dict[int, tuple[Function, float]] = {}
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
             context.scheduler,
             every=_INTERVAL_SECONDS,
-            routine=self._weigh_late,
+            routine=self._read_affordable,
             limit=_WAITING,
             gather=_GATHER_SECONDS,
         )
-        self._hlo = HloPage(context.jax, context.guard, self._worker, loaded)
+        self._hlo = HloPage(
+            context.jax, context.guard, self._worker, loaded, self._read_all
+        )
         self._records: dict[Function, _Record] = {}
         self._promotion = context.observers.promotion
         context.observers.executable.append(self.take)
@@ -247,9 +261,14 @@ class Programs(Part):
             function: the function compiled.
             executable: XLA's loaded executable; kept until analysed, half a second.
         """
-        self.loaded.forget(executable)
         lowered = self._utilization.lowered(function)
-        now = wall_time()
+        now, identity = wall_time(), id(executable)
+        # What was known of another that had this identity.
+        self.loaded.records.pop(identity, None)
+        self._unread.pop(identity, None)
+        if not function.is_users:
+            self._leave(identity, function, now)
+            return
         job = functools.partial(self._analyse, function, executable, now, lowered)
         if self._worker.submit(job):
             self._queued.add()
@@ -257,29 +276,30 @@ class Programs(Part):
             self._utilization.dropped_program(function)
 
     def start(self) -> None:
-        """Begin to weigh what is left later."""
+        """Begin to read what is left later."""
         self._worker.start()
 
     def refresh(self, *, asked: bool) -> None:
-        """Analyse what waits for others now: a report of a short run has it, too."""
+        """Read all programs now: a report of a short run has them, too."""
         del asked
-        self._worker.drain(_GATHER_SECONDS)
+        self._wait_for_all(_ASKED_SECONDS)
 
     def finish(self, timeout: float) -> None:
-        """
-        Wait until queued executables have been analysed, at most *timeout* seconds.
-        """
-        self._worker.submit(self._weigh_rest)
-        self._worker.drain(timeout)
+        """Wait until all programs have been read, at most *timeout* seconds."""
+        self._wait_for_all(timeout)
 
     def stop(self) -> None:
         """Drop the queue."""
         self._worker.stop()
-        self._unweighed.clear()
+        self._unread.clear()
 
     def explain(self) -> Explanation:
         """Return the statistics of each function's latest program."""
-        return Explanation(functions={"program": self.snapshot})
+        return Explanation(functions={"program": self._explained})
+
+    def _explained(self) -> dict[str, facts.Program]:
+        self._wait_for_all(_ASKED_SECONDS)
+        return self.snapshot()
 
     def snapshot(self) -> dict[str, facts.Program]:
         """
@@ -301,11 +321,11 @@ class Programs(Part):
         Return the functions whose latest program also runs on devices of other
         processes. Takes microseconds.
         """
-        own = local_devices(self._jax)
+        local = local_devices(self._jax)
         return [
             function
             for function, record in self._records.copy().items()
-            if own and record.figures.get("devices", 0) > own
+            if local and record.figures.get("devices", 0) > local
         ]
 
     def collect(self) -> list[Family]:
@@ -339,9 +359,17 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
+    def _leave(self, identity: int, function: Function, finished: float) -> None:
+        """Leave a program to be read later."""
+        if len(self._unread) >= _MOST_UNREAD:
+            self._unread.pop(next(iter(self._unread)), None)
+        self._unread[identity] = function, finished
+
     def _analyse(
         self, function: Function, executable: Any, finished: float, lowered: Lowered
     ) -> None:
+        record = self._records.setdefault(function, _Record())
+        record.begin(finished)
         try:
             self._take_in(function, executable, finished, lowered)
         finally:
@@ -350,72 +378,95 @@ class Programs(Part):
     def _take_in(
         self, function: Function, executable: Any, finished: float, lowered: Lowered
     ) -> None:
+        facts: dict[str, float] = {}
+        # How many devices it runs on is in its text, or clear.
+        is_read = self._budget.covers() or self._jax.process_count() > 1
+        if is_read:
+            facts = self._described(function, executable, finished)
+        counted = self._utilization.count(function, lowered, executable, facts)
+        record = self._records[function]
+        record.figures = {**record.figures, **counted}
+        record.samples = {}
+        if is_read:
+            self._utilization.place(function, executable, facts)
+        else:
+            self._leave(id(executable), function, finished)
+
+    def _described(
+        self, function: Function, executable: Any, finished: float
+    ) -> dict[str, float]:
+        """
+        Read a program of *function*; return its figures, which are those of the
+        function if it is the latest one.
+        """
+        began = thread_time()
         try:
             options = self._printing
             texts = executables.texts(executable, options)
             text = read_hlo(texts, comparable=options is not None)
         except RuntimeError:  # deleted since, or its backend shows no HLO
             text = None
-        if text is not None:
-            known = LoadedProgram(function, finished, text.text, text.copy)
-            self.loaded.note(executable, known)
-        own = not function.internal and function.name not in _SHARED
+        record = self._records.setdefault(function, _Record())
+        record.add(None if text is None else text.fingerprint)
         figures: dict[str, float] = {}
-        if own and text is not None:
-            figures["instructions"] = text.instructions
-            figures["fusions"] = text.fusions
-            figures["devices"] = text.devices
-            if text.promotes:
+        if text is not None:
+            program = LoadedProgram(function, finished, text.text, text.copy)
+            self.loaded.note(executable, program)
+        if function.is_users:
+            is_latest = record.finished == finished
+            if is_latest:
+                figures = executables.facts(executable)
+            if text is not None:
+                figures["instructions"] = text.instructions
+                figures["fusions"] = text.fusions
+                figures["devices"] = text.devices
+            if text is not None and text.promotes:
                 for see in self._promotion:
                     see(function)
-        if own:
-            figures |= self._utilization.count(function, lowered, executable, figures)
-        fingerprint = None if text is None else text.fingerprint
-        record = self._records.setdefault(function, _Record())
-        record.add(fingerprint)
-        if own:
-            record.finished = finished
-            record.fingerprint, record.figures = fingerprint, figures
-            record.double = text is not None and text.double
-            if text is None or monotonic() >= self._due:
-                self._unweighed.pop(function, None)
-                self._weigh([(function, executable)])
-            else:
-                self._unweighed[function] = id(executable)
-        record.samples = {}
+            if is_latest:
+                record.fingerprint = None if text is None else text.fingerprint
+                record.double = text is not None and text.double
+                record.figures = {**record.figures, **figures}
+        self._budget.spend(began)
+        return figures
 
-    def _weigh_late(self) -> None:
-        if self._unweighed and monotonic() >= self._due:
-            self._weigh_rest()
+    def _wait_for_all(self, seconds: float) -> None:
+        """Have all programs read, and wait for it at most so long."""
+        if self._unread:
+            self._worker.submit(self._read_all)
+        self._worker.drain(seconds)
 
-    def _weigh_rest(self) -> None:
-        """Weigh what is left of the latest programs, and still loaded."""
-        wanted, self._unweighed = self._unweighed, {}
-        self._weigh(
-            (known.function, one)
-            for one, known in self.loaded.now()
-            if known is not None
-            and known.function is not None
-            and wanted.get(known.function) == id(one)
-        )
+    def _read_all(self) -> None:
+        """Read what is left, and still loaded."""
+        self._read_rest(object)
 
-    def _weigh(self, programs: Iterable[tuple[Function, Any]]) -> None:
-        """Add XLA's statistics of *programs*."""
-        began = thread_time()
-        for function, executable in programs:
-            facts = executables.facts(executable)
-            record = self._records[function]
-            record.figures = {**facts, **record.figures}
-            record.samples = {}
-            self._utilization.place(function, executable, facts)
-        spent = thread_time() - began
-        self._due = monotonic() + spent / _SHARE if spent > _LITTLE_SECONDS else 0.0
+    def _read_affordable(self) -> None:
+        if self._unread and self._budget.covers():
+            self._read_rest(self._budget.covers)
+
+    def _read_rest(self, goes_on: Callable[[], object]) -> None:
+        # Those of the user first: the others only have a number.
+        left = [
+            (executable, *found)
+            for executable, _ in self.loaded.now()
+            if (found := self._unread.get(id(executable))) is not None
+        ]
+        left.sort(key=lambda program: (program[1].internal, -program[2]))
+        for executable, function, finished in left:
+            if not goes_on():
+                return
+            if self._unread.pop(id(executable), None) is None:
+                continue
+            facts = self._described(function, executable, finished)
+            if self._records[function].finished == finished:
+                self._utilization.place(function, executable, facts)
 
 
 def _samples(name: str, record: _Record) -> dict[str, Sample]:
-    found: dict[str, Sample] = {
-        catalog.PROGRAMS.name: (series(catalog.PROGRAMS, name), record.programs)
-    }
+    found: dict[str, Sample] = {}
+    if record.is_read:
+        programs = catalog.PROGRAMS
+        found[programs.name] = (series(programs, name), record.programs)
     if record.fingerprint is not None:
         info = catalog.PROGRAM_INFO
         found[info.name] = (series(info, name, record.fingerprint), 1)

@@ -49,10 +49,10 @@ class CompileSpans:
         payer = tracer.payer(payers())
         # JAX measures by another clock; a phase is no longer than the call.
         began = compile_.began
-        mine = [one._replace(began=max(one.began, began)) for one in phases]
-        mine = [one for one in mine if one.began < one.ended]
+        mine = [phase._replace(began=max(phase.began, began)) for phase in phases]
+        mine = [phase for phase in mine if phase.began < phase.ended]
         phases.clear()
-        first = not any(one.value for one in compile_.function.compiles.values())
+        first = not any(tally.value for tally in compile_.function.compiles.values())
         if payer is not None:
             compile_.span = CompileSpan(payer, began, first, mine)
 

@@ -13,15 +13,15 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Allowance
-from jaxmon.agent.jaxlink.frames import Jitted, program_at
-from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.jax_warnings import (
+from jaxmon.agent.jaxlink.failures import (
     JaxWarning,
     loggers,
     modules,
     warned_at,
     warned_by,
 )
+from jaxmon.agent.jaxlink.frames import Jitted, program_at
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part

@@ -24,12 +24,12 @@ from jaxmon.agent.flops.roofline import (
     peak_of,
     roofline,
 )
-from jaxmon.agent.functions import OTHER, UNKNOWN, Function, series_of
+from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
 from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.executables import accessed_bytes
 from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.jaxlink.loop_bytes import accessed_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part
@@ -42,9 +42,6 @@ from jaxmon.facts.functions import Utilization as Facts
 SITE = "flops"
 
 MODEL, RECOMPUTED = catalog.FLOPS_WORK
-
-# Several functions share these labels.
-_SHARED = (OTHER, UNKNOWN)
 
 
 class Lowered(NamedTuple):
@@ -101,14 +98,13 @@ class UtilizationPart(Part):
 
     # --- the compiling thread ----------------------------------------------------
 
-    def _on_lowered(self, function: Function, frame: FrameType) -> None:
-        """Note the jaxpr that is lowered below *frame*; a microsecond."""
-        if function.internal or SITE in self._guard.off:
+    def _on_lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
+        """Note the *jaxpr* that is lowered below *frame*; a microsecond."""
+        if SITE in self._guard.off:
             return
         try:
-            jaxpr = counting.lowered(frame)
-            known = None if jaxpr is None else (function, weakref.ref(jaxpr))
-            self._thread.jaxpr = known
+            reference = None if jaxpr is None else (function, weakref.ref(jaxpr))
+            self._thread.jaxpr = reference
             self._thread.applied = applied_at(frame) is not None
         except Exception:  # noqa: BLE001 - contained: the compile goes on
             self._guard.failed(SITE)
@@ -140,7 +136,7 @@ class UtilizationPart(Part):
         lowered, thread.jaxpr = thread.jaxpr, None
         called, thread.shapes = thread.shapes, None
         shapes = called[1] if called and called[0] is function else None
-        if _is_counted(function):
+        if function.is_users:
             tally = self._tallies.setdefault(function, FunctionTally())
             tally.expect(function.calls_and_hits()[0])
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
@@ -152,7 +148,7 @@ class UtilizationPart(Part):
 
     def dropped_program(self, function: Function) -> None:
         """Note that the program of *function* compiled last will not be counted."""
-        if _is_counted(function):
+        if function.is_users:
             self._tallies[function].expect_none()
 
     # --- the thread that analyses programs ----------------------------------------
@@ -177,7 +173,7 @@ class UtilizationPart(Part):
             Those that the model needs, and those computed once more, on all devices;
             empty if unknown.
         """
-        if not _is_counted(function):
+        if not function.is_users:
             return {}
         tally = self._tallies.setdefault(function, FunctionTally())
         try:
@@ -260,14 +256,14 @@ class UtilizationPart(Part):
         flops = {work: number * share for work, number in whole.flops.items()}
         ideal = whole.ideal
         if ideal is not None:
-            ideal = {work: one * share / local for work, one in ideal.items()}
+            ideal = {work: seconds * share / local for work, seconds in ideal.items()}
         return CallCost(flops, ideal, mine / local)
 
     def _peak_of(self, devices: list[Any]) -> DevicePeak | None:
         """Return the peak of each of *devices*; `None` if not all devices are alike."""
         wanted = self._settings
         local = self._jax.local_devices()
-        kinds = {(one.platform, one.device_kind) for one in (*devices, *local)}
+        kinds = {(device.platform, device.device_kind) for device in (*devices, *local)}
         if len(kinds) != 1:
             return None
         self._peak = peak_of(
@@ -363,40 +359,37 @@ class UtilizationPart(Part):
             if why is not None:
                 found[function.name] = Facts(unknown=why)
                 continue
-            one = Facts()
-            known = self._executions.get(function)
-            if known is not None:
-                one = one.replace(achieved=known.achieved, of_peak=known.of_peak)
+            facts = Facts()
+            executions = self._executions.get(function)
+            if executions is not None:
+                facts = facts.replace(
+                    achieved=executions.achieved, of_peak=executions.of_peak
+                )
             place = self._rooflines.get(function)
             if place is not None:
-                one = one.replace(roofline=place)
-            found[function.name] = one
+                facts = facts.replace(roofline=place)
+            found[function.name] = facts
         return found
-
-
-def _is_counted(function: Function) -> bool:
-    """Return whether *function* is one of the program's."""
-    return not function.internal and function.name not in _SHARED
 
 
 def cost_of(found: Flops, peak: DevicePeak | None) -> CallCost:
     """Return the cost of a program whose devices, taken together, have this *peak*."""
     flops, ideal = {MODEL: 0.0}, {MODEL: 0.0}
-    known = peak is not None
+    is_complete = peak is not None
     for (format_, recomputed), number in found.amounts.items():
         work = RECOMPUTED if recomputed else MODEL
         flops[work] = flops.get(work, 0.0) + number
         best = None if peak is None else peak.of(format_)
         if best is None:
-            known = False
+            is_complete = False
         else:
             ideal[work] = ideal.get(work, 0.0) + number / best
-    return CallCost(flops, ideal if known else None)
+    return CallCost(flops, ideal if is_complete else None)
 
 
 def _without_peak(found: Flops, peak: DevicePeak) -> str:
     """Return a format of operands for which there is no *peak*."""
-    return next((one for one, _ in found.amounts if peak.of(one) is None), "")
+    return next((flops for flops, _ in found.amounts if peak.of(flops) is None), "")
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:

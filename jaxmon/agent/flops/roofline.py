@@ -184,14 +184,14 @@ def peak_of(device: Any, *, flops: float = 0.0, bandwidth: float = 0.0) -> Devic
         bandwidth: the same.
     """
     kind, is_tpu = str(device.device_kind), device.platform == "tpu"
-    known, cores = shipped(kind), getattr(device, "core_count", None)
-    if known is None or (cores is not None and cores != _CORES.get(kind, cores)):
+    peak, cores = shipped(kind), getattr(device, "core_count", None)
+    if peak is None or (cores is not None and cores != _CORES.get(kind, cores)):
         found = DevicePeak(kind, {}, None, is_tpu)
     else:
         # Both TensorCores of a chip may be one device.
         number = getattr(device, "num_cores", 1) if is_tpu else 1
-        each = {name: one * number for name, one in known.flops.items()}
-        found = DevicePeak(kind, each, known.bandwidth * number, is_tpu)
+        flops_of = {name: flops * number for name, flops in peak.flops.items()}
+        found = DevicePeak(kind, flops_of, peak.bandwidth * number, is_tpu)
     if flops:
         found = found._replace(flops={"any": flops})
     return found._replace(bandwidth=bandwidth) if bandwidth else found
@@ -251,7 +251,7 @@ class FunctionTally:
     @property
     def multiplies(self) -> bool:
         """Whether a program of the function has FLOPs."""
-        return any(any(one.flops.values()) for one in list(self._costs.values()))
+        return any(any(cost.flops.values()) for cost in list(self._costs.values()))
 
     @property
     def mixed(self) -> bool:
@@ -285,9 +285,9 @@ class FunctionTally:
                 self.unknown = self.unknown or cost
                 return
             key = hash(shapes)
-            known = self._costs.get(key)
-            if known is not None and known != cost:
-                if not known.is_same(cost):  # static arguments differ
+            same = self._costs.get(key)
+            if same is not None and same != cost:
+                if not same.is_same(cost):  # static arguments differ
                     self.unknown = self.unknown or Uncounted("programs")
                 cost = cost._replace(part=0.0)  # shardings differ
             if not self._costs:

@@ -1,11 +1,13 @@
 """
 What a thread is doing, from the stack of its Python frames.
 
-Read from another thread, many times a second.
+Read from another thread, many times a second. Also whether it is in a barrier of all
+processes, or in a callback, for which an XLA program waits.
 """
 
 from __future__ import annotations
 
+import dis
 import os
 from types import CodeType, ModuleType
 
@@ -15,6 +17,110 @@ from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
 from jaxmon.host.sources import OURS, package_of
 from jaxmon.tuples import NamedTuple
+
+
+# Up to 3.13.
+_ENTERS = "BEFORE_WITH"
+# Since 3.14; what it loads is called next.
+_SPECIAL = "LOAD_SPECIAL"
+_ACQUIRING = frozenset(("acquire", "__enter__"))
+_THREADING = "threading.py"
+
+
+def waits_for_lock(stack: Stack) -> bool:
+    """
+    Return whether a thread that sleeps with this *stack* does so in ``with lock:`` or
+    ``lock.acquire()``, also of a class of `threading`. Takes a microsecond for each
+    instruction of its function.
+    """
+    in_threading = 0
+    for at in stack:
+        if at.code.co_filename.rpartition(os.sep)[2] != _THREADING:
+            break
+        if at.code.co_name in _ACQUIRING:
+            return True
+        in_threading += 1
+    # An event, or a queue, also acquires a lock to wait.
+    return bool(stack) and not in_threading and _acquires(stack[0])
+
+
+def _acquires(at: Position) -> bool:
+    """Return whether the latest instruction acquires something."""
+    methods: dict[tuple[int | None, int | None], str] = {}
+    for instruction in dis.get_instructions(at.code):
+        place = instruction.positions
+        start = None if place is None else (place.lineno, place.col_offset)
+        if instruction.opname in {"LOAD_METHOD", "LOAD_ATTR"} and start is not None:
+            methods[start] = str(instruction.argval)
+        elif instruction.opname == _SPECIAL and start is not None:
+            methods[start] = instruction.argrepr
+        elif instruction.offset == at.offset:
+            called = instruction.opname.startswith("CALL") and start is not None
+            return instruction.opname == _ENTERS or (
+                called and methods.get(start or (None, None)) in _ACQUIRING
+            )
+        elif (
+            instruction.opname == "CALL"
+        ):  # what comes next there is another: ``__exit__``
+            methods.pop(start or (None, None), None)
+    return False
+
+
+def _end(*parts: str) -> str:
+    return os.path.join("jax", *parts)  # noqa: PTH118 - end of a path
+
+
+# The start and the end of a job.
+_DISTRIBUTED = _end("_src", "distributed.py")
+_OF_A_JOB = {
+    "initialize": "jax.distributed.initialize",
+    "shutdown": "jax.distributed.shutdown",
+}
+# All processes exchange which devices they have.
+_DEVICES = (_end("_src", "xla_bridge.py"), "_init_backend")
+_INITIALISES = "the initialisation of devices"
+# Its functions run programs on all devices, which are not counted; but for two, which
+# copy to or from the devices of their own process.
+_UTILITIES = _end("experimental", "multihost_utils.py")
+_COPIES = frozenset(
+    ("host_local_array_to_global_array", "global_array_to_host_local_array")
+)
+# Call the function of the program that its XLA program calls: of `jax.pure_callback`
+# and `jax.experimental.io_callback`, and of all, as `jax.debug.callback`.
+_CALLBACKS = (
+    (_end("_src", "callback.py"), "__call__"),
+    (_end("_src", "callback.py"), "_wrapped_callback"),
+    (_end("interpreters", "mlir.py"), "_wrapped_callback"),  # to JAX 0.4
+)
+_CALL_BACK = frozenset(function for _, function in _CALLBACKS)
+
+
+def barrier(stack: Stack) -> str:
+    """
+    Return in what of JAX the thread with this *stack* waits for all processes, as a
+    user would call it; empty if it does not.
+    """
+    found = ""
+    for at in stack:
+        file, function = at.code.co_filename, at.code.co_name
+        # Of functions that call each other, the outermost is the program's.
+        if file.endswith(_UTILITIES):
+            found = "" if function in _COPIES else function
+        elif file.endswith(_DISTRIBUTED):
+            found = _OF_A_JOB.get(function, found)
+        elif file.endswith(_DEVICES[0]) and function == _DEVICES[1]:
+            found = _INITIALISES
+    return found
+
+
+def calls_back(stack: Stack) -> bool:
+    """Return whether it is in a function that a running XLA program has called."""
+    return any(
+        at.code.co_name == function and at.code.co_filename.endswith(file)
+        for at in stack
+        if at.code.co_name in _CALL_BACK
+        for file, function in _CALLBACKS
+    )
 
 
 COMPILE = "compile"
@@ -95,7 +201,6 @@ _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
     "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
 }
-_THREADING = "threading.py"
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
@@ -150,12 +255,12 @@ class ActivityReader:
         state, function, rest = self._innermost(stack)
         user: Position | None = None
         library: Position | None = None
-        drives = own = False
+        drives = is_packaged = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
                 user = user or at
-                own = own or package_of(at.code.co_filename) is None
+                is_packaged = is_packaged or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
@@ -164,7 +269,7 @@ class ActivityReader:
                     state = DATA_WAIT
             elif kind == _LIBRARY:
                 library = library or at
-                if not own and state in _MAY_IMPORT and _imports(at.code):
+                if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
                     # An installed package that is imported is no line of the program.
                     state, user = STARTUP, None
             elif kind == _JAX and state != STARTUP:
@@ -222,8 +327,10 @@ class ActivityReader:
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
             joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
-            own = joins is not None and self._lines.is_package(joins.code.co_filename)
-            return "" if own else JOIN
+            is_packaged = joins is not None and self._lines.is_package(
+                joins.code.co_filename
+            )
+            return "" if is_packaged else JOIN
         receives = self._sites.receives(stack[0].code, stack[0].offset)
         if receives and any(_where(at.code) == _HANDLING for at in stack):
             return IDLE

@@ -1,4 +1,7 @@
-"""Properties of JAX arrays, and types of the leaves of a call, by release."""
+"""
+Properties of JAX arrays, and types of the leaves of a call, by release; meshes,
+devices, shardings and trees by kind, and words for some of them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,78 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import call
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from jaxmon.agent.inspection import package_of
+from jaxmon.agent.inspection import name_of, package_of
 from jaxmon.agent.jaxlink.jit import is_class
 from jaxmon.tuples import NamedTuple
+
+
+Kind: TypeAlias = Literal[
+    "mesh", "device", "spec", "tree", "sharding", "named sharding"
+]
+
+# By the names of JAX's classes.
+_KINDS: dict[str, Kind] = {
+    "AbstractMesh": "mesh",
+    "Mesh": "mesh",
+    "Device": "device",
+    "P": "spec",  # since 0.10
+    "PartitionSpec": "spec",
+    "PyTreeDef": "tree",
+    "GSPMDSharding": "sharding",
+    "SingleDeviceSharding": "sharding",
+    "NamedSharding": "named sharding",
+}
+
+
+def kind_of(kind: type) -> Kind | None:
+    """Return the category of the class *kind*, `None` if it is not JAX's."""
+    return _KINDS.get(name_of(kind).rpartition(".")[2]) if is_class(kind) else None
+
+
+def order_of(sharding: Any) -> int:
+    """Return a hash of the devices of JAX's *sharding* and their order."""
+    return hash(sharding._internal_device_list)  # noqa: SLF001 - public ones are sets
+
+
+NO_MESH = "no mesh"
+"""Text of a mesh without axes, JAX's default since 0.11."""
+
+
+def device_text(device: Any) -> str:
+    """Return ``cpu:0``."""
+    return f"{device.platform}:{device.id}"
+
+
+def mesh_text(mesh: Any) -> str:
+    """
+    Return text such as ``mesh d=8``; an axis with explicit sharding is ``d=8
+    explicit``.
+
+    Args:
+        mesh: an instance of a JAX class.
+    """
+    kinds = getattr(mesh, "axis_types", None)
+    if isinstance(kinds, dict):  # up to 0.5: axes by kind
+        kinds = None
+    shape = mesh.shape
+    axes = [
+        f"{_name(axis)}={size}{_kind_text(kind)}"
+        for (axis, size), kind in zip(
+            shape.items(), kinds or (None,) * len(shape), strict=False
+        )
+    ]
+    return f"mesh {','.join(axes)}" if axes else NO_MESH
+
+
+def _name(axis: object) -> str:
+    return axis if type(axis) is str else name_of(type(axis))
+
+
+def _kind_text(kind: Any) -> str:
+    name = str(getattr(kind, "name", "Auto"))
+    return "" if name == "Auto" else f" {name.lower()}"
 
 
 def is_ready_or_deleted(array: Any) -> bool:
@@ -68,7 +138,7 @@ def copied_on_devices(jax: Any, arrays: Sequence[Any]) -> list[Any]:
     """
     # The program's transfer guard is meant for its own code.
     with jax.transfer_guard_device_to_device("allow"):
-        places = [one.sharding if one.committed else None for one in arrays]
+        places = [array.sharding if array.committed else None for array in arrays]
         made: list[Any] = jax.device_put(list(arrays), places, may_alias=False)
     return made
 
@@ -119,7 +189,7 @@ class LeafKinds(NamedTuple):
     keys: Sequence[tuple[int, int, int]]
     kinds: Mapping[tuple[int, int, int], tuple[Any, Any, Any]]
 
-    def each(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
+    def mapped(self, of: Callable[[Any, Any, Any], T]) -> Iterator[T]:
         """Yield for each leaf what *of* returns for its kind."""
         found = {}
         for key, kind in self.kinds.items():
@@ -140,7 +210,7 @@ class LeafTypes:
         self._array, self._tracer = jax.Array, jax._src.core.Tracer  # noqa: SLF001 - deprecated where it was public
         self._place = place
         self._abstract = _abstract(jax)
-        self._known: dict[Leaf, Leaf] = {}
+        self._shared: dict[Leaf, Leaf] = {}
 
     def kinds(self, leaves: Sequence[Any], avals: Sequence[Any]) -> LeafKinds:
         """
@@ -165,17 +235,19 @@ class LeafTypes:
             for kind, leaf in zip(types, leaves, strict=True)
         ]
         keys = list(zip(types, map(id, avals), map(id, shardings), strict=True))
-        each = zip(leaves, avals, shardings, strict=True)
-        return LeafKinds(keys, dict(zip(keys, each, strict=True)))
+        quads = zip(leaves, avals, shardings, strict=True)
+        return LeafKinds(keys, dict(zip(keys, quads, strict=True)))
 
     def of(self, kinds: LeafKinds) -> tuple[Leaf, ...]:
         """Return the types of leaves."""
-        if len(self._known) > _SHARED:
-            self._known.clear()
+        if len(self._shared) > _SHARED:
+            self._shared.clear()
         found = {}
         for key, (_, aval, sharding) in kinds.kinds.items():
-            one = type_of(aval, None if sharding is None else self._place(sharding))
-            found[key] = self._known.setdefault(one, one)
+            leaf_type = type_of(
+                aval, None if sharding is None else self._place(sharding)
+            )
+            found[key] = self._shared.setdefault(leaf_type, leaf_type)
         return tuple(map(found.__getitem__, kinds.keys))
 
     def _is_array(self, leaf: Any) -> bool:

@@ -122,12 +122,12 @@ class JaxCache:
         """Return the options that JAX sets to paths in the directory; since 0.5."""
         name = "jax_persistent_cache_enable_xla_caches"
         wanted = getattr(self.config, name, None) or ""
-        return [one for one in XLA_CACHES if wanted == "all" or one in wanted]
+        return [cache for cache in XLA_CACHES if wanted == "all" or cache in wanted]
 
     def _is_hashed(self, name: str) -> bool:
         if name not in self._hashed:
-            one, other = (self._digest(name, path) for path in ("/one", "/other"))
-            self._hashed[name] = one != other
+            first, other = (self._digest(name, path) for path in ("/one", "/other"))
+            self._hashed[name] = first != other
         return self._hashed[name]
 
     def _digest(self, name: str, path: str) -> bytes:

@@ -156,16 +156,16 @@ class CallSites:
             return
         asking, receiving = set(), set()
         if len(code.co_code) <= _LONGEST:
-            for one in _calls(code):
-                name = one.name if one.is_global else ""
-                if one.is_loop or name == "next":
-                    asking.add(one.offset)
+            for call in _calls(code):
+                name = call.name if call.is_global else ""
+                if call.is_loop or name == "next":
+                    asking.add(call.offset)
                     # Python 3.12 is behind it while it runs a generator.
-                    asking.update([one.offset + _UNIT] * one.is_loop)
-                elif one.method in _RECEIVING:
-                    receiving.add(one.offset)
-                elif name and (state := _state_of(dict.get(names, name), one.method)):
-                    self._add(code, one.offset, state, "")
+                    asking.update([call.offset + _UNIT] * call.is_loop)
+                elif call.method in _RECEIVING:
+                    receiving.add(call.offset)
+                elif name and (state := _state_of(dict.get(names, name), call.method)):
+                    self._add(code, call.offset, state, "")
         self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
 
     def _elsewhere(self, code: CodeType, offset: int) -> CallSite | None:
@@ -173,22 +173,22 @@ class CallSites:
         called = self._called.get(id(code))
         if called is None:
             calls = _calls(code) if len(code.co_code) <= _LONGEST else ()
-            called = {one.offset: one.text for one in calls if one.name}
+            called = {call.offset: call.text for call in calls if call.name}
             self._called[id(code)] = called
         if (text := called.get(offset)) is None:
             return None
         for other, same in called.items():
-            known = self._sites.get((id(code), other)) if same == text else None
-            if known is not None and known.state == DEVICE:
-                self._add(code, offset, DEVICE, known.function)
-                return known
+            site = self._sites.get((id(code), other)) if same == text else None
+            if site is not None and site.state == DEVICE:
+                self._add(code, offset, DEVICE, site.function)
+                return site
         return None
 
     def _add(self, code: CodeType, offset: int, state: str, function: str) -> None:
         key = id(code), offset
-        known = self._sites.get(key)
-        if (known is None and len(self._sites) < MAX_SITES) or (
-            known is not None and function and not known.function
+        site = self._sites.get(key)
+        if (site is None and len(self._sites) < MAX_SITES) or (
+            site is not None and function and not site.function
         ):
             self._sites[key] = CallSite(state, function, code)
             if state != NUMPY:
@@ -245,19 +245,19 @@ def _calls(code: CodeType) -> Iterator[_Call]:
     """
     names: dict[_Place, tuple[str, bool]] = {}
     attributes: defaultdict[_Place, list[str]] = defaultdict(list)
-    for one in dis.get_instructions(code):
-        place = one.positions
+    for instruction in dis.get_instructions(code):
+        place = instruction.positions
         start = None if place is None else (place.lineno, place.col_offset)
-        if one.opname == "FOR_ITER":
-            yield _Call(one.offset, is_loop=True)
+        if instruction.opname == "FOR_ITER":
+            yield _Call(instruction.offset, is_loop=True)
         elif start is None:
             continue
-        elif one.opname.startswith(_LOADS):
-            names[start] = str(one.argval), one.opname in _GLOBAL
+        elif instruction.opname.startswith(_LOADS):
+            names[start] = str(instruction.argval), instruction.opname in _GLOBAL
             attributes.pop(start, None)
-        elif one.opname in {"LOAD_METHOD", "LOAD_ATTR"}:
-            attributes[start].append(str(one.argval))
-        elif one.opname.startswith(("CALL", "PRECALL")):
+        elif instruction.opname in {"LOAD_METHOD", "LOAD_ATTR"}:
+            attributes[start].append(str(instruction.argval))
+        elif instruction.opname.startswith(("CALL", "PRECALL")):
             (name, is_global), path = names.get(start, ("", False)), attributes[start]
             if name or path:
-                yield _Call(one.offset, name, tuple(path), is_global=is_global)
+                yield _Call(instruction.offset, name, tuple(path), is_global=is_global)

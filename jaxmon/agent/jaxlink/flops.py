@@ -15,7 +15,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
@@ -26,8 +25,6 @@ from jaxmon.facts.functions import Uncounted
 from jaxmon.host.sources import display_path
 
 
-_LOWERS = "lower_sharding_computation"
-_DEEPEST = 16
 _MOST_EQUATIONS = 500_000
 _RECOMPUTED = "rematted_computation"
 
@@ -106,21 +103,6 @@ class Flops(NamedTuple):
     loops: bool = False
 
 
-def lowered(frame: FrameType | None) -> Any:
-    """
-    Return the jaxpr of the program that is lowered below *frame*, without what it does
-    not need; `None` if it is not found.
-    """
-    for _ in range(_DEEPEST):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == _LOWERS:
-            closed = frame.f_locals.get("closed_jaxpr")
-            return getattr(closed, "jaxpr", None)
-        frame = frame.f_back
-    return None
-
-
 def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
     """Return the FLOPs of *jaxpr*; takes some microseconds per equation."""
     counted = _Counter(jax, lines).of(jaxpr)
@@ -132,15 +114,15 @@ def format_of(equation: Any) -> str:
     Return the format in which *equation* multiplies: ``bfloat16``, or ``float32/high``
     with the precision that the program asks for.
     """
-    kinds = [one.aval.dtype for one in equation.invars[:2]]
-    widest = str(max(kinds, key=lambda one: getattr(one, "itemsize", 0)))
+    kinds = [variable.aval.dtype for variable in equation.invars[:2]]
+    widest = str(max(kinds, key=lambda kind: getattr(kind, "itemsize", 0)))
     narrow = widest.partition("_")[0]
     if narrow.startswith(("float8", "float4", "int4", "uint4")):
         return narrow.removeprefix("u")
     widest = {"complex64": "float32", "complex128": "float64"}.get(widest, widest)
     precision = equation.params["precision"]
     asked = precision if isinstance(precision, tuple) else (precision,)
-    words = {str(getattr(one, "name", one)) for one in asked} - {"None", "DEFAULT"}
+    words = {str(getattr(word, "name", word)) for word in asked} - {"None", "DEFAULT"}
     if not words <= {"HIGH", "HIGHEST"}:
         preset = next(iter(words))
         emulated = preset.rpartition("_")[2].startswith("X")
@@ -179,7 +161,7 @@ class _Counter:
         self._jax = jax
         self._lines = lines
         # With the jaxpr itself, so that its id cannot be another's.
-        self._known: dict[int, tuple[Any, _FlopCount]] = {}
+        self._counted: dict[int, tuple[Any, _FlopCount]] = {}
         self._left = _MOST_EQUATIONS
         self._plain = (_HARMLESS | _listed(jax)) - {_SHARDED}
         self._adding: Mapping[str, Callable[[_FlopCount, Any], None]] = {
@@ -194,9 +176,9 @@ class _Counter:
 
     def of(self, jaxpr: Any, *, kernel: bool = False) -> _FlopCount:
         """Count *jaxpr*, which belongs to a *kernel* or not."""
-        known = self._known.get(id(jaxpr))
-        if known is not None:
-            return known[1]
+        counted = self._counted.get(id(jaxpr))
+        if counted is not None:
+            return counted[1]
         found = _FlopCount()
         for equation in jaxpr.eqns:
             self._left -= 1
@@ -209,16 +191,16 @@ class _Counter:
             plain = add is None and name in self._plain and not kernel
             if plain and _calls_none(equation.params):
                 continue
-            one = _FlopCount()
+            part = _FlopCount()
             if add is not None:
-                add(one, equation)
+                add(part, equation)
             else:
-                self._add_called(one, equation, kernel=kernel)
-            if one.amounts:
-                found.add(one, again=_RECOMPUTED in _stack(equation))
-            elif one.unknown or one.loops:
-                found.add(one)
-        self._known[id(jaxpr)] = jaxpr, found
+                self._add_called(part, equation, kernel=kernel)
+            if part.amounts:
+                found.add(part, again=_RECOMPUTED in _stack(equation))
+            elif part.unknown or part.loops:
+                found.add(part)
+        self._counted[id(jaxpr)] = jaxpr, found
         return found
 
     def _add_product(self, found: _FlopCount, equation: Any) -> None:
@@ -245,8 +227,8 @@ class _Counter:
             return
         for jaxpr in called:
             found.add(self.of(jaxpr, kernel=kernel), times=times)
-        known = called or kernel or name in self._plain
-        if not known:
+        is_understood = called or kernel or name in self._plain
+        if not is_understood:
             found.unknown = self._unknown("library", equation)
 
     def _add_scan(self, found: _FlopCount, equation: Any) -> None:
@@ -269,11 +251,13 @@ class _Counter:
             found.add(condition, times=trips + 1)
 
     def _add_branches(self, found: _FlopCount, equation: Any) -> None:
-        branches = [self.of(_open(one)) for one in equation.params["branches"]]
+        branches = [self.of(_open(branch)) for branch in equation.params["branches"]]
         first = branches[0]
-        found.loops = any(one.loops for one in branches)
-        found.unknown = next((one.unknown for one in branches if one.unknown), None)
-        if any(one.amounts != first.amounts for one in branches):
+        found.loops = any(branch.loops for branch in branches)
+        found.unknown = next(
+            (branch.unknown for branch in branches if branch.unknown), None
+        )
+        if any(branch.amounts != first.amounts for branch in branches):
             found.unknown = found.unknown or self._unknown("branch", equation)
         found.add(first)
 
@@ -288,24 +272,26 @@ class _Counter:
         jaxpr = parameters.get("jaxpr")
         if jaxpr is not None and grid is not None:
             once = self.of(_open(jaxpr), kernel=True)
-            fixed = all(isinstance(one, int) for one in grid)
+            fixed = all(isinstance(size, int) for size in grid)
             if once.unknown is None and (fixed or not once.amounts):
                 found.add(once, times=prod(grid) if fixed else 1)
                 return
-        said = getattr(parameters.get("cost_estimate"), "flops", None)
-        kinds = [str(getattr(one.aval, "dtype", "")) for one in equation.invars]
-        kind = next((one for one in kinds if "float" in one), None)
-        if said is None or kind is None:
+        claimed = getattr(parameters.get("cost_estimate"), "flops", None)
+        kinds = [
+            str(getattr(variable.aval, "dtype", "")) for variable in equation.invars
+        ]
+        kind = next((kind for kind in kinds if "float" in kind), None)
+        if claimed is None or kind is None:
             found.unknown = self._unknown("kernel", equation)
         else:
-            found.amounts[kind.partition("_")[0], False] = float(said)
+            found.amounts[kind.partition("_")[0], False] = float(claimed)
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
         frames = getattr(equation.source_info.traceback, "frames", ())
         stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
         line = self._lines.of(stack)
-        known = line.file and not self._lines.is_jax(line.file)
-        where = f"{display_path(line.file)}:{line.line}" if known else ""
+        is_located = line.file and not self._lines.is_jax(line.file)
+        where = f"{display_path(line.file)}:{line.line}" if is_located else ""
         return Uncounted(reason, equation.primitive.name, where)
 
 
@@ -319,7 +305,7 @@ def _listed(jax: Any) -> frozenset[str]:
     primitives = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(primitives)
     found = vars(primitives).items()
-    return frozenset(one.name for name, one in found if name.endswith("_p"))
+    return frozenset(primitive.name for name, primitive in found if name.endswith("_p"))
 
 
 def _calls_none(parameters: Mapping[str, Any]) -> bool:
@@ -335,8 +321,8 @@ def _calls_none(parameters: Mapping[str, Any]) -> bool:
 def _called(equation: Any) -> Iterator[Any]:
     """Yield the jaxprs that *equation* runs, once each."""
     for value in equation.params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            jaxpr = _open(one)
+        for item in value if isinstance(value, tuple | list) else (value,):
+            jaxpr = _open(item)
             if hasattr(jaxpr, "eqns"):
                 yield jaxpr
 
@@ -421,7 +407,7 @@ def _step(body: Any, counter: Any, result: Any) -> int | None:
 def _source(jaxpr: Any, result: Any) -> Any:
     """Return the equation of *jaxpr* that makes *result*."""
     for equation in reversed(jaxpr.eqns):
-        if any(one is result for one in equation.outvars):
+        if any(variable is result for variable in equation.outvars):
             return equation
     return None
 

@@ -46,7 +46,9 @@ _FILES = tuple(
 )
 
 
-_LOWERED = ("from_hlo", "lower_sharding_computation")
+_LOWERS = "lower_sharding_computation"
+_MAX_LOWERING_STEPS = 16
+_LOWERED = ("from_hlo", _LOWERS)
 
 # Every frame on the way up is looked up here; few match.
 _IDENTIFYING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
@@ -183,6 +185,21 @@ def outputs_at(frame: FrameType) -> Any:
     return frame.f_locals.get("outs")
 
 
+def lowered_at(frame: FrameType | None) -> Any:
+    """
+    Return the jaxpr of the program that is lowered below *frame*, without what it does
+    not need; `None` if it is not found.
+    """
+    for _ in range(_MAX_LOWERING_STEPS):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == _LOWERS:
+            closed = frame.f_locals.get("closed_jaxpr")
+            return getattr(closed, "jaxpr", None)
+        frame = frame.f_back
+    return None
+
+
 def key_at(frame: FrameType) -> object:
     """
     Return the key of the jitted function whose call *frame* serves; cheap.
@@ -274,9 +291,9 @@ def program_at(frame: FrameType | None) -> StackProgram:
         frame = frame.f_back
     source: str | None = None
     program: str | None = None
-    for one in telling:
-        variables = one.f_locals
-        if one.f_code.co_name == "from_hlo":
+    for lowering in telling:
+        variables = lowering.f_locals
+        if lowering.f_code.co_name == "from_hlo":
             source = source or _source(variables.get("all_args_info"))
         else:
             source = source or _source_of_jaxpr(variables.get("closed_jaxpr"))

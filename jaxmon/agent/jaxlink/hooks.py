@@ -55,6 +55,7 @@ class Hooks:
         self.listeners: Listeners | None = None
         self._undo: list[Callable[[], None]] = []
         self._attached: dict[str, bool] = {}
+        self._derived: dict[str, tuple[str, ...]] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
         self._observes: dict[str, Callable[[], bool]] = {}
         self._events: dict[str, OnEvent] = {}
@@ -99,9 +100,10 @@ class Hooks:
 
     def derive(self, name: str, *hooks: str) -> None:
         """
-        Define a hook *name* that observes through *hooks*, active if all of them are.
+        Define a hook *name* that observes through *hooks*, active if all of them are
+        attached.
         """
-        self._attached[name] = all(self._attached.get(hook) for hook in hooks)
+        self._derived[name] = hooks
 
     def lose(self, name: str) -> None:
         """Mark the hook *name* as inactive."""
@@ -157,7 +159,8 @@ class Hooks:
         Return whether the hook *name* is attached and neither it nor what it needs has
         disabled itself.
         """
-        return self._attached.get(name, False) and all(
+        hooks = self._derived.get(name, (name,))
+        return all([self._attached.get(hook, False) for hook in hooks]) and all(
             map(self._guard.on, (name, *self._needs.get(name, ())))
         )
 
@@ -166,11 +169,15 @@ class Hooks:
         Return for each hook whether it is active and has missed no events, and any
         other part that has disabled itself.
         """
-        hooks = {name: self.is_active(name) for name in list(self._attached)}
+        names = [*self._attached, *self._derived]
+        hooks = {name: self.is_active(name) for name in names}
         for name, observes in self._observes.items():
             hooks[name] = hooks.get(name, False) and observes()
-        said = {*hooks, *(site for name in hooks for site in self._needs.get(name, ()))}
-        return hooks | dict.fromkeys(sorted(set(self._guard.off) - said), False)
+        listed = {
+            *hooks,
+            *(site for name in hooks for site in self._needs.get(name, ())),
+        }
+        return hooks | dict.fromkeys(sorted(set(self._guard.off) - listed), False)
 
     def collect(self) -> list[Family]:
         """Export hook status, and re-register cleared listeners."""

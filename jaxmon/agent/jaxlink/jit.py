@@ -98,9 +98,9 @@ def existing() -> list[Any]:
     known to the garbage collector: about 50 ms, paid by users of a budget.
     """
     return [
-        one
-        for one in gc.get_objects()
-        if name_of(type(one)) == TYPE_NAME and is_compiled(one)
+        candidate
+        for candidate in gc.get_objects()
+        if name_of(type(candidate)) == TYPE_NAME and is_compiled(candidate)
     ]
 
 
@@ -146,9 +146,9 @@ def exported(fun: object) -> Any:
 def missing(original: Any) -> types.CodeType | None:
     """Return the code that a miss runs, from *original*, JAX's ``_cpp_pjit``."""
     code = getattr(original, "__code__", None)
-    for one in getattr(code, "co_consts", ()):
-        if isinstance(one, types.CodeType) and one.co_name == "cache_miss":
-            return one
+    for constant in getattr(code, "co_consts", ()):
+        if isinstance(constant, types.CodeType) and constant.co_name == "cache_miss":
+            return constant
     return None
 
 
@@ -159,7 +159,9 @@ def with_code(
     Return a copy of the function *original* with the code *before* replaced by *after*.
     """
     code = original.__code__
-    constants = tuple([after if one is before else one for one in code.co_consts])
+    constants = tuple(
+        [after if constant is before else constant for constant in code.co_consts]
+    )
     return copied(original, code.replace(co_consts=constants))
 
 
@@ -210,18 +212,18 @@ def name_in_program(fun: object, *, search: bool) -> str | None:
         search: also search functions of JAX for the function of the program that they
             call, such as that of ``checkify``; at most 50 of them.
     """
-    known: set[int] = set()
+    seen: set[int] = set()
     left = [fun]
-    while left and len(known) < _MAX_SEARCHED:
-        one = left.pop(0)
-        if id(one) in known or type(one) is not types.FunctionType:
+    while left and len(seen) < _MAX_SEARCHED:
+        candidate = left.pop(0)
+        if id(candidate) in seen or type(candidate) is not types.FunctionType:
             continue
-        known.add(id(one))
-        module = dict.get(one.__globals__, "__name__")
-        if type(module) is str and not is_code(one):
-            return f"{module}.{one.__code__.co_qualname}"
+        seen.add(id(candidate))
+        module = dict.get(candidate.__globals__, "__name__")
+        if type(module) is str and not is_code(candidate):
+            return f"{module}.{candidate.__code__.co_qualname}"
         if search:
-            left += contents(one)
+            left += contents(candidate)
     return None
 
 
@@ -288,7 +290,7 @@ def options_of_jit(info: Any) -> JitOptions:
         leaves = getattr(info, attribute, ())
         for leaf in leaves:
             if leaf is not None and name_of(type(leaf)) != _UNSPECIFIED:
-                given = [_or_none(one) for one in leaves]
+                given = [_or_none(leaf) for leaf in leaves]
                 found.append(Option(name, "shardings", given))
                 break
     for name in ("device", "backend", "keep_unused", "inline"):

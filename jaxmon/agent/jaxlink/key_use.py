@@ -8,12 +8,9 @@ into it that changes, such as the number of the step. That is seen in the progra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any, NamedTuple
 
 
-_LOWERS = "lower_sharding_computation"
-_DEEPEST = 16
 _MOST_EQUATIONS = 50_000
 
 # Primitives whose results are keys that follow from the first operand.
@@ -55,31 +52,22 @@ def is_key(array: Any) -> bool:
     return shape == (2,) and str(getattr(array, "dtype", "")) == "uint32"
 
 
-def drawn_from(frame: FrameType | None) -> tuple[bool, ...]:
+def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
     """
-    Return for each key among the arguments of the program that is lowered below
-    *frame*, in their order, whether numbers are drawn from it and nothing that varies.
-    Empty if there are no keys. Takes 2 µs per equation.
+    Return for each key among the arguments of the program *jaxpr*, in their order,
+    whether numbers are drawn from it and nothing that varies. Empty if there are no
+    keys. Takes 2 µs per equation.
 
     Raises:
         TooLargeError: it has more than 50,000 equations.
     """
-    program = None
-    for _ in range(_DEEPEST):
-        if frame is None:
-            return ()
-        if frame.f_code.co_name == _LOWERS:
-            program = frame.f_locals.get("closed_jaxpr")
-            break
-        frame = frame.f_back
-    jaxpr = getattr(program, "jaxpr", program)
-    given = [is_key(one.aval) for one in getattr(jaxpr, "invars", ())]
+    given = [is_key(variable.aval) for variable in getattr(jaxpr, "invars", ())]
     if not any(given):
         return ()
     arguments, keys = [], 0
-    for one in given:
-        arguments.append(_KeyState(1 << keys) if one else _KeyState(varies=True))
-        keys += one
+    for state in given:
+        arguments.append(_KeyState(1 << keys) if state else _KeyState(varies=True))
+        keys += state
     reader = _UseReader()
     reader.run(jaxpr, arguments)
     return tuple(bool(reader.drawn >> key & 1) for key in range(keys))
@@ -99,32 +87,32 @@ class _UseReader:
 
     def run(self, jaxpr: Any, arguments: Sequence[_KeyState]) -> list[_KeyState]:
         """Return what is known about the results of *jaxpr* with these *arguments*."""
-        known = dict(zip(jaxpr.invars, arguments, strict=False))
+        states = dict(zip(jaxpr.invars, arguments, strict=False))
 
         def of(value: Any) -> _KeyState:
             # Literals are not hashable.
-            return _CONSTANT if hasattr(value, "val") else known.get(value, _CONSTANT)
+            return _CONSTANT if hasattr(value, "val") else states.get(value, _CONSTANT)
 
         for equation in jaxpr.eqns:
             self._left -= 1
             if self._left < 0:
                 raise TooManyEquationsError
-            results = self._apply(equation, [of(one) for one in equation.invars])
-            known.update(zip(equation.outvars, results, strict=False))
-        return [of(one) for one in jaxpr.outvars]
+            results = self._apply(equation, [of(value) for value in equation.invars])
+            states.update(zip(equation.outvars, results, strict=False))
+        return [of(value) for value in jaxpr.outvars]
 
     def _apply(self, equation: Any, given: list[_KeyState]) -> list[_KeyState]:
         name, number = equation.primitive.name, len(equation.outvars)
-        varies = any([one.varies for one in given])
+        varies = any([state.varies for state in given])
         if name in _DRAW:
-            for one in given:
-                self.drawn |= one.keys
+            for state in given:
+                self.drawn |= state.keys
         elif name == "random_fold_in":
             return [_KeyState(varies=True) if varies else given[0]] * number
         elif name in _DERIVE:
             keys = 0
-            for one in given:
-                keys |= one.keys
+            for state in given:
+                keys |= state.keys
             return [_KeyState(0 if varies else keys, varies)] * number
         inner = _inner(equation, given)
         if not inner:
@@ -142,8 +130,8 @@ def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeySt
     parameters = equation.params
     for name, value in parameters.items():
         several = isinstance(value, tuple | list)
-        for one in value if several else (value,):
-            jaxpr = getattr(one, "jaxpr", one)
+        for item in value if several else (value,):
+            jaxpr = getattr(item, "jaxpr", item)
             if not hasattr(jaxpr, "eqns"):
                 continue
             arguments = given

@@ -170,13 +170,13 @@ class Listeners:
                 "unregister_scalar_listener",
                 "_unregister_scalar_listener_by_callback",
             )
-            add, known = (
+            add, registered = (
                 monitoring.register_scalar_listener,
                 monitoring.get_scalar_listeners,
             )
         except AttributeError:
             return ()
-        return (_ListenerKind(self._scalar, add, known, remove),)
+        return (_ListenerKind(self._scalar, add, registered, remove),)
 
     def _is_off(self) -> bool:
         return not self._registered

@@ -121,14 +121,14 @@ def is_debugged() -> bool:
     be known now. Takes a microsecond per function on all stacks if a debugger was
     imported, else none.
     """
-    if not any([one in sys.modules for one in _DEBUGGERS]):
+    if not any([module in sys.modules for module in _DEBUGGERS]):
         return False
     try:
         stacks = read_stacks(lambda idents: idents)
     except NotNowError:  # unknown until the next call
         return True
     names = [at.names.get("__name__") for stack in stacks.values() for at in stack]
-    return any([type(one) is str and _is_of_debugger(one) for one in names])
+    return any([type(name) is str and _is_of_debugger(name) for name in names])
 
 
 def _is_of_debugger(module: str) -> bool:
@@ -140,7 +140,9 @@ def _read(choose: Callable[[Collection[int]], Iterable[int]]) -> dict[int, _Colu
     frames = _frames(most - _FOR_A_THREAD * (_Threads.number + _MORE_THREADS))
     _Threads.number = len(frames)
     try:
-        return {one: _columns(frames.get(one), most) for one in choose(frames.keys())}
+        return {
+            ident: _columns(frames.get(ident), most) for ident in choose(frames.keys())
+        }
     finally:
         # Ours is among them, and refers to them: without this, an exception would keep
         # all of them, and with them the variables of functions that have returned.

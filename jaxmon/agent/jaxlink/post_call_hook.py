@@ -97,7 +97,9 @@ class PostCallHook:
         # JAX 0.4 has no public access to the global value.
         return any(
             [
-                one.get_global() if hasattr(one, "get_global") else one._value  # noqa: SLF001
-                for one in self._settings
+                setting.get_global()
+                if hasattr(setting, "get_global")
+                else setting._value  # noqa: SLF001
+                for setting in self._settings
             ]
         )

@@ -72,7 +72,7 @@ def convolution(equation: Any) -> float:
 
 
 def _shapes(equation: Any) -> tuple[Sequence[int], Sequence[int]]:
-    left, right = (one.aval.shape for one in equation.invars[:2])
+    left, right = (variable.aval.shape for variable in equation.invars[:2])
     return left, right
 
 
@@ -86,8 +86,8 @@ def _product(
 
 def _factor(equation: Any) -> int:
     """Return how many real products one of the operands' type takes."""
-    kinds = [str(one.aval.dtype) for one in equation.invars[:2]]
-    return 1 << sum(one.startswith("complex") for one in kinds)
+    kinds = [str(variable.aval.dtype) for variable in equation.invars[:2]]
+    return 1 << sum(kind.startswith("complex") for kind in kinds)
 
 
 def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
@@ -120,8 +120,8 @@ def _overlaps(  # noqa: PLR0913 - those of a dimension of a window
         raise UncountableError
     last = (size - 1) * spread
     return sum(
-        _multiples(long[0], long[1], one * short[1] - before, last, spread)
-        for one in range(short[0])
+        _multiples(long[0], long[1], dimension * short[1] - before, last, spread)
+        for dimension in range(short[0])
     )
 
 

@@ -107,9 +107,9 @@ class SourceLineFinder:
     def line_of(self, error: BaseException) -> SourceLine:
         """Return the line that *error* came from, as `raised_at` does."""
         stack = raised(error)
-        users = [one for one in stack if self.is_user(one.file)]
-        own = [one for one in users if sources.package_of(one.file) is None]
-        return self.of(own or stack)
+        users = [frame for frame in stack if self.is_user(frame.file)]
+        program = [frame for frame in users if sources.package_of(frame.file) is None]
+        return self.of(program or stack)
 
     def is_library(self, file: str) -> bool:
         """Return whether *file* belongs to a library between programs and JAX."""
@@ -216,9 +216,15 @@ class ProgramLineFinder:
         Args:
             frame: the caller of the function that creates jitted objects.
         """
-        while frame is not None and _makes(frame):
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name in _MAKERS:
+                if not code.co_filename.endswith(_FILES):
+                    break
+            elif code.co_name != _BOUNDARY:
+                break
             frame = frame.f_back
-        if frame is None or self._lines.is_jax(frame.f_code.co_filename):
+        if frame is None or self._lines.is_jax(code.co_filename):
             return None
         return self.that_calls(frame)
 
@@ -241,10 +247,3 @@ class ProgramLineFinder:
             module if type(module) is str else "?",
             code.co_qualname,
         )
-
-
-def _makes(frame: FrameType) -> bool:
-    code = frame.f_code
-    if code.co_name in _MAKERS:
-        return code.co_filename.endswith(_FILES)
-    return code.co_name == _BOUNDARY

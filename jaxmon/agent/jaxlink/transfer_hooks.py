@@ -217,10 +217,10 @@ class TransferHooks:
         if sent is None:
             sent = variables.get("xs", ())
         nbytes, scalars = 0, True
-        for one in map(trusted_view, sent):
-            if not isinstance(one, self._array):
-                nbytes += self._nbytes(one)
-                scalars = scalars and not getattr(one, "ndim", 0)
+        for array in map(trusted_view, sent):
+            if not isinstance(array, self._array):
+                nbytes += self._nbytes(array)
+                scalars = scalars and not getattr(array, "ndim", 0)
         if not nbytes:
             return None
         site = self._origins.of(frame, "host_to_device", scalars=scalars)

@@ -195,9 +195,9 @@ def _structure(jaxpr: Any) -> int:
         return numbers.setdefault(id(variable), len(numbers))
 
     parts: list[object] = [len(jaxpr.eqns)]
-    parts += [len(getattr(one.aval, "shape", ())) for one in jaxpr.invars]
-    for one in (*jaxpr.constvars, *jaxpr.invars):
-        number(one)
+    parts += [len(getattr(variable.aval, "shape", ())) for variable in jaxpr.invars]
+    for binder in (*jaxpr.constvars, *jaxpr.invars):
+        number(binder)
     for equation in jaxpr.eqns[:_MAX_EQUATIONS]:
         parts.append(equation.primitive.name)
         parts += map(number, (*equation.invars, *equation.outvars))

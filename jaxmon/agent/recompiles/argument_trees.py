@@ -135,15 +135,15 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
     if type(fields) is tuple and len(fields) == len(children):
         keys = tuple([f".{name}" for name in fields])
         return Node(name, (identity,), "", keys, children, leaves)
-    known: tuple[str, ...] | None = None
+    child_keys: tuple[str, ...] | None = None
     if kind is OrderedDict or kind is defaultdict:
         # JAX stores their keys, in order, next to the children.
         static, keys = static if kind is defaultdict else (None, static)
-        known = tuple([_key(key) for key in keys])
+        child_keys = tuple([_key(key) for key in keys])
     value = value_of(static)
     if value.hidden or not value.whole:
         statics.append((name, value))
-    return Node(name, (identity, value.key), value.text, known, children, leaves)
+    return Node(name, (identity, value.key), value.text, child_keys, children, leaves)
 
 
 def needs_names(arguments: Sequence[Argument]) -> bool:
@@ -168,9 +168,9 @@ _NUMBERS: dict[int, tuple[str, ...]] = {}
 
 def _keys(keys: list[Any]) -> tuple[str, ...]:
     """Return the texts of the *keys* of a dict; only strings are kept."""
-    known = _KEYS.get(len(keys))
-    if known is not None and all(map(is_, known[0], keys)):
-        return known[1]
+    latest = _KEYS.get(len(keys))
+    if latest is not None and all(map(is_, latest[0], keys)):
+        return latest[1]
     if set(map(id, map(type, keys))) != _STRINGS:
         return tuple([f"[{k!r}]" if type(k) is str else _key(k) for k in keys])
     found = tuple([f"[{key!r}]" for key in keys])
@@ -238,7 +238,7 @@ def parameters_of(
                 fun = fun.__func__
             else:
                 break
-        taken = _own(fun, given)
+        taken = _direct(fun, given)
         if found is None or _takes(taken, count, by_name):
             found = taken
         if taken.positional or not taken.rest:
@@ -249,7 +249,7 @@ def parameters_of(
     return found or Parameters(rest="args")
 
 
-def _own(fun: Any, given: int) -> Parameters:
+def _direct(fun: Any, given: int) -> Parameters:
     """
     Return the parameters of *fun* itself, regardless of what it wraps, after *given*
     arguments.
@@ -287,9 +287,10 @@ def _of_builtin(fun: types.BuiltinFunctionType, given: int) -> Parameters:
         interrupts.pass_on(error)
         return Parameters(rest="args", named=True)
     names = [
-        one.name
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        parameter.name
+        for parameter in parameters
+        if parameter.kind
+        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     return Parameters(tuple(names[given:]), named=True)
 

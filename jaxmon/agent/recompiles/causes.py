@@ -18,7 +18,7 @@ from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.recompiles.differences import (
-    Difference,
+    Mismatch,
     changed_settings,
     differences,
     hidden_differences,
@@ -67,7 +67,7 @@ class Cause(NamedTuple):
     """
 
     name: str
-    differences: tuple[Difference, ...]
+    differences: tuple[Mismatch, ...]
     omitted: int = 0
 
 
@@ -101,9 +101,9 @@ class History:
         leaves = max(len(signature.leaves) + len(signature.operands), _FEW_LEAVES)
         if len(self.signatures) * leaves > _LEAVES:
             del self.signatures[: -max(_LEAVES // leaves, 1)]
-        for known in (self.digests, self.calls):
-            if len(known) >= _DIGESTS:
-                known.pop(next(iter(known)), None)  # type: ignore[call-overload]  # its own key
+        for table in (self.digests, self.calls):
+            if len(table) >= _DIGESTS:
+                table.pop(next(iter(table)), None)  # type: ignore[call-overload]  # its own key
         self.digests[signature.digest, signature.hidden] = None
         self.calls[signature.call] = None
 
@@ -128,7 +128,7 @@ class Histories:
         self.remembered = 0
         self._context = context
         self._values = values
-        self._remade: dict[Hashable, Difference] = {}
+        self._remade: dict[Hashable, Mismatch] = {}
         self._recreations = Recreations()
         self._seen: dict[int, History] = {}
 
@@ -241,7 +241,7 @@ class Histories:
         places. However many arrays are put elsewhere at once, that is one difference.
         """
         if new.arguments != old.arguments:
-            kinds = Counter(one.kind for one in self._compare(new, old))
+            kinds = Counter(difference.kind for difference in self._compare(new, old))
             far = sum(_WEIGHTS.get(kind, 1) for kind in kinds)
             return far, "shape" in kinds, kinds.total()
         leaves = _unlike(new.leaves, old.leaves) + _unlike(new.operands, old.operands)
@@ -267,7 +267,7 @@ class Histories:
     def _changed(new: Sequence[object], old: Sequence[object]) -> int:
         return 0 if new == old else sum(map(bool, map(ne, new, old)))
 
-    def _made_again(self, fun: object) -> Difference:
+    def _made_again(self, fun: object) -> Mismatch:
         key = hash(code_of(inner(fun))), place_of(fun), name_of(type(fun))
         found = self._remade.get(key)
         if found is None:
@@ -276,7 +276,7 @@ class Histories:
             found = self._remade[key] = _made_again(fun)
         return found
 
-    def _compare(self, new: Signature, old: Signature) -> list[Difference]:
+    def _compare(self, new: Signature, old: Signature) -> list[Mismatch]:
         if new.digest == old.digest:
             return []
         found = differences(new, old, context=self._context, values=self._values)
@@ -290,16 +290,16 @@ def _unlike(new: Sequence[Leaf], old: Sequence[Leaf]) -> Counter[tuple[Leaf, Lea
     others = list(map(is_not, new, old))
     afters, befores = (list(compress(leaves, others)) for leaves in (new, old))
     counts = Counter(zip(map(id, afters), map(id, befores), strict=True))
-    known = dict(zip(map(id, afters + befores), afters + befores, strict=True))
-    pairs = ((known[one], known[other], n) for (one, other), n in counts.items())
+    by_id = dict(zip(map(id, afters + befores), afters + befores, strict=True))
+    pairs = ((by_id[before], by_id[other], n) for (before, other), n in counts.items())
     found = Counter[tuple[Leaf, Leaf]]()
-    for one, other, count in pairs:
-        if one != other:
-            found[one, other] += count
+    for before, other, count in pairs:
+        if before != other:
+            found[before, other] += count
     return found
 
 
-def dominant_kind(found: Sequence[Difference]) -> str:
+def dominant_kind(found: Sequence[Mismatch]) -> str:
     """
     Return the kind that represents all of *found*.
 
@@ -316,10 +316,10 @@ def dominant_kind(found: Sequence[Difference]) -> str:
     return max(_LEAF_KINDS, key=lambda kind: kinds[kind])
 
 
-def _made_again(fun: object) -> Difference:
+def _made_again(fun: object) -> Mismatch:
     if fun is None:  # it is gone
         text = "a new function object: create and jit it once"
-        return Difference("new_function", "", "another object", "a new object", text)
+        return Mismatch("new_function", "", "another object", "a new object", text)
     function, kind = inner(fun), type(fun)
     name = _name(function)
     place = place_of(fun)
@@ -343,7 +343,7 @@ def _made_again(fun: object) -> Difference:
     else:
         what, advice = "function object", "it was redefined"
     text = f"a new {what}{where}, `{bare_name(name)}`: {advice}"
-    return Difference("new_function", name, "another object", f"a new {what}", text)
+    return Mismatch("new_function", name, "another object", f"a new {what}", text)
 
 
 def _name(function: Any) -> str:
@@ -356,9 +356,9 @@ def _name(function: Any) -> str:
     return given if type(given) is str else name_of(kind)
 
 
-def _evicted() -> Difference:
+def _evicted() -> Mismatch:
     text = (
         "identical arguments were compiled before: jax.clear_caches(), "
         "clear_cache() or a full cache evicted the program"
     )
-    return Difference("evicted", "", "compiled", "dropped", text)
+    return Mismatch("evicted", "", "compiled", "dropped", text)

@@ -37,7 +37,7 @@ _PREFIX = {"static_argument": "static argument ", "tree_structure": "static part
 _NONE = ("none", None)
 
 
-class Difference(NamedTuple):
+class Mismatch(NamedTuple):
     """
     One difference that requires separate programs.
 
@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 
 def differences(
     new: Signature, old: Signature, *, context: Sequence[str], values: bool
-) -> Iterator[Difference]:
+) -> Iterator[Mismatch]:
     """
     Yield every difference of *new* from *old*.
 
@@ -89,7 +89,7 @@ def differences(
 
 def _context(
     new: Signature, old: Signature, names: Sequence[str]
-) -> Iterator[Difference]:
+) -> Iterator[Mismatch]:
     for name, before, after in changed_settings(new, old, names):
         words = _shown(before), _unlike(_shown(before), _shown(after))
         yield _line("context", name, *words, prefix="")
@@ -122,7 +122,7 @@ def _shown(value: Any) -> str:
     return disclosure.value(value.text if type(value) is Value else str(value))
 
 
-def _options(new: Signature, old: Signature) -> Iterator[Difference]:
+def _options(new: Signature, old: Signature) -> Iterator[Mismatch]:
     if new.options == old.options:
         return
     befores = {name: rest for name, *rest in old.options}
@@ -147,17 +147,17 @@ def _unlike(before: str, after: str) -> str:
     return after + (_OTHER_DEVICES if "mesh " in after else _EQUAL)
 
 
-def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Difference]:
+def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatch]:
     if new.static == old.static:
         return
-    befores = {one.name: one for one in old.static}
-    afters = {one.name: one for one in new.static}
+    befores = {static.name: static for static in old.static}
+    afters = {static.name: static for static in new.static}
     for name in {**befores, **afters}:
         before, after = befores.get(name), afters.get(name)
         if before is None or after is None:
             texts = [
-                _ABSENT if one is None else _value(one, values=values)
-                for one in (before, after)
+                _ABSENT if static is None else _value(static, values=values)
+                for static in (before, after)
             ]
             yield _line("static_argument", name, *texts, prefix="static argument ")
             continue
@@ -170,12 +170,12 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Differe
 
 def hidden_differences(
     new: Signature, old: Signature, *, values: bool
-) -> Iterator[Difference]:
+) -> Iterator[Mismatch]:
     """
     Yield possible differences between two signatures that are equal as far as they can
     be compared: fields that a class may or may not use for equality.
     """
-    befores = {(one.kind, one.where): one.value for one in old.beyond}
+    befores = {(hidden.kind, hidden.where): hidden.value for hidden in old.beyond}
     for kind, where, after in new.beyond:
         before = befores.get((kind, where))
         if before is not None and before.hidden != after.hidden:
@@ -183,13 +183,13 @@ def hidden_differences(
             yield _line(kind, where, text, f"{text}{_EQUAL}", prefix=_PREFIX[kind])
 
 
-def not_compared(new: Signature, *, values: bool) -> Iterator[Difference]:
+def not_compared(new: Signature, *, values: bool) -> Iterator[Mismatch]:
     """Yield the values of *new* that cannot be compared in full."""
     for kind, where, value in new.beyond:
         if not value.whole:
             text = _shown_value(value, where, values=values)
             line = f"{_PREFIX[kind]}{where}: {text} is {_PARTLY}"
-            yield Difference("unknown", where, text, text, line)
+            yield Mismatch("unknown", where, text, text, line)
 
 
 def _shown_value(value: Value, name: str, *, values: bool) -> str:
@@ -202,8 +202,8 @@ def _value(static: Static, *, values: bool) -> str:
 
 def _static_value(
     name: str, before: Static, after: Static, *, values: bool
-) -> Difference:
-    old, new = (_value(one, values=values) for one in (before, after))
+) -> Mismatch:
+    old, new = (_value(static, values=values) for static in (before, after))
     if (
         old == new
         and values
@@ -218,7 +218,7 @@ def _static_value(
     return _line("static_argument", name, old, new, prefix="static argument ")
 
 
-def _argument_differences(new: Signature, old: Signature) -> Iterator[Difference]:
+def _argument_differences(new: Signature, old: Signature) -> Iterator[Mismatch]:
     """Yield the differences of the traced arguments."""
     if new.leaves == old.leaves and new.arguments == old.arguments:
         return
@@ -239,7 +239,7 @@ def _argument_differences(new: Signature, old: Signature) -> Iterator[Difference
             yield _line("tree_structure", name, text, _ABSENT)
 
 
-def _operand_differences(new: Signature, old: Signature) -> Iterator[Difference]:
+def _operand_differences(new: Signature, old: Signature) -> Iterator[Mismatch]:
     """
     Yield the differences of what two programs of a transformed function are applied to,
     such as the size of the batch in `jax.vmap`.
@@ -273,7 +273,7 @@ class _TreeComparison:
 
     def node(
         self, where: str, before: tuple[Node, int], after: tuple[Node, int]
-    ) -> Iterator[Difference]:
+    ) -> Iterator[Mismatch]:
         """Yield the differences of two nodes, each with the index of its first leaf."""
         (old, begin), (new, start) = before, after
         if old == new:
@@ -293,7 +293,7 @@ class _TreeComparison:
 
     def _children(
         self, where: str, before: tuple[Node, int], after: tuple[Node, int]
-    ) -> Iterator[Difference]:
+    ) -> Iterator[Mismatch]:
         befores, afters = _children(*before), _children(*after)
         added = [key for key in afters if key not in befores]
         removed = [key for key in befores if key not in afters]
@@ -305,7 +305,7 @@ class _TreeComparison:
             texts = (_keys(added, "added"), _keys(removed, "removed"))
             text = f"argument {where}: {', '.join(filter(None, texts))}"
             shown = _outline(old), _outline(new)
-            yield Difference("tree_structure", where, *shown, text)
+            yield Mismatch("tree_structure", where, *shown, text)
         if befores.keys() == afters.keys() and [*befores] != [*afters]:
             yield _line("tree_structure", where, _order(befores), _order(afters))
         for key, child in afters.items():
@@ -314,7 +314,7 @@ class _TreeComparison:
 
     def _leaves(
         self, where: str, node: Node, begin: int, start: int
-    ) -> Iterator[Difference]:
+    ) -> Iterator[Mismatch]:
         count = node.leaves
         olds = self._old.leaves[begin : begin + count]
         news = self._new.leaves[start : start + count]
@@ -413,7 +413,7 @@ def _bare(key: str) -> str:
     return key[1:-1] if key.startswith("[") else key.removeprefix(".")
 
 
-def _leaf(where: str, old: Leaf, new: Leaf) -> Iterator[Difference]:
+def _leaf(where: str, old: Leaf, new: Leaf) -> Iterator[Mismatch]:
     if old.dtype != new.dtype or old.shape != new.shape:
         kind = "dtype" if old.dtype != new.dtype else "shape"
         weak = old.weak != new.weak
@@ -429,7 +429,7 @@ def _leaf(where: str, old: Leaf, new: Leaf) -> Iterator[Difference]:
         yield _placement(where, old.placement, new.placement)
 
 
-def _placement(where: str, old: Placement | None, new: Placement | None) -> Difference:
+def _placement(where: str, old: Placement | None, new: Placement | None) -> Mismatch:
     if old is not None and new is not None:
         before, after = str(old), str(new)
         if old.text == new.text and old.order != new.order:
@@ -455,10 +455,10 @@ _dtype_text = functools.lru_cache(maxsize=100)(
 
 def _line(
     kind: str, where: str, before: str, after: str, *, prefix: str = "argument "
-) -> Difference:
+) -> Mismatch:
     """Return one difference, with its text."""
     text = f"{prefix}{where}: {before} → {after}"
-    return Difference(kind, where, before, after, text)
+    return Mismatch(kind, where, before, after, text)
 
 
 def _differs_beyond_text(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:

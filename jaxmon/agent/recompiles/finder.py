@@ -33,7 +33,7 @@ _MAX_NAMES = 1_000
 _MAX_PROGRAMS = 64
 
 
-Known: TypeAlias = tuple[
+Compared: TypeAlias = tuple[
     History | None, Created | None, Signature | None, History | None
 ]
 
@@ -43,17 +43,19 @@ class PendingCause:
     Compile cause determined beforehand. Holds no user objects.
 
     Attributes:
-        known: history, creation, signature and kind, as in `Histories.of`.
+        compared: history, creation, signature and kind, as in `Histories.of`.
         cause: why it is compiled, `None` if for the first time.
         place: the line of the program to be changed, empty if unknown.
         noted: called with the seconds once it is compiled.
         remembered: `Histories.remembered` when the cause was determined.
     """
 
-    __slots__ = ("cause", "known", "noted", "place", "remembered")
+    __slots__ = ("cause", "compared", "noted", "place", "remembered")
 
-    def __init__(self, known: Known, cause: Cause | None, remembered: int) -> None:
-        self.known = known
+    def __init__(
+        self, compared: Compared, cause: Cause | None, remembered: int
+    ) -> None:
+        self.compared = compared
         self.cause = cause
         self.place = ""
         self.noted: list[Callable[[float], None]] = []
@@ -63,10 +65,6 @@ class PendingCause:
 class CauseFinder:
     """
     Compares each compile with the earlier ones of its function.
-
-    Args:
-        context: shared state of the agent.
-        site: the site under which failures are counted.
     """
 
     def __init__(self, context: Context, site: str) -> None:
@@ -126,14 +124,16 @@ class CauseFinder:
 
     def owner_of(self, found: Transformed) -> Function | None:
         """Return the function whose program is compiled outside of its call."""
-        known = self._transformations
-        one = known.named(found)
+        transformations = self._transformations
+        transformed = transformations.named(found)
         try:
-            if one is None and (jit := self._registry.jitted_from(found.names[0])):
-                one = self._never_compiled(jit, found)
+            if transformed is None and (
+                jit := self._registry.jitted_from(found.names[0])
+            ):
+                transformed = self._never_compiled(jit, found)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(self._site)
-        return None if one is None else one.function
+        return None if transformed is None else transformed.function
 
     def _never_compiled(
         self, jit: Jit, found: Transformed
@@ -142,16 +142,16 @@ class CauseFinder:
         Return a function whose program is compiled, but never in its call, as under
         `jax.checkpoint`.
         """
-        known, fun = self._transformations, function_of(jit.counted())
+        transformations, fun = self._transformations, function_of(jit.counted())
         if fun is None:
             return None
-        if known.known(fun) is None:
+        if transformations.of(fun) is None:
             jitted = Jitted(fun, fun, found.names[0], call=False)
-            known.add(fun, jit.function, self._new(jitted, jit, None))
-        one = known.known(fun)
-        if one is not None:
-            known.compiles(one, found)
-        return one
+            transformations.add(fun, jit.function, self._new(jitted, jit, None))
+        transformed = transformations.of(fun)
+        if transformed is not None:
+            transformations.compiles(transformed, found)
+        return transformed
 
     def find_transformed_cause(
         self, function: Function, found: Transformed, frame: FrameType
@@ -168,38 +168,38 @@ class CauseFinder:
         if function.internal or not self._guard.on(self._site):
             return None
         try:
-            one = self._transformed_function(function, found)
-            if one is None:
+            transformed = self._transformed_function(function, found)
+            if transformed is None:
                 return None
             operands = self._signatures.operands(found.operands, found.avals)
         except Exception:  # noqa: BLE001 - contained: the compile itself still counts
             self._guard.failed(self._site)
             return None
         program = found.kind, found.structure
-        history = one.history(program)
-        new = None if history.compiled else one.created.program(program)
-        signature = (one.signature or self._signatures.without_call()).applied_to(
-            operands
-        )
-        kind = one.history(found.kind)
+        history = transformed.history(program)
+        new = None if history.compiled else transformed.created.program(program)
+        signature = (
+            transformed.signature or self._signatures.without_call()
+        ).applied_to(operands)
+        kind = transformed.history(found.kind)
         return self._compare((history, new, signature, kind), frame)
 
     def _transformed_function(
         self, function: Function, found: Transformed
     ) -> TransformedFunction | None:
         """Return the function whose program *found* is."""
-        known, jitted = self._transformations, found.jitted
+        transformations, jitted = self._transformations, found.jitted
         if jitted is None:
-            return known.named(found)
+            return transformations.named(found)
         signature = None if found.call is None else self._signature(found.call)
-        if known.known(jitted.fun) is None:
+        if transformations.of(jitted.fun) is None:
             jit = self._registry.jit_of(jitted.key)
-            known.add(jitted.fun, function, self._new(jitted, jit, signature))
-        one = known.known(jitted.fun)
-        if one is not None:
-            one.signature = signature
-            known.compiles(one, found)
-        return one
+            transformations.add(jitted.fun, function, self._new(jitted, jit, signature))
+        transformed = transformations.of(jitted.fun)
+        if transformed is not None:
+            transformed.signature = signature
+            transformations.compiles(transformed, found)
+        return transformed
 
     def _created(self, jitted: Jitted, signature: Signature | None) -> Created | None:
         """Return what distinguishes a function of the program not compiled before."""
@@ -242,8 +242,8 @@ class CauseFinder:
         cause, histories = pending.cause, self._histories
         if cause is None and pending.remembered != histories.remembered:
             # Another thread may have compiled it for the first time meanwhile.
-            cause = self._cause(pending.known)
-        histories.remember(*pending.known, self._registry.now())
+            cause = self._cause(pending.compared)
+        histories.remember(*pending.compared, self._registry.now())
         if cause is None:
             return None
         function.count_recompile(cause.name)
@@ -253,24 +253,24 @@ class CauseFinder:
             function.name,
             message(cause),
             cause=cause.name,
-            differences=[one.as_json() for one in cause.differences],
+            differences=[difference.as_json() for difference in cause.differences],
             omitted=cause.omitted,
             **details,
             seconds=seconds,
         )
         return cause.name
 
-    def _compare(self, known: Known, frame: FrameType) -> PendingCause:
-        """Return why what is *known* is compiled; *frame* calls the compiler."""
+    def _compare(self, compared: Compared, frame: FrameType) -> PendingCause:
+        """Return why what is *compared* is compiled; *frame* calls the compiler."""
         remembered = self._histories.remembered
-        pending = PendingCause(known, self._cause(known), remembered)
+        pending = PendingCause(compared, self._cause(compared), remembered)
         if pending.cause is not None:
-            pending.place = self._place(known[1], frame)
+            pending.place = self._place(compared[1], frame)
         return pending
 
-    def _cause(self, known: Known) -> Cause | None:
+    def _cause(self, compared: Compared) -> Cause | None:
         try:
-            return self._histories.of(*known)
+            return self._histories.of(*compared)
         except Exception:  # noqa: BLE001 - contained: the count is the user's
             self._guard.failed(self._site)
             return Cause("unknown", ())
@@ -288,7 +288,7 @@ class CauseFinder:
 
 def message(cause: Cause) -> str:
     """Return *cause* as text: its first differences."""
-    texts = [one.text for one in cause.differences[:_IN_MESSAGE]]
+    texts = [difference.text for difference in cause.differences[:_IN_MESSAGE]]
     more = len(cause.differences) + cause.omitted - len(texts)
     if more:
         texts.append(f"and {more} more")
@@ -331,37 +331,37 @@ class Transformations:
         # `None` if several functions have the name.
         self._by_name: dict[str, TransformedFunction | None] = {}
 
-    def known(self, fun: object) -> TransformedFunction | None:
+    def of(self, fun: object) -> TransformedFunction | None:
         """Return what is known of *fun*."""
         found = self._by_id.get(id(fun))
         return found[0] if found else None
 
     def add(self, fun: object, function: Function, created: Created) -> None:
         """Add *fun*; it is dropped with it."""
-        key, one = id(fun), TransformedFunction(function, created)
+        key, transformed = id(fun), TransformedFunction(function, created)
         try:
             # The callback is C and runs before the id can be reused.
             reference = weakref.ref(fun, functools.partial(self._by_id.pop, key))
         except TypeError as error:
             interrupts.pass_on(error)
             return
-        self._by_id[key] = one, reference
+        self._by_id[key] = transformed, reference
 
-    def compiles(self, one: TransformedFunction, found: Transformed) -> None:
-        """Record that *one* is compiled in its call, under the names in *found*."""
+    def compiles(self, transformed: TransformedFunction, found: Transformed) -> None:
+        """Record a compile of *transformed* in its call, under the names in *found*."""
         if len(self._by_name) >= _MAX_NAMES:
             self._by_name.clear()
         for name in found.names:
-            before = self._by_name.get(name, one)
-            same = before is not None and before.function is one.function
-            self._by_name[name] = one if same else None
+            before = self._by_name.get(name, transformed)
+            same = before is not None and before.function is transformed.function
+            self._by_name[name] = transformed if same else None
 
     def named(self, found: Transformed) -> TransformedFunction | None:
         """Return the function that a program outside of its call belongs to."""
         # The first name is the source line, if JAX has it; many functions may have the
         # same bare name.
-        one = self._by_name.get(found.names[0])
-        if one is None or len(found.names) > 1:
-            return one
-        fun = one.created.fun
-        return one if fun is not None and fun() is not None else None
+        transformed = self._by_name.get(found.names[0])
+        if transformed is None or len(found.names) > 1:
+            return transformed
+        fun = transformed.created.fun
+        return transformed if fun is not None and fun() is not None else None

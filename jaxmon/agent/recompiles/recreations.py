@@ -140,15 +140,17 @@ class Recreations:
         compiled, or that belongs to another object, such as a model, that exists.
         """
         earlier = self._lines.get(new.key, ())
-        for one in earlier:
-            if _are_equal(new.content, one.created.content):
-                return one
+        for former in earlier:
+            if _are_equal(new.content, former.created.content):
+                return former
         idle = []
-        for one in earlier:
-            if new.number > one.number and one.is_idle:
-                if one.is_gone and not _are_different(new.content, one.created.content):
-                    return one
-                idle.append(one)
+        for former in earlier:
+            if new.number > former.number and former.is_idle:
+                if former.is_gone and not _are_different(
+                    new.content, former.created.content
+                ):
+                    return former
+                idle.append(former)
         return idle[0] if len(idle) >= IDLE else None
 
     def latest(self, key: Hashable) -> Signature | None:
@@ -164,8 +166,8 @@ class Recreations:
         earlier = self._lines.setdefault(new.key, [])
         if replaced in earlier:
             earlier.remove(replaced)
-        for one in earlier:  # large ones take as much as all the rest
-            one.signature = None
+        for former in earlier:  # large ones take as much as all the rest
+            former.signature = None
         earlier.append(Earlier(new, number, signature))
         del earlier[:-_MAX_FUNCTIONS]
 
@@ -176,8 +178,8 @@ def _are_equal(new: Content, old: Content) -> bool:
 
 def _same(new: Iterable[weakref.ref[Any]], old: Iterable[weakref.ref[Any]]) -> bool:
     return all(
-        one() is not None and one() is other()
-        for one, other in zip(new, old, strict=False)
+        reference() is not None and reference() is other()
+        for reference, other in zip(new, old, strict=False)
     )
 
 
@@ -186,7 +188,9 @@ def _are_different(new: Content, old: Content) -> bool:
     pairs = zip(
         (*new.owners, *new.functions), (*old.owners, *old.functions), strict=False
     )
-    return any(other() is not None and one() is not other() for one, other in pairs)
+    return any(
+        other() is not None and reference() is not other() for reference, other in pairs
+    )
 
 
 def created(
@@ -259,16 +263,16 @@ class _Search:
         self.functions: list[weakref.ref[Any]] = []
         self._left = _MAX_INSPECTED
         self._options = False
-        self._known: set[int] = set()
+        self._visited: set[int] = set()
 
     def callable(self, fun: Any) -> None:
         """Add the callable *fun*."""
         kind = type(fun)
         self.code.append(name_of(kind))
         self._left -= 1
-        if self._left < 0 or id(fun) in self._known:
+        if self._left < 0 or id(fun) in self._visited:
             return
-        self._known.add(id(fun))
+        self._visited.add(id(fun))
         if kind is types.FunctionType:
             self._function(fun)
         elif kind is types.MethodType:
@@ -278,7 +282,7 @@ class _Search:
             else:
                 self._value(fun.__self__)
         elif is_subclass(kind, functools.partial):
-            function, args, keywords = (one(fun) for one in _PARTIAL)
+            function, args, keywords = (getter(fun) for getter in _PARTIAL)
             self.callable(function)
             self.code.append((len(args), *keywords))
             self._all((*args, *dict.values(keywords)))

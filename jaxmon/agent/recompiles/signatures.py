@@ -20,16 +20,17 @@ from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink import arrays as leaf_types
 from jaxmon.agent.jaxlink.arguments import JitCall
-from jaxmon.agent.jaxlink.arrays import Leaf, LeafTypes
-from jaxmon.agent.jaxlink.configuration import inside
-from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
-from jaxmon.agent.jaxlink.shardings import (
+from jaxmon.agent.jaxlink.arrays import (
     NO_MESH,
+    Leaf,
+    LeafTypes,
     device_text,
     kind_of,
     mesh_text,
     order_of,
 )
+from jaxmon.agent.jaxlink.configuration import inside
+from jaxmon.agent.jaxlink.jit import JitOptions, Option, is_class
 from jaxmon.agent.recompiles.argument_trees import (
     Argument,
     arguments_of,
@@ -134,8 +135,8 @@ class Signature:
         self.beyond = beyond
         self.hidden, self.whole = 0, True
         if beyond:
-            self.hidden = hash(tuple([one.value.hidden for one in beyond]))
-            self.whole = all([one.value.whole for one in beyond])
+            self.hidden = hash(tuple([partly.value.hidden for partly in beyond]))
+            self.whole = all([partly.value.whole for partly in beyond])
         self.operands = operands
         self.shapes = hash(tuple([leaf.shape for leaf in leaves + operands]))
         self.call = hash((arguments, leaves, static, options, context))
@@ -253,9 +254,9 @@ class SignatureBuilder:
         kind = type(value)
         if kind is tuple and not value:
             return None
-        known = self._settings.get(position)
-        if known is not None and known[0]() is value:
-            return known[1]
+        setting = self._settings.get(position)
+        if setting is not None and setting[0]() is value:
+            return setting[1]
         if is_subclass(kind, enum.Enum):
             plain = field_of(value, "_value_")  # as set by users
             plain = plain if type(plain) is str else value_of(value).text
@@ -287,9 +288,9 @@ def _same(value: Any) -> Any:
 
 def _partly(static: Iterable[Static]) -> Iterator[PartlyCompared]:
     """Yield those of the *static* arguments that cannot be compared in full."""
-    for one in static:
-        if one.value.hidden or not one.value.whole:
-            yield PartlyCompared("static_argument", one.name, one.value)
+    for argument in static:
+        if argument.value.hidden or not argument.value.whole:
+            yield PartlyCompared("static_argument", argument.name, argument.value)
 
 
 def _parts(parts: Iterable[tuple[str, Value]]) -> Iterator[PartlyCompared]:
@@ -311,8 +312,8 @@ def _static(
     positions: list[int] = []
     for position, value in enumerate(call.args):
         if position in numbers:
-            one = Static(names[position], by_name=False, value=value_of(value))
-            found.append(one)
+            static = Static(names[position], by_name=False, value=value_of(value))
+            found.append(static)
         else:
             positions.append(position)
     # A name may be of a user-defined subclass of `str`.
@@ -329,7 +330,7 @@ def options_of(given: JitOptions) -> Options:
     made = (MADE_BY, given.maker, None)
     if not given.options:
         return (made,)
-    return (made, *[(one.name, *_described(one)) for one in given.options])
+    return (made, *[(option.name, *_described(option)) for option in given.options])
 
 
 def _described(option: Option) -> tuple[str, object]:
@@ -351,7 +352,7 @@ def _named(given: object) -> tuple[str, object]:
 
 
 def _list(given: Iterable[object]) -> str:
-    return ", ".join([one if type(one) is str else text_of(one) for one in given])
+    return ", ".join([name if type(name) is str else text_of(name) for name in given])
 
 
 def _sharding(leaf: Any) -> tuple[str, object]:

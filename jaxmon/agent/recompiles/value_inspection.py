@@ -41,6 +41,19 @@ class InspectedValue(NamedTuple):
     identity: int = 0
 
 
+class Nesting(NamedTuple):
+    """
+    Where a value is.
+
+    Attributes:
+        depth: number of values that contain it.
+        sure: whether its container is equal only if it is.
+    """
+
+    depth: int
+    sure: bool
+
+
 class Inspection:
     """
     Inspection of one value.
@@ -69,21 +82,14 @@ class Inspection:
     def inspect(
         self, value: Any, depth: int = 0, *, sure: bool = True
     ) -> InspectedValue:
-        """
-        Inspect *value*.
-
-        Args:
-            value: of any type.
-            depth: number of values that contain it.
-            sure: whether its container is equal only if it is.
-        """
+        """Inspect *value*, of any type; the others are those of `Nesting`."""
         self._left -= 1
         kind = type(value)
         how = self._exact.get(id(kind)) or self._find(kind)
         if self._left < 0 or depth > _DEEPEST:
             self.whole = False
             return InspectedValue(name_of(kind), 0)
-        return how(self, value, depth, sure)
+        return how(self, value, Nesting(depth, sure))
 
     def within_budget(self, count: int) -> int:
         """Return how many of *count* values fit the inspection budget."""
@@ -114,11 +120,8 @@ class Inspection:
         self.hidden = (self.hidden + hash((part,))) & _HASHES
 
 
-How: TypeAlias = "Callable[[Inspection, Any, int, bool], InspectedValue]"
-"""
-An inspector: takes the inspection, the value, its depth, and whether it surely counts
-for equality.
-"""
+How: TypeAlias = "Callable[[Inspection, Any, Nesting], InspectedValue]"
+"""An inspector."""
 
 
 class InspectedItems(NamedTuple):
@@ -129,18 +132,18 @@ class InspectedItems(NamedTuple):
 
     def hashes(self, name: str) -> tuple[int, int]:
         """Return the hashes for an ordered container called *name*."""
-        found = tuple([one.identity for one in self.seen])
-        words = hash((name, self.length, *[one.words for one in self.seen]))
+        found = tuple([part.identity for part in self.seen])
+        words = hash((name, self.length, *[part.words for part in self.seen]))
         return words, hash(found) if any(found) else 0
 
     def texts(self) -> str:
         """Return the texts of the items as one line."""
         more = len(self.seen) < self.length
-        return joined([one.text for one in self.seen], more=more)
+        return joined([part.text for part in self.seen], more=more)
 
 
 def inspected_items(
-    inspection: Inspection, base: Any, value: Any, depth: int, *, sure: bool
+    inspection: Inspection, base: Any, value: Any, at: Nesting
 ) -> InspectedItems:
     """
     Inspect the items of *value*, an ordered container of class *base* or a subclass.
@@ -153,7 +156,7 @@ def inspected_items(
         items = list(base.__getitem__(value, slice(some - some // 2)))
         items += base.__getitem__(value, slice(count - some // 2, None))
     return InspectedItems(
-        count, [inspection.inspect(item, depth + 1, sure=sure) for item in items]
+        count, [inspection.inspect(item, at.depth + 1, sure=at.sure) for item in items]
     )
 
 
@@ -175,16 +178,16 @@ def joined(texts: Iterable[str], *, more: bool = False) -> str:
 # --- numbers and texts -----------------------------------------------------------
 
 
-def _written(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _written(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     text = repr(value)
     if value == value:  # noqa: PLR0124 - but for what is not a number
         return InspectedValue(text, hash(text))
-    if not sure:
+    if not at.sure:
         inspection.add_hidden(id(value))
-    return InspectedValue(text, hash(text), id(value) if sure else 0)
+    return InspectedValue(text, hash(text), id(value) if at.sure else 0)
 
 
-def _number(inspection: Inspection, value: int, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+def _number(inspection: Inspection, value: int, _: Nesting) -> InspectedValue:
     bits = int.bit_length(value)
     if bits <= _SHORT:
         text = int.__repr__(value)
@@ -198,7 +201,7 @@ def _number(inspection: Inspection, value: int, _: int, __: bool) -> InspectedVa
 
 
 def _text_of(base: Any) -> How:
-    def how(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+    def how(inspection: Inspection, value: Any, _: Nesting) -> InspectedValue:
         count = base.__len__(value)
         shown = repr(base.__getitem__(value, slice(LIMIT)))
         if count <= _LONG:
@@ -215,20 +218,15 @@ def _below(how: How) -> How:
     Return the inspector for subclasses of the numbers or texts that *how* inspects.
     """
 
-    def look_at(
-        inspection: Inspection,
-        value: Any,
-        depth: int,
-        sure: bool,  # noqa: FBT001
-    ) -> InspectedValue:
+    def look_at(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         name = name_of(type(value))
-        text, words, identity = how(inspection, value, depth, sure)
+        text, words, identity = how(inspection, value, at)
         return InspectedValue(f"{name}({text})", hash((name, words)), identity)
 
     return look_at
 
 
-def _fraction(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _fraction(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     base: Any = float if is_subclass(type(value), float) else complex
     text = base.__repr__(value)
     return InspectedValue(text, hash(text))
@@ -237,41 +235,29 @@ def _fraction(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue: 
 # --- containers ------------------------------------------------------------------
 
 
-def _tuple(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
-    parts = inspected_items(inspection, tuple, value, depth, sure=sure)
+def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    parts = inspected_items(inspection, tuple, value, at)
     hashes = parts.hashes("tuple")
-    if depth >= SHOWN:
+    if at.depth >= SHOWN:
         return InspectedValue(f"tuple of {parts.length}", *hashes)
     comma = "," if parts.length == 1 else ""
     return InspectedValue(f"({parts.texts()}{comma})", *hashes)
 
 
-def _slice(
-    inspection: Inspection,
-    value: slice,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
-    text, *hashes = _tuple(
-        inspection, (value.start, value.stop, value.step), depth, sure
-    )
+def _slice(inspection: Inspection, value: slice, at: Nesting) -> InspectedValue:
+    text, *hashes = _tuple(inspection, (value.start, value.stop, value.step), at)
     return InspectedValue(f"slice{text}", *hashes)
 
 
-def _list(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
-    parts = inspected_items(inspection, list, value, depth, sure=sure)
-    shown = depth < SHOWN and type(value) is list
+def _list(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    parts = inspected_items(inspection, list, value, at)
+    shown = at.depth < SHOWN and type(value) is list
     name = name_of(type(value))
     text = f"[{parts.texts()}]" if shown else f"{name} of {parts.length}"
     return InspectedValue(text, *parts.hashes(name))
 
 
-def _set(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _set(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     kind = type(value)
     base: Any = frozenset if is_subclass(kind, frozenset) else set
     count, name = base.__len__(value), name_of(kind)
@@ -281,37 +267,37 @@ def _set(inspection: Inspection, value: Any, depth: int, sure: bool) -> Inspecte
     ):  # an equal set may have a different order
         return InspectedValue(text, hash(text))
     items = list(base.__iter__(value))
-    seen = [inspection.inspect(item, depth + 1, sure=sure) for item in items]
-    words = hash((name, frozenset([one.words for one in seen])))
-    identity = sum(one.identity for one in seen)
-    if depth < SHOWN:
-        inside = f"{{{joined(sorted([one.text for one in seen]))}}}"
+    seen = [inspection.inspect(item, at.depth + 1, sure=at.sure) for item in items]
+    words = hash((name, frozenset([part.words for part in seen])))
+    identity = sum(part.identity for part in seen)
+    if at.depth < SHOWN:
+        inside = f"{{{joined(sorted([part.text for part in seen]))}}}"
         text = inside if kind is set else f"{name}({inside})"
     return InspectedValue(text, words, identity)
 
 
-def _dict(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _dict(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     kind, count = type(value), dict.__len__(value)
     name = name_of(kind)
     text = f"{name} of {count}"
     if inspection.within_budget(2 * count) < 2 * count:
         return InspectedValue(text, hash(text))
-    sure = sure and kind is dict
+    at = at._replace(sure=at.sure and kind is dict)
     pairs = [
         (
-            inspection.inspect(key, depth + 1, sure=sure),
-            inspection.inspect(one, depth + 1, sure=sure),
+            inspection.inspect(key, at.depth + 1, sure=at.sure),
+            inspection.inspect(item, at.depth + 1, sure=at.sure),
         )
-        for key, one in dict.items(dict.copy(value))
+        for key, item in dict.items(dict.copy(value))
     ]
-    words = hash((name, frozenset([(key.words, one.words) for key, one in pairs])))
+    words = hash((name, frozenset([(key.words, item.words) for key, item in pairs])))
     identity = sum(
-        hash((key.identity, one.identity))
-        for key, one in pairs
-        if key.identity or one.identity
+        hash((key.identity, item.identity))
+        for key, item in pairs
+        if key.identity or item.identity
     )
-    if depth < SHOWN:
-        inside = f"{{{joined([f'{key.text}: {one.text}' for key, one in pairs])}}}"
+    if at.depth < SHOWN:
+        inside = f"{{{joined([f'{key.text}: {item.text}' for key, item in pairs])}}}"
         text = inside if kind is dict else f"{name}({inside})"
     return InspectedValue(text, words, identity)
 

@@ -26,8 +26,8 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
+from jaxmon.agent.jaxlink.arrays import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.jaxlink.jit import is_class
-from jaxmon.agent.jaxlink.shardings import Kind, device_text, kind_of, mesh_text
 from jaxmon.agent.recompiles.value_inspection import (
     BELOW,
     EXACT,
@@ -37,6 +37,7 @@ from jaxmon.agent.recompiles.value_inspection import (
     InspectedItems,
     InspectedValue,
     Inspection,
+    Nesting,
     inspected_items,
     joined,
 )
@@ -123,68 +124,60 @@ def text_of(value: object) -> str:
 # --- singletons and callables ----------------------------------------------------
 
 
-def _class(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _class(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     name = name_of(value)
     return InspectedValue(name, hash(name), id(value))
 
 
-def _module(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _module(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     name = field_of(value, "__name__")
     text = f"module {name}" if type(name) is str else "module"
     return InspectedValue(text, hash(text), id(value))
 
 
-def _member(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _member(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     """Inspect a member of an enumeration."""
     name = field_of(value, "_name_")
     text = f"{name_of(type(value))}.{name if type(name) is str else '?'}"
     return InspectedValue(text, hash(text), id(value))
 
 
-def _function(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _function(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     name, place = bare_name(value.__qualname__), place_of(value)
     text = f"{name} at {place}" if place else name
-    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
+    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=at.sure))
 
 
-def _method(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
-    text, words, identity = inspection.inspect(value.__func__, depth + 1, sure=sure)
+def _method(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    text, words, identity = inspection.inspect(
+        value.__func__, at.depth + 1, sure=at.sure
+    )
     # Created on each access; equal if the object and the function are.
     owner = id(value.__self__)
-    if not sure:
+    if not at.sure:
         inspection.add_hidden(owner)
         return InspectedValue(text, words)
     return InspectedValue(text, words, hash((identity, owner)))
 
 
-def _builtin(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _builtin(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     owner = value.__self__
     if owner is None or is_subclass(type(owner), types.ModuleType):
         return InspectedValue(value.__name__, hash(value.__name__), id(value))
     kind = owner if is_subclass(type(owner), type) else type(owner)
     text = f"{name_of(kind)}.{value.__name__}"
-    return InspectedValue(text, hash(text), inspection.identity_of(owner, sure=sure))
+    return InspectedValue(text, hash(text), inspection.identity_of(owner, sure=at.sure))
 
 
-def _partial(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
-    fun, args, keywords = (one(value) for one in _PARTIAL)
+def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    fun, args, keywords = (getter(value) for getter in _PARTIAL)
     inside = [fun]
-    if depth < SHOWN:
+    if at.depth < SHOWN:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
-    parts = inspection.inspect_texts(inside, depth + 1)
-    text = f"partial({joined([one.text for one in parts])})"
-    words = hash(("partial", *[one.words for one in parts]))
-    return InspectedValue(text, words, inspection.identity_of(value, sure=sure))
+    parts = inspection.inspect_texts(inside, at.depth + 1)
+    text = f"partial({joined([part.text for part in parts])})"
+    words = hash(("partial", *[part.words for part in parts]))
+    return InspectedValue(text, words, inspection.identity_of(value, sure=at.sure))
 
 
 _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
@@ -193,17 +186,12 @@ _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywor
 # --- objects ---------------------------------------------------------------------
 
 
-def _object(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
+def _object(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     """Inspect an object of any class, by its fields."""
     kind = type(value)
     package = package_of(kind)
     if is_class(kind):
-        seen = _of_jax(inspection, value, depth, sure)
+        seen = _of_jax(inspection, value, at)
         if seen is not None:
             return seen
     if package in _WRITTEN and getattr(value, "tzinfo", None) is None:
@@ -212,29 +200,27 @@ def _object(
     layout = layout_of(kind)
     name, fields = name_of(kind), fields_of(value)
     if "__wrapped__" in fields:  # jax.jit's objects, custom_jvp's
-        (seen,) = inspection.inspect_texts([inner(value)], depth + 1)
+        (seen,) = inspection.inspect_texts([inner(value)], at.depth + 1)
         return InspectedValue(
-            seen.text, seen.words, inspection.identity_of(value, sure=sure)
+            seen.text, seen.words, inspection.identity_of(value, sure=at.sure)
         )
     if layout.by_identity:
-        fields = {n: one for n, one in fields.items() if n[:1] != "_"}
+        fields = {n: field for n, field in fields.items() if n[:1] != "_"}
         every = dict(
             zip(
                 fields,
-                inspection.inspect_texts(fields.values(), depth + 1),
+                inspection.inspect_texts(fields.values(), at.depth + 1),
                 strict=True,
             )
         )
-        identity = inspection.identity_of(value, sure=sure)
+        identity = inspection.identity_of(value, sure=at.sure)
     else:
         inspection.whole = inspection.whole and layout.is_open
-        every, identity = _compared_by_value(
-            inspection, layout.compared, fields, depth, sure=sure
-        )
-    words = [(n, one.words) for n, one in every.items()]
+        every, identity = _compared_by_value(inspection, layout.compared, fields, at)
+    words = [(n, part.words) for n, part in every.items()]
     text = name
-    if depth < SHOWN and layout.is_open:
-        shown = [f"{n}={one.text}" for n, one in every.items()]
+    if at.depth < SHOWN and layout.is_open:
+        shown = [f"{n}={part.text}" for n, part in every.items()]
         text = f"{name}({', '.join(shown[:_SHOWN_FIELDS])})"
     return InspectedValue(text, hash((name, *words)), identity)
 
@@ -243,9 +229,7 @@ def _compared_by_value(
     inspection: Inspection,
     compared: frozenset[str] | None,
     fields: dict[str, Any],
-    depth: int,
-    *,
-    sure: bool,
+    at: Nesting,
 ) -> tuple[dict[str, InspectedValue], int]:
     """
     Inspect the *fields* of an object whose class defines equality: for a dataclass the
@@ -253,40 +237,35 @@ def _compared_by_value(
     compared.
     """
     every, identities = {}, []
-    for name, one in fields.items():
+    for name, field in fields.items():
         if compared is None:
-            seen = inspection.inspect(one, depth + 1, sure=False)
+            seen = inspection.inspect(field, at.depth + 1, sure=False)
             if name[:1] == "_":
                 inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = inspection.inspect(one, depth + 1, sure=sure)
+            every[name] = seen = inspection.inspect(field, at.depth + 1, sure=at.sure)
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 
 
-def _named_tuple(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue:
+def _named_tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     """Inspect an instance of a subclass of `tuple`."""
     kind = type(value)
     name, names = name_of(kind), found_in(kind, "_fields")
     if kind_of(kind) == "spec":  # a tuple on JAX 0.4
-        return _spec(inspection, value, depth, sure)
-    sure = sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"]
-    parts = inspected_items(inspection, tuple, value, depth, sure=sure)
-    if depth >= SHOWN:
+        return _spec(inspection, value, at)
+    at = at._replace(sure=at.sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"])
+    parts = inspected_items(inspection, tuple, value, at)
+    if at.depth >= SHOWN:
         return InspectedValue(name, *parts.hashes(name))
     if type(names) is not tuple or len(names) != len(parts.seen):
         return InspectedValue(f"{name}({parts.texts()})", *parts.hashes(name))
     inside = joined(
         [
-            f"{field}={one.text}"
-            for field, one in zip(names, parts.seen, strict=True)
+            f"{field}={part.text}"
+            for field, part in zip(names, parts.seen, strict=True)
             if type(field) is str
         ]
     )
@@ -296,10 +275,10 @@ def _named_tuple(
 # --- arrays, and types of JAX ----------------------------------------------------
 
 
-def _array(inspection: Inspection, value: Any, _: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _array(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     shape = vars(np.ndarray)["shape"].__get__(value)
     dtype = vars(np.ndarray)["dtype"].__get__(value)
-    return _typed(inspection, value, shape, _dtype_text(dtype), sure=sure)
+    return _typed(inspection, value, shape, _dtype_text(dtype), sure=at.sure)
 
 
 def _typed(
@@ -310,7 +289,7 @@ def _typed(
     return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
 
 
-def _scalar(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+def _scalar(inspection: Inspection, value: Any, _: Nesting) -> InspectedValue:
     kind = type(value)
     if package_of(kind) and not is_subclass(kind, np.void):
         text = repr(value)
@@ -319,7 +298,7 @@ def _scalar(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedVa
     return InspectedValue(name_of(kind), 0)
 
 
-def _dtype(inspection: Inspection, value: Any, _: int, __: bool) -> InspectedValue:  # noqa: FBT001
+def _dtype(inspection: Inspection, value: Any, _: Nesting) -> InspectedValue:
     if value.names is None and value.subdtype is None:
         text = repr(value)
         return InspectedValue(text, hash(text))
@@ -334,56 +313,51 @@ def _dtype_text(dtype: Any) -> str:
     )
 
 
-def _of_jax(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    sure: bool,  # noqa: FBT001
-) -> InspectedValue | None:
+def _of_jax(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue | None:
     """Inspect an object of one of JAX's own classes, whose code can be trusted."""
     kind = type(value)
     what = kind_of(kind)
     if what is not None:
-        return _OF_JAX[what](inspection, value, depth, sure)
+        return _OF_JAX[what](inspection, value, at)
     if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
         return None
-    return _typed(inspection, value, value.shape, str(value.dtype), sure=sure)
+    return _typed(inspection, value, value.shape, str(value.dtype), sure=at.sure)
 
 
-def _device(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _device(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     return InspectedValue(device_text(value), hash(value))
 
 
-def _mesh(_: Inspection, value: Any, __: int, ___: bool) -> InspectedValue:  # noqa: FBT001
+def _mesh(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     return InspectedValue(mesh_text(value), hash(value))
 
 
-def _sharding(
-    inspection: Inspection,
-    value: Any,
-    depth: int,
-    _: bool,  # noqa: FBT001
-) -> InspectedValue:
+def _sharding(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     kind = type(value)
     name = name_of(kind)
     text = f"{name} of {len(value.device_set)} devices"
     if kind_of(kind) == "named sharding":
-        spec = inspection.inspect_texts([value.spec], depth + 1)[0].text
+        spec = inspection.inspect_texts([value.spec], at.depth + 1)[0].text
         text = f"{name}({spec} on {mesh_text(value.mesh)})"
     return InspectedValue(text, hash(value))
 
 
-def _spec(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
-    seen = [inspection.inspect(one, depth + 1, sure=sure) for one in tuple(value)]
+def _spec(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    seen = [
+        inspection.inspect(item, at.depth + 1, sure=at.sure) for item in tuple(value)
+    ]
     parts = InspectedItems(len(seen), seen)
     return InspectedValue(f"P({parts.texts()})", *parts.hashes("P"))
 
 
-def _tree(inspection: Inspection, value: Any, depth: int, sure: bool) -> InspectedValue:  # noqa: FBT001
+def _tree(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     data, children = value.node_data(), value.children()
     count = inspection.within_budget(len(children))
-    parts = [inspection.inspect(data, depth + 1, sure=sure)]
-    parts += [inspection.inspect(one, depth + 1, sure=sure) for one in children[:count]]
+    parts = [inspection.inspect(data, at.depth + 1, sure=at.sure)]
+    parts += [
+        inspection.inspect(child, at.depth + 1, sure=at.sure)
+        for child in children[:count]
+    ]
     name = name_of(type(value)).rpartition(".")[2]
     text = f"{name} of {value.num_leaves} leaves"
     return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
@@ -422,9 +396,9 @@ _TABLES = [{id(kind): how for kind, how in table} for table in (_BEFORE, _BY_BAS
 
 
 def _how(kind: type) -> How:
-    bases = [id(one) for one in bases_of(kind)]
+    bases = [id(base) for base in bases_of(kind)]
     for table in _TABLES:
-        for one in bases:
-            if one in table:
-                return table[one]
+        for base in bases:
+            if base in table:
+                return table[base]
     raise TypeError(name_of(kind))  # not even `object`

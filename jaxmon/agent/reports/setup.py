@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.agent.cache.directory import is_local
-from jaxmon.agent.cache.varying import NOT_IN_KEYS
+from jaxmon.agent.cache.obstacles import NOT_IN_KEYS
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.cache import key_part
 from jaxmon.agent.versions import driver, versions

@@ -9,9 +9,15 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import objects as known
-from jaxmon.agent.tracing.mistakes import ADVANCED, FROZEN, LEAKED, PRINTED, Mistake
-from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing import objects
+from jaxmon.agent.tracing.sources import (
+    ADVANCED,
+    FROZEN,
+    LEAKED,
+    PRINTED,
+    Mistake,
+    Node,
+)
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
@@ -132,14 +138,14 @@ class Expressions:
         if not isinstance(node, ast.Call):
             return False
         if not isinstance(node.func, ast.Attribute):
-            return known.only_returns(self.of(node.func).object)
+            return objects.only_returns(self.of(node.func).object)
         base, name = self.of(node.func.value), node.func.attr
-        named = [one.arg for one in node.keywords if one.arg is not None]
-        if known.MAKING_METHODS.get(name) in named:
+        named = [keyword.arg for keyword in node.keywords if keyword.arg is not None]
+        if objects.MAKING_METHODS.get(name) in named:
             return not base.outer
         if base.content.traced and base.traced:
-            return name in known.ARRAY_METHODS
-        return known.only_returns(self._member(base, name).object)
+            return name in objects.ARRAY_METHODS
+        return objects.only_returns(self._member(base, name).object)
 
     def leaks(self, target: ast.expr, value: TracedValue, line: int) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
@@ -165,13 +171,13 @@ class Expressions:
         if (counter := self._counters.attribute(base, name)) is not None:
             return counter
         if base.object is not ABSENT:
-            found = known.attribute_of(base.object, name)
+            found = objects.attribute_of(base.object, name)
             return TracedValue(object=found, outer=True)
-        if base.kind is not None and known.method_of(base.kind, name) is not None:
-            return TracedValue(object=known.method_of(base.kind, name), outer=True)
+        if base.kind is not None and objects.method_of(base.kind, name) is not None:
+            return TracedValue(object=objects.method_of(base.kind, name), outer=True)
         if base.outer:
             return TracedValue(outer=True)
-        if base.content.traced and name in known.ARRAY_ATTRIBUTES:
+        if base.content.traced and name in objects.ARRAY_ATTRIBUTES:
             return TRACED
         return TracedValue(frozen=base.frozen)
 
@@ -188,7 +194,7 @@ class Expressions:
 
     def _sequence(self, node: ast.Tuple | ast.List) -> TracedValue:
         elements = tuple(map(self.of, node.elts))
-        starred = any(isinstance(one, ast.Starred) for one in node.elts)
+        starred = any(isinstance(element, ast.Starred) for element in node.elts)
         return replace(together(elements), elements=() if starred else elements)
 
     # --- operators ---------------------------------------------------------------
@@ -196,25 +202,29 @@ class Expressions:
     def _combined(self, operands: Sequence[ast.expr], node: ast.expr) -> TracedValue:
         """Return the result of an operator between *operands*."""
         del node
-        values = [self.of(one) for one in operands]
-        if any(one.content.traced for one in values):
-            for one in values:
-                self.used(one)
+        values = [self.of(operand) for operand in operands]
+        if any(value.content.traced for value in values):
+            for value in values:
+                self.used(value)
             return TRACED
-        if any(one.traced for one in values):  # lists, one after the other
+        if any(value.traced for value in values):  # lists, one after the other
             return together(values)
         return TracedValue(
-            shown=any(one.shown for one in values), frozen=origins(values)
+            shown=any(value.shown for value in values), frozen=origins(values)
         )
 
     def _compare(self, node: ast.Compare) -> TracedValue:
         operands = [node.left, *node.comparators]
-        if any(isinstance(one, _IDENTITY) for one in node.ops):
-            return TracedValue(frozen=origins([self.of(one) for one in operands]))
+        if any(isinstance(operator, _IDENTITY) for operator in node.ops):
+            return TracedValue(
+                frozen=origins([self.of(operand) for operand in operands])
+            )
         return self._combined(operands, node)
 
     def _either(self, node: ast.BoolOp) -> TracedValue:
-        return TracedValue(frozen=origins([self.of(one) for one in node.values]))
+        return TracedValue(
+            frozen=origins([self.of(operand) for operand in node.values])
+        )
 
     def _conditional(self, node: ast.IfExp) -> TracedValue:
         self.used(self.of(node.test), only=True)
@@ -234,9 +244,9 @@ class Expressions:
     ) -> TracedValue:
         before = self.names
         self.names = dict(before)
-        for one in node.generators:
-            self.of(one.iter)
-            for name in ast.walk(one.target):
+        for generator in node.generators:
+            self.of(generator.iter)
+            for name in ast.walk(generator.target):
                 if isinstance(name, ast.Name):
                     self.names[name.id] = NOTHING
         value = together([self.of(node.elt)])
@@ -253,15 +263,17 @@ class Expressions:
             function = self._member(base, name)
         else:
             function = self.of(node.func)
-        given = [self.of(one) for one in node.args]
-        named = {one.arg or "**": self.of(one.value) for one in node.keywords}
+        given = [self.of(argument) for argument in node.args]
+        named = {
+            keyword.arg or "**": self.of(keyword.value) for keyword in node.keywords
+        }
         values = [*given, *named.values()]
         if name and not function.functions and self._stores(base, name):
             self.leaks(node.func, together(values), node.lineno)
             return NOTHING
         if function.functions:
             inside = self._run(function, (given, named))
-            traced = any(one.traced for one in values)
+            traced = any(value.traced for value in values)
             return TRACED if function.yields and traced else inside
         if base.traced or base.frozen or base.is_file:
             return self._method(node, base, name, values)
@@ -270,29 +282,29 @@ class Expressions:
                 result := self._member_call(node, base.object, name, values)
             ) is not None:
                 return result
-            if known.is_bound(base.object, name, function.object):
+            if objects.is_bound(base.object, name, function.object):
                 given = [base, *given]
         elif base.kind is not None and function.object is not ABSENT:
             given = [base, *given]
         if function.object is ABSENT:
             return NOTHING
-        return self._known(node, function.object, given, named)
+        return self._object_call(node, function.object, given, named)
 
     def _stores(self, base: TracedValue, name: str) -> bool:
         """Return whether the method *name* stores its arguments for good."""
         if base.object is not ABSENT:
-            return name in known.CONTAINERS.get(type(base.object), ())
-        return base.outer and name in known.STORES
+            return name in objects.CONTAINERS.get(type(base.object), ())
+        return base.outer and name in objects.STORES
 
     def _method(
         self, node: ast.Call, base: TracedValue, name: str, values: list[TracedValue]
     ) -> TracedValue:
         """Return the result of a method of a value computed in the function."""
         if base.traced:
-            if not base.content.traced or name not in known.ARRAY_METHODS:
+            if not base.content.traced or name not in objects.ARRAY_METHODS:
                 return NOTHING
-            for one in values:
-                self.used(one)
+            for value in values:
+                self.used(value)
             return TRACED
         if base.is_file and name == "write":
             self._prints(node, values)
@@ -305,18 +317,18 @@ class Expressions:
         Return the result of the method *name* of the object *holder*; `None` if that
         depends on the method.
         """
-        if name in known.LEVELS and known.is_logger(holder):
+        if name in objects.LEVELS and objects.is_logger(holder):
             self._prints(node, values)
             return NOTHING
-        draw = known.draw_by(holder, name)
+        draw = objects.draw_by(holder, name)
         return None if draw is None else self._drawn(node, draw)
 
-    def _drawn(self, node: ast.Call, draw: known.Draw) -> TracedValue:
+    def _drawn(self, node: ast.Call, draw: objects.Draw) -> TracedValue:
         file, name = self._place
         origin = ValueOrigin(node.lineno, draw.text, draw.random, file, name)
         return TracedValue(frozen=(origin,))
 
-    def _known(
+    def _object_call(
         self,
         node: ast.Call,
         target: Any,
@@ -325,15 +337,15 @@ class Expressions:
     ) -> TracedValue:
         """Return the result of a call of the object *target*."""
         values = [*given, *named.values()]
-        if (draw := known.draw_of(target, seeded=bool(values))) is not None:
+        if (draw := objects.draw_of(target, seeded=bool(values))) is not None:
             return self._drawn(node, draw)
         if (short := _BUILTINS.get(id(target))) is not None:
             return self._builtin(node, short, values)
-        if jax := known.name_in_jax(target):
+        if jax := objects.name_in_jax(target):
             return self._jax(jax, given, values)
-        if known.is_numpy(target):
+        if objects.is_numpy(target):
             return TracedValue(frozen=origins(values))
-        if (found := known.unwrapped(target)) is not None:
+        if (found := objects.unwrapped(target)) is not None:
             return self._run(TracedValue(functions=(found,)), (given, named))
         return NOTHING
 
@@ -360,36 +372,36 @@ class Expressions:
     ) -> TracedValue:
         """Return the result of a call of the function of JAX called *name*."""
         short = name.rpartition(".")[2]
-        if any(one in name for one in known.CALLBACKS):
+        if any(callback in name for callback in objects.CALLBACKS):
             return NOTHING
-        functions = tuple(f for one in given for f in one.functions)
-        objects = tuple(
+        functions = tuple(f for value in given for f in value.functions)
+        unwrapped = tuple(
             found
-            for one in given
-            if one.object is not ABSENT
-            and (found := known.unwrapped(one.object)) is not None
+            for value in given
+            if value.object is not ABSENT
+            and (found := objects.unwrapped(value.object)) is not None
         )
-        inside = TracedValue(functions=functions + objects)
-        if short in known.WRAPPERS:
+        inside = TracedValue(functions=functions + unwrapped)
+        if short in objects.WRAPPERS:
             return TracedValue(functions=inside.functions, yields=True)
-        traced = any(one.traced for one in values)
+        traced = any(value.traced for value in values)
         if name.startswith("jax.tree"):
             self._run(inside, (given[1:], {}))
             same = traced and short in ("map", "tree_map", "leaves")
-            return TracedValue(traced=same, mixed=any(one.mixed for one in values))
-        if short in known.CALLERS:
+            return TracedValue(traced=same, mixed=any(value.mixed for value in values))
+        if short in objects.CALLERS:
             self._run(inside, ([], {"*": TRACED}))
             return TRACED
-        if known.returns_arrays(name):
-            for one in values:
-                self.used(one)
+        if objects.returns_arrays(name):
+            for value in values:
+                self.used(value)
             return TracedValue(traced=traced)
         return NOTHING
 
     def _prints(self, node: ast.Call, values: list[TracedValue]) -> None:
         """Record a message that is written while tracing, unless it is about that."""
         text = ast.unparse(node).lower()
-        if any(one in text for one in _ABOUT_TRACING):
+        if any(word in text for word in _ABOUT_TRACING):
             return
         whole = together(values)
         if whole.traced or whole.shown:

@@ -138,9 +138,9 @@ def draw_of(function: Any, *, seeded: bool) -> Draw | None:
     if numpy is not None and function is vars(numpy).get("default_rng"):
         return None if seeded else Draw("numpy.random.default_rng", random=True)
     loaded = sum(name in sys.modules for name in (*_CLOCKS, *_RANDOM))
-    known = _draws(loaded).get(id(function))
-    if known is not None:
-        return known
+    draw = _draws(loaded).get(id(function))
+    if draw is not None:
+        return draw
     holder = None
     if type(function) is MethodType:
         holder, name = function.__self__, function.__func__.__name__

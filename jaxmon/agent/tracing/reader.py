@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import types
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
 
 from jaxmon import interrupts
-from jaxmon.agent.counted import uncounted
-from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
+from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing.expressions import Arguments
-from jaxmon.agent.tracing.mistakes import Mistake
-from jaxmon.agent.tracing.sources import Node, node_of, parameters_of
+from jaxmon.agent.tracing.sources import (
+    Mistake,
+    Node,
+    TracedFunction,
+    node_of,
+    parameters_of,
+)
 from jaxmon.agent.tracing.statements import Statements
 from jaxmon.agent.tracing.values import (
     NOTHING,
@@ -35,57 +37,6 @@ arguments is read again.
 
 _DEEPEST = 8
 """Maximum depth of calls that are followed."""
-
-_PARTIAL = vars(functools.partial)
-_MOST_WRAPPERS = 16
-
-
-class TracedFunction(NamedTuple):
-    """
-    A function that JAX traces.
-
-    Attributes:
-        function: the Python function.
-        holder: the object that it is a method of, or `ABSENT`.
-        given: number of arguments that a partial provides, and their names.
-        traced: whether all other arguments are traced, but for static ones.
-    """
-
-    function: Any
-    holder: Any
-    given: tuple[int, frozenset[str]]
-    traced: bool
-
-
-def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
-    """
-    Return the user's function inside *fun*, which is jitted.
-
-    Args:
-        fun: the callable passed to `jax.jit`.
-        is_library: returns whether a file belongs to a library other than JAX.
-    """
-    holder: Any = ABSENT
-    count, names, traced = 0, frozenset[str](), True
-    for _ in range(_MOST_WRAPPERS):
-        fun = uncounted(fun)
-        if is_subclass(type(fun), functools.partial):
-            bound: Any = fun
-            count += len(_PARTIAL["args"].__get__(bound))
-            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
-            fun = _PARTIAL["func"].__get__(bound)
-        elif type(fun) is types.MethodType:
-            holder, fun = fun.__self__, fun.__func__
-        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
-            code = getattr(fun, "__code__", None) if _is_function(fun) else None
-            # JAX passes on what it gets; others may separate what is static.
-            traced = traced and (code is None or not is_library(code.co_filename))
-            fun = wrapped
-        else:
-            break
-    if type(fun) is not types.FunctionType:
-        return None
-    return TracedFunction(fun, holder, (count, names), traced)
 
 
 def read(
@@ -109,8 +60,8 @@ def read(
     finally:
         reading.close()
     found: dict[tuple[str, str, int], Mistake] = {}
-    for one in reading.mistakes:
-        found.setdefault((one.kind, one.file, one.line), one)
+    for mistake in reading.mistakes:
+        found.setdefault((mistake.kind, mistake.file, mistake.line), mistake)
     return list(found.values())
 
 
@@ -130,8 +81,8 @@ class _Reading:
         Drop what refers to itself, and would keep objects of the program until garbage
         is collected.
         """
-        for one in self._opened:
-            one.close()
+        for statements in self._opened:
+            statements.close()
         self._opened.clear()
 
     def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
@@ -140,7 +91,9 @@ class _Reading:
         if node is None:
             return
         names: Names = {}
-        parameters = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        parameters = [
+            parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
+        ]
         first = 0
         if entry.holder is not ABSENT and parameters:
             names[parameters[0]] = TracedValue(object=entry.holder, outer=True)
@@ -164,21 +117,21 @@ class _Reading:
     def run(self, value: TracedValue, arguments: Arguments) -> TracedValue:
         """Read the functions in *value*; return what is certain about their results."""
         found: TracedValue | None = None
-        for one in value.functions:
-            result = self._call(one, arguments)
+        for function in value.functions:
+            result = self._call(function, arguments)
             found = result if found is None else either(found, result)
         return found or NOTHING
 
     def _call(
-        self, one: types.FunctionType | Local, arguments: Arguments
+        self, function: types.FunctionType | Local, arguments: Arguments
     ) -> TracedValue:
-        node = one.node if isinstance(one, Local) else self._node(one)
+        node = function.node if isinstance(function, Local) else self._node(function)
         if node is None:
             return NOTHING
         names = _bound(node, arguments)
-        if isinstance(one, Local):
-            return self._read(node, names, one.outer, one.file)
-        return self._read(node, names, _outer(one), one.__code__.co_filename)
+        if isinstance(function, Local):
+            return self._read(node, names, function.outer, function.file)
+        return self._read(node, names, _outer(function), function.__code__.co_filename)
 
     def _node(self, function: types.FunctionType) -> Node | None:
         code = function.__code__
@@ -197,7 +150,7 @@ class _Reading:
         *,
         entry: bool = False,
     ) -> TracedValue:
-        key = node, *(one.key for one in names.values())
+        key = node, *(value.key for value in names.values())
         if key in self._results:
             return self._results[key]
         if not self._left or len(self._active) >= _DEEPEST or node in self._active:
@@ -205,15 +158,15 @@ class _Reading:
         self._left -= 1
         self._active.append(node)
         try:
-            one = Statements(
+            statements = Statements(
                 node, names, outer, self.run, file, counters=self._counters, entry=entry
             )
-            self._opened.append(one)
-            one.read()
+            self._opened.append(statements)
+            statements.read()
         finally:
             self._active.pop()
-        self.mistakes.update(one.mistakes)
-        self._results[key] = one.returned or NOTHING
+        self.mistakes.update(statements.mistakes)
+        self._results[key] = statements.returned or NOTHING
         return self._results[key]
 
 
@@ -228,16 +181,14 @@ def _class_of(function: types.FunctionType) -> type | None:
     return found if name in vars(found) else None
 
 
-def _is_function(value: object) -> bool:
-    return type(value) is types.FunctionType
-
-
 def _bound(node: Node, arguments: Arguments) -> Names:
     """Return the parameters of *node* for a call with *arguments*."""
     given, named = arguments
     every = named.get("*", NOTHING)
     names = dict.fromkeys(parameters_of(node), every)
-    positional = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    positional = [
+        parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)
+    ]
     names.update(zip(positional, given, strict=False))
     names.update({name: value for name, value in named.items() if name in names})
     if node.args.vararg is not None and len(given) > len(positional):

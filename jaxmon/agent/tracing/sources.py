@@ -1,19 +1,24 @@
-"""The syntax tree of a function that has been loaded."""
+"""Which function is read, its source, and what may be wrong in it."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import inspect
 import linecache
 import sys
 import tokenize
+import types
+from collections.abc import Callable
 from importlib.util import decode_source
 from pathlib import Path
 from types import CodeType
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.inspection import ABSENT, field_of, is_subclass
 from jaxmon.errors import JaxmonError
 from jaxmon.host.files import bounded
 from jaxmon.threads import get_ident
@@ -50,7 +55,7 @@ def node_of(code: CodeType) -> Node | None:
     ) as error:
         interrupts.pass_on(error)
         return None
-    found = [one for one in ast.walk(tree) if _is_of(one, code)]
+    found = [node for node in ast.walk(tree) if _is_of(node, code)]
     if len(found) != 1 or not _is_unchanged(code, text, len(block)):
         return None
     ast.increment_lineno(tree, first - 1 - bool(prefix))
@@ -63,8 +68,10 @@ def parameters_of(node: Node) -> list[str]:
     """Return the names of all parameters of *node*, in the order of its code."""
     given = node.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    gathered = [one for one in (given.vararg, given.kwarg) if one is not None]
-    return [one.arg for one in (*named, *gathered)]
+    gathered = [
+        parameter for parameter in (given.vararg, given.kwarg) if parameter is not None
+    ]
+    return [parameter.arg for parameter in (*named, *gathered)]
 
 
 def _lines(file: str) -> list[str]:
@@ -85,7 +92,9 @@ def _is_of(node: ast.AST, code: CodeType) -> bool:
     if isinstance(node, ast.Lambda):
         named = code.co_name == "<lambda>"
     elif isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        first = min(
+            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+        )
         named = code.co_name == node.name and first <= 2  # noqa: PLR2004 - the first line
     else:
         return False
@@ -103,8 +112,10 @@ def _is_unchanged(code: CodeType, text: str, lines: int) -> bool:
     """Return whether *text*, of so many *lines*, may be what *code* was made of."""
     last = max([line or 0 for _, _, line in code.co_lines()], default=0)
     # A private name is stored with its class.
-    names = [one for one in code.co_names if not one.startswith("_") and "." not in one]
-    return last < code.co_firstlineno + lines and all(one in text for one in names)
+    names = [
+        name for name in code.co_names if not name.startswith("_") and "." not in name
+    ]
+    return last < code.co_firstlineno + lines and all(name in text for name in names)
 
 
 def parsed(source: str) -> ast.Module:
@@ -141,3 +152,93 @@ def parsed(source: str) -> ast.Module:
     if isinstance(tree, Exception):
         raise tree
     return tree
+
+
+FROZEN = "frozen"
+"""A value of the host, such as the time, became a constant of the program."""
+
+ADVANCED = "advanced"
+"""A counter of the program changed while tracing, and became a constant."""
+
+LEAKED = "leaked"
+"""A traced value was stored outside of the function."""
+
+PRINTED = "printed"
+"""A traced value was printed or logged while tracing, and on no later call."""
+
+DROPPED = "dropped"
+"""The result of ``x.at[i].set(v)`` is not used, so nothing is set."""
+
+
+class Mistake(NamedTuple):
+    """
+    One mistake.
+
+    Attributes:
+        kind: one of the constants of this module.
+        file: as the interpreter knows it.
+        line: of the call or the assignment.
+        text: its source, abridged: ``np.random.normal``, ``losses.append``.
+        function: name of the Python function that contains it.
+    """
+
+    kind: str
+    file: str
+    line: int
+    text: str
+    function: str
+
+
+_PARTIAL = vars(functools.partial)
+_MOST_WRAPPERS = 16
+
+
+class TracedFunction(NamedTuple):
+    """
+    A function that JAX traces.
+
+    Attributes:
+        function: the Python function.
+        holder: the object that it is a method of, or `ABSENT`.
+        given: number of arguments that a partial provides, and their names.
+        traced: whether all other arguments are traced, but for static ones.
+    """
+
+    function: Any
+    holder: Any
+    given: tuple[int, frozenset[str]]
+    traced: bool
+
+
+def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
+    """
+    Return the user's function inside *fun*, which is jitted.
+
+    Args:
+        fun: the callable passed to `jax.jit`.
+        is_library: returns whether a file belongs to a library other than JAX.
+    """
+    holder: Any = ABSENT
+    count, names, traced = 0, frozenset[str](), True
+    if type(fun) is types.FunctionType and not fun.__dict__:
+        return TracedFunction(fun, holder, (count, names), traced)  # as most
+    for _ in range(_MOST_WRAPPERS):
+        fun = uncounted(fun)
+        if is_subclass(type(fun), functools.partial):
+            bound: Any = fun
+            count += len(_PARTIAL["args"].__get__(bound))
+            names |= frozenset(_PARTIAL["keywords"].__get__(bound))
+            fun = _PARTIAL["func"].__get__(bound)
+        elif type(fun) is types.MethodType:
+            holder, fun = fun.__self__, fun.__func__
+        elif (wrapped := field_of(fun, "__wrapped__")) is not ABSENT:
+            is_python = type(fun) is types.FunctionType
+            code = getattr(fun, "__code__", None) if is_python else None
+            # JAX passes on what it gets; others may separate what is static.
+            traced = traced and (code is None or not is_library(code.co_filename))
+            fun = wrapped
+        else:
+            break
+    if type(fun) is not types.FunctionType:
+        return None
+    return TracedFunction(fun, holder, (count, names), traced)

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from jaxmon.agent.inspection import ABSENT
-from jaxmon.agent.tracing import objects as known
+from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.mistakes import DROPPED, LEAKED, Mistake
-from jaxmon.agent.tracing.sources import Node
+from jaxmon.agent.tracing.sources import DROPPED, LEAKED, Mistake, Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     Counters,
@@ -95,7 +94,7 @@ class Statements:
             ast.Import: self._import,
             ast.ImportFrom: self._import_from,
             ast.Delete: self._delete,
-            ast.Assert: lambda one: self._evaluate(one.test),
+            ast.Assert: lambda node: self._evaluate(node.test),
         }
 
     def read(self) -> None:
@@ -104,11 +103,13 @@ class Statements:
             self._result(self._values.of(self._node.body))
         else:
             self._body(self._node.body)
-        for one in ast.walk(self._node):
-            if isinstance(one, ast.Expr) and (text := _dropped(one.value)):
+        for node in ast.walk(self._node):
+            if isinstance(node, ast.Expr) and (text := _dropped(node.value)):
                 file, function = self._place
-                self.mistakes[Mistake(DROPPED, file, one.lineno, text, function)] = None
-            if removed := _removed(one):
+                self.mistakes[Mistake(DROPPED, file, node.lineno, text, function)] = (
+                    None
+                )
+            if removed := _removed(node):
                 for text in [text for text in self._leaked if _base(text) == removed]:
                     del self._leaked[text]
         self.mistakes.update(dict.fromkeys(self._leaked.values()))
@@ -139,11 +140,13 @@ class Statements:
     def _body(self, body: Sequence[ast.stmt]) -> None:
         """Read *body*; what follows a return in a branch may not run."""
         before = self._certain
-        for one in body:
-            read = self._kinds.get(type(one))
+        for statement in body:
+            read = self._kinds.get(type(statement))
             if read is not None:
-                read(one)
-            if isinstance(one, ast.If | ast.Try | ast.For) and _returns(one):
+                read(statement)
+            if isinstance(statement, ast.If | ast.Try | ast.For) and _returns(
+                statement
+            ):
                 self._certain = False
         self._certain = before
 
@@ -184,8 +187,8 @@ class Statements:
             self._values.names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             same = len(value.elements) == len(target.elts)
-            for at, one in enumerate(target.elts):
-                self._bind(one, value.elements[at] if same else value.content)
+            for at, element in enumerate(target.elts):
+                self._bind(element, value.elements[at] if same else value.content)
         elif isinstance(target, ast.Starred):
             self._bind(target.value, value)
         elif isinstance(target, ast.Attribute | ast.Subscript) and self._lives(target):
@@ -195,7 +198,7 @@ class Statements:
         """Return whether what is stored in *target* outlives the call."""
         base = self._values.of(target.value)
         keeps = (
-            known.keeps_attributes(base.object)
+            objects.keeps_attributes(base.object)
             if isinstance(target, ast.Attribute)
             else type(base.object) in (dict, list)
         )
@@ -251,9 +254,9 @@ class Statements:
 
     def _for(self, node: ast.For) -> None:
         self._evaluate(node.iter)
-        for one in ast.walk(node.target):
-            if isinstance(one, ast.Name):
-                self._values.names[one.id] = NOTHING
+        for name in ast.walk(node.target):
+            if isinstance(name, ast.Name):
+                self._values.names[name.id] = NOTHING
         self._body(node.body)
         self._body(node.orelse)
 
@@ -263,11 +266,11 @@ class Statements:
 
     def _with(self, node: ast.With) -> None:
         concrete = False
-        for one in node.items:
-            value = self._values.of(one.context_expr)
-            if isinstance(one.optional_vars, ast.Name):
-                self._values.names[one.optional_vars.id] = value
-            concrete |= "compile_time_eval" in ast.unparse(one.context_expr)
+        for item in node.items:
+            value = self._values.of(item.context_expr)
+            if isinstance(item.optional_vars, ast.Name):
+                self._values.names[item.optional_vars.id] = value
+            concrete |= "compile_time_eval" in ast.unparse(item.context_expr)
         if concrete:  # nothing in it is traced
             self._branches(node.body, ())
         else:
@@ -291,21 +294,23 @@ class Statements:
         names[node.name] = inner
 
     def _import(self, node: ast.Import) -> None:
-        for one in node.names:
-            module = sys.modules.get(one.name if one.asname else _top(one.name))
-            name = one.asname or _top(one.name)
+        for alias in node.names:
+            module = sys.modules.get(alias.name if alias.asname else _top(alias.name))
+            name = alias.asname or _top(alias.name)
             self._values.names[name] = TracedValue(object=module) if module else NOTHING
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = None if node.level else sys.modules.get(node.module or "")
-        for one in node.names:
-            found = ABSENT if module is None else known.attribute_of(module, one.name)
+        for alias in node.names:
+            found = (
+                ABSENT if module is None else objects.attribute_of(module, alias.name)
+            )
             value = NOTHING if found is ABSENT else TracedValue(object=found)
-            self._values.names[one.asname or one.name] = value
+            self._values.names[alias.asname or alias.name] = value
 
     def _delete(self, node: ast.Delete) -> None:
-        for one in node.targets:
-            self._leaked.pop(ast.unparse(one), None)
+        for target in node.targets:
+            self._leaked.pop(ast.unparse(target), None)
 
 
 def _top(name: str) -> str:
@@ -317,24 +322,24 @@ def _assigned(node: Node) -> set[str]:
     found = set[str]()
     waiting: list[ast.AST] = list(ast.iter_child_nodes(node))
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            found.add(one.id)
-        elif isinstance(one, ast.arg):
-            found.add(one.arg)
-        elif isinstance(one, ast.alias):
-            found.add(one.asname or _top(one.name))
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(one.name)
-        elif not isinstance(one, ast.Lambda):
-            waiting += ast.iter_child_nodes(one)
+        target = waiting.pop()
+        if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store):
+            found.add(target.id)
+        elif isinstance(target, ast.arg):
+            found.add(target.arg)
+        elif isinstance(target, ast.alias):
+            found.add(target.asname or _top(target.name))
+        if isinstance(target, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(target.name)
+        elif not isinstance(target, ast.Lambda):
+            waiting += ast.iter_child_nodes(target)
     return found
 
 
 def _declared(node: Node, kind: type[ast.Global | ast.Nonlocal]) -> set[str]:
     """Return the names that *node* declares to belong to another scope."""
     return {
-        name for one in ast.walk(node) if isinstance(one, kind) for name in one.names
+        name for node in ast.walk(node) if isinstance(node, kind) for name in node.names
     }
 
 
@@ -342,11 +347,11 @@ def _returns(node: ast.stmt) -> bool:
     """Return whether *node* contains a return of its own function."""
     waiting: list[ast.AST] = [node]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.Return):
+        child = waiting.pop()
+        if isinstance(child, ast.Return):
             return True
-        if not isinstance(one, _SCOPES):
-            waiting += ast.iter_child_nodes(one)
+        if not isinstance(child, _SCOPES):
+            waiting += ast.iter_child_nodes(child)
     return False
 
 

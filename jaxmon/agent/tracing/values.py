@@ -99,7 +99,7 @@ class TracedValue:
             self.yields,
             self.is_file,
         )
-        elements = tuple(one.key for one in self.elements)
+        elements = tuple(element.key for element in self.elements)
         objects = id(self.object), self.kind
         return flags, self.frozen, objects, self.functions, elements
 
@@ -119,17 +119,17 @@ def together(values: Iterable[TracedValue]) -> TracedValue:
     """Return what is certain about a value that contains all *values*."""
     values = list(values)
     return TracedValue(
-        traced=any(one.traced for one in values),
-        mixed=not all(one.traced and not one.mixed for one in values),
-        shown=any(one.shown for one in values),
+        traced=any(value.traced for value in values),
+        mixed=not all(value.traced and not value.mixed for value in values),
+        shown=any(value.shown for value in values),
         frozen=origins(values),
-        functions=tuple(f for one in values for f in one.functions),
+        functions=tuple(f for value in values for f in value.functions),
     )
 
 
 def origins(values: Iterable[TracedValue]) -> tuple[ValueOrigin, ...]:
     """Return the values of the host that *values* were computed from."""
-    return tuple(dict.fromkeys(origin for one in values for origin in one.frozen))
+    return tuple(dict.fromkeys(origin for value in values for origin in value.frozen))
 
 
 def either(first: TracedValue, second: TracedValue) -> TracedValue:
@@ -140,7 +140,7 @@ def either(first: TracedValue, second: TracedValue) -> TracedValue:
         traced=first.traced and second.traced,
         mixed=first.mixed or second.mixed,
         shown=first.shown and second.shown,
-        frozen=tuple(one for one in first.frozen if one in second.frozen),
+        frozen=tuple(origin for origin in first.frozen if origin in second.frozen),
     )
 
 
@@ -157,7 +157,7 @@ class Counters:
     """The counters that one jitted function changes."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, str], ValueOrigin] = {}
+        self._origins: dict[tuple[object, str], ValueOrigin] = {}
 
     def add(
         self, target: ast.expr, base: TracedValue | None, place: tuple[str, str]
@@ -181,19 +181,19 @@ class Counters:
             advanced=True,
         )
         if isinstance(target, ast.Name):
-            self._known[file, target.id] = origin
+            self._origins[file, target.id] = origin
         elif isinstance(target, ast.Attribute) and base is not None:
             holder = _holder(base)
             if holder is not None:
-                self._known[holder, target.attr] = origin
+                self._origins[holder, target.attr] = origin
 
     def name(self, file: str, name: str) -> TracedValue | None:
         """Return the counter that *name* is in *file*, `None` if it is none."""
-        return _value(self._known.get((file, name)))
+        return _value(self._origins.get((file, name)))
 
     def attribute(self, base: TracedValue, name: str) -> TracedValue | None:
         """Return the counter *name* of *base*, `None` if it is none."""
-        return _value(self._known.get((_holder(base), name)))
+        return _value(self._origins.get((_holder(base), name)))
 
 
 def counts(node: Node, target: ast.expr, value: ast.expr) -> bool:
@@ -202,8 +202,8 @@ def counts(node: Node, target: ast.expr, value: ast.expr) -> bool:
     new value from the old one. What is assigned twice may be restored.
     """
     text = ast.unparse(target)
-    again = [one for one in ast.walk(value) if _is(one, text, ast.Load)]
-    stores = [one for one in ast.walk(node) if _is(one, text, ast.Store)]
+    again = [name for name in ast.walk(value) if _is(name, text, ast.Load)]
+    stores = [name for name in ast.walk(node) if _is(name, text, ast.Store)]
     return bool(again) and len(stores) == 1
 
 

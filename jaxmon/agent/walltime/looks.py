@@ -28,9 +28,11 @@ from jaxmon.agent.jaxlink.activity import (
     TRANSFER,
     ActivityReader,
     Doing,
+    barrier,
+    calls_back,
+    waits_for_lock,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
-from jaxmon.agent.jaxlink.meetings import barrier, calls_back, waits_for_lock
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger

@@ -32,7 +32,7 @@ _NOT_STORED = (
 
 def run(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compile what *job* lists; yield a line before each signature, and its result."""
-    main, done = job["main"], {tuple(one) for one in job["done"]}
+    main, done = job["main"], {tuple(entry) for entry in job["done"]}
     jax: Any = None
     for number, function in enumerate(parsed(job["document"]).functions):
         left = [
@@ -68,13 +68,13 @@ def _compile(
 ) -> dict[str, Any]:
     began, status = perf_counter(), CACHED
     try:
-        for one in jitted:
+        for candidate in jitted:
             args, kwargs = arguments.of(signature)
-            found = _compiled(one, args, kwargs)
+            found = _compiled(candidate, args, kwargs)
             if not found:
                 # JAX may have it from an equal signature before.
                 import_module("jax").clear_caches()
-                found = _compiled(one, args, kwargs)
+                found = _compiled(candidate, args, kwargs)
             if not found:
                 return _result(*at, FAILED, _NOT_STORED)
             if found == COMPILED:
@@ -119,11 +119,11 @@ def _result(
 def _text(error: BaseException) -> str:
     """Return *error* as one line."""
     try:
-        said = " ".join(disclosure.text(str(error)).split())
+        reason = " ".join(disclosure.text(str(error)).split())
     except Exception:  # noqa: BLE001 - the program's own class
-        said = ""
+        reason = ""
     name = type(error).__name__
-    text = said if name == "SignaturesError" else f"{name}: {said}".rstrip(": ")
+    text = reason if name == "SignaturesError" else f"{name}: {reason}".rstrip(": ")
     return text[:_LONGEST]
 
 

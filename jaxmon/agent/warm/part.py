@@ -72,9 +72,6 @@ class Readiness:
 class WarmStarts(Part):
     """
     Records signatures, and responds whether the process is ready.
-
-    Args:
-        context: shared state of the agent.
     """
 
     name = "signatures"
@@ -131,8 +128,10 @@ class WarmStarts(Part):
 
     def _explain(self) -> Signatures:
         # Without a compile nothing is loaded that would record one.
-        known = self.recorder.explain() if self._recorders else {}
-        return Signatures(**known, **{name: n.value for name, n in self.warmed.items()})
+        counts = self.recorder.explain() if self._recorders else {}
+        return Signatures(
+            **counts, **{name: n.value for name, n in self.warmed.items()}
+        )
 
     def pages(self) -> Mapping[str, Handler]:
         """Return the signatures, for `jaxmon signatures export`."""
@@ -152,9 +151,11 @@ class WarmStarts(Part):
         if not self._context.settings.signatures:
             message = "signatures are not recorded: JAXMON_SIGNATURES is false"
             return error_response(HTTPStatus.NOT_FOUND, message)
-        from jaxmon.agent.warm import estimates  # noqa: PLC0415 - on request
+        from jaxmon.agent.warm import recorder  # noqa: PLC0415 - on request
 
-        counts = functools.partial(estimates.calls, self._calls(), self._sampled.copy())
+        counts = functools.partial(
+            recorder.estimated_calls, self._calls(), self._sampled.copy()
+        )
         found = self.recorder.document(counts).as_json()
         return Response(json.dumps(found).encode(), "application/json")
 
@@ -166,10 +167,10 @@ class WarmStarts(Part):
             self._sampled[key] = self._sampled.get(key, 0) + 1
 
     def _calls(self) -> dict[str, int]:
-        return {one.name: one.calls_and_hits()[0] for one in self._table}
+        return {function.name: function.calls_and_hits()[0] for function in self._table}
 
 
 def key_of(shapes: Shapes) -> str:
     """Return what identifies the arrays in *shapes*."""
-    arrays = [one for one in shapes if isinstance(one, tuple)]
-    return " ".join([f"{one[0]}{list(one[1])}" for one in arrays])
+    arrays = [shape for shape in shapes if isinstance(shape, tuple)]
+    return " ".join([f"{shape[0]}{list(shape[1])}" for shape in arrays])

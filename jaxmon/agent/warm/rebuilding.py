@@ -62,8 +62,8 @@ def jitted_functions(function: RecordedFunction, main: str) -> list[Any]:
             f"module made of it; {_IN_PROCESS}"
         )
         raise SignaturesError(msg)
-    for one in several:
-        require_same(function, one)
+    for jitted in several:
+        require_same(function, jitted)
     return several
 
 
@@ -87,9 +87,9 @@ def require_same(function: RecordedFunction, jitted: Any) -> None:
 def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
     """Return the jitted objects among *names* that were made of *fun*."""
     return [
-        one
-        for one in list(names.values())
-        if is_jitted(one) and function_of(uncounted(one)) is fun
+        value
+        for value in list(names.values())
+        if is_jitted(value) and function_of(uncounted(value)) is fun
     ]
 
 
@@ -118,8 +118,8 @@ class Arguments:
         Raises:
             SignaturesError: they cannot be rebuilt here.
         """
-        args = [self._node(one) for one in signature.args]
-        return args, {key: self._node(one) for key, one in signature.kwargs.items()}
+        args = [self._node(node) for node in signature.args]
+        return args, {key: self._node(node) for key, node in signature.kwargs.items()}
 
     def _node(self, node: Any) -> Any:
         if node is None:
@@ -132,11 +132,11 @@ class Arguments:
         elif "static" in node:
             found = rebuilt(node["static"], self._main)
         elif "dict" in node:
-            found = {key: self._node(one) for key, one in node["dict"]}
+            found = {key: self._node(node) for key, node in node["dict"]}
         elif "list" in node:
-            found = [self._node(one) for one in node["list"]]
+            found = [self._node(node) for node in node["list"]]
         elif "tuple" in node:
-            found = tuple(self._node(one) for one in node["tuple"])
+            found = tuple(self._node(node) for node in node["tuple"])
         else:
             found = self._named(node)
         return found
@@ -146,7 +146,7 @@ class Arguments:
         if not isinstance(getattr(kind, "_fields", None), tuple):
             msg = f"{node['class']} is no named tuple any more"
             raise SignaturesError(msg)
-        inner = [self._node(one) for one in node["namedtuple"]]
+        inner = [self._node(node) for node in node["namedtuple"]]
         if len(kind._fields) != len(inner):
             msg = (
                 f"{node['class']} had {len(inner)} fields, and now {len(kind._fields)}"
@@ -157,7 +157,7 @@ class Arguments:
     def _custom(self, node: Mapping[str, Any]) -> Any:
         kind = object_at(node["class"], self._main)
         static = rebuilt(node["static"], self._main)
-        inner = [self._node(one) for one in node["node"]]
+        inner = [self._node(node) for node in node["node"]]
         try:
             return arguments.rebuilt(kind, static, inner)
         except KeyError:

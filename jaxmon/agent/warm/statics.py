@@ -65,7 +65,7 @@ def described(value: Any, what: str, depth: int = 0) -> Any:
     if several and depth < _DEEP and len(value) <= _LONGEST:
         if kind is dict:
             return {"dict": described(list(value.items()), what, depth)["list"]}
-        inner = [described(one, what, depth + 1) for one in value]
+        inner = [described(item, what, depth + 1) for item in value]
         return inner if kind is tuple else {"list": inner}
     path = path_of(value)
     if not path:
@@ -90,7 +90,7 @@ def path_of(value: Any) -> str:
         # Such as a marker of its own class, beside which it stands.
         module = module_of(kind)
         names = _names_in(module).copy()
-        name = next((name for name, one in names.items() if one is value), "")
+        name = next((name for name, item in names.items() if item is value), "")
     path = f"{module}:{name}"
     return path if len(path) <= _LONGEST and _object_at(path) is value else ""
 
@@ -107,13 +107,13 @@ def rebuilt(node: Any, main: str) -> Any:
         SignaturesError: there is no such object any more.
     """
     if isinstance(node, list):
-        return tuple(rebuilt(one, main) for one in node)
+        return tuple(rebuilt(item, main) for item in node)
     if not isinstance(node, dict):
         return node
     if "list" in node:
-        return [rebuilt(one, main) for one in node["list"]]
+        return [rebuilt(item, main) for item in node["list"]]
     if "dict" in node:
-        return dict(rebuilt(one, main) for one in node["dict"])
+        return dict(rebuilt(item, main) for item in node["dict"])
     return object_at(node["name"], main)
 
 

@@ -51,12 +51,14 @@ def missing(
         groups.setdefault(name.group or name.path, []).append(name)
     around = _around(version)
     for group in groups.values():
-        expected = all(any(one.seen[at] == "y" for one in group) for at in around)
-        if expected and not any(has(one) is not False for one in group):
+        expected = all(
+            any(spelling.seen[at] == "y" for spelling in group) for at in around
+        )
+        if expected and not any(has(spelling) is not False for spelling in group):
             first = group[0]
-            costs = [getattr(one, "name", one) for one in first.costs]
+            costs = [getattr(cost, "name", cost) for cost in first.costs]
             yield Missing(
-                tuple([one.path for one in group]),
+                tuple([spelling.path for spelling in group]),
                 tuple(map(str, costs)),
                 first.hook,
             )
@@ -129,7 +131,7 @@ def _has_code(path: str) -> bool:
         return False
     codes = [loader.get_code(module)]
     for name in function.split("."):
-        codes = [one for code in codes for one in _inside(code, name)]
+        codes = [constant for code in codes for constant in _inside(code, name)]
     return any(
         not variable
         or variable in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
@@ -138,13 +140,13 @@ def _has_code(path: str) -> bool:
 
 
 def _inside(code: CodeType, name: str) -> Iterator[CodeType]:
-    for one in code.co_consts:
-        if not isinstance(one, CodeType):
+    for constant in code.co_consts:
+        if not isinstance(constant, CodeType):
             continue
-        if one.co_name == name:
-            yield one
-        elif one.co_name.startswith("<generic parameters of "):
-            yield from _inside(one, name)
+        if constant.co_name == name:
+            yield constant
+        elif constant.co_name.startswith("<generic parameters of "):
+            yield from _inside(constant, name)
 
 
 # --- objects created by JAX ------------------------------------------------------
@@ -180,9 +182,9 @@ def _parameters(fun: Callable[..., Any], *arrays: Any) -> Any:
 
 def _ragged() -> Any:
     jax = import_module("jax")
-    ones, ragged = jax.numpy.ones, jax.lax.ragged_dot
-    sizes = ones(1, "int32")
-    found = _parameters(ragged, ones((1, 1)), ones((1, 1, 1)), sizes)
+    filled, ragged = jax.numpy.ones, jax.lax.ragged_dot
+    sizes = filled(1, "int32")
+    found = _parameters(ragged, filled((1, 1)), filled((1, 1, 1)), sizes)
     # It may be a jitted function around the operation.
     inside = getattr(found, "jaxpr", None)
     return SimpleNamespace(**inside.eqns[0].params) if inside else found
@@ -205,8 +207,8 @@ def _shard_map() -> Any:
 
 
 def _product() -> Any:
-    lax, ones = import_module("jax.lax"), import_module("jax").numpy.ones
-    return _parameters(lax.dot, ones(1), ones(1))
+    lax, filled = import_module("jax.lax"), import_module("jax").numpy.ones
+    return _parameters(lax.dot, filled(1), filled(1))
 
 
 def _device() -> Any:
