@@ -258,11 +258,15 @@ class Reading(NamedTuple):
         counting = self.of(catalog.COUNTING_SECONDS).get((worker,), 0.0)
         return counting > self.of(catalog.UPTIME_SECONDS).get((worker,), counting)
 
-    def compared(self) -> Reading:
-        """Return the part of it that a later one is compared with."""
-        names = {metric.name for metric in _COUNTERS}
+    def compared(self, *metrics: Metric) -> Reading:
+        """
+        Return the part of it that a later one is compared with, in all that is compared
+        or in *metrics* alone.
+        """
+        names = {metric.name for metric in metrics or (*COMPARED, *_COUNTERS)}
         values = {name: of for name, of in self.values.items() if name in names}
-        return self._replace(values=values)
+        histograms = {name: of for name, of in self.histograms.items() if name in names}
+        return Reading(self.time, values, histograms, {} if metrics else self.sums)
 
 
 def read(

@@ -30,7 +30,16 @@ YOUNG = 90.0
 _SAME_START = 1.0
 
 MINUTE, TEN_MINUTES = 60.0, 600.0
-_MOST = 6
+# Readings that are kept for each, and of what: some processes have many routes.
+_MOST = {MINUTE: 6, TEN_MINUTES: 3}
+_METRICS: Mapping[float, tuple[Metric, ...]] = {
+    MINUTE: (),
+    TEN_MINUTES: (
+        catalog.REQUEST_SECONDS,
+        catalog.DROPPED,
+        catalog.PROCESS_START_TIME_SECONDS,
+    ),
+}
 # Shorter differences are chance; longer ones, as multiples, are not of that time.
 _LEAST, _OLDEST = 10.0, 3
 
@@ -136,13 +145,12 @@ class Window:
 
     def add(self, reading: Reading) -> None:
         """Keep *reading*, unless there is one from just before it."""
-        compared = reading.compared()
         for seconds, kept in self._kept.items():
             if kept and kept[-1].time > reading.time:  # the clock was set back
                 kept.clear()
-            if kept and reading.time - kept[-1].time < seconds / _MOST:
+            if kept and reading.time - kept[-1].time < seconds / _MOST[seconds]:
                 continue
-            kept.append(compared)
+            kept.append(reading.compared(*_METRICS[seconds]))
             # The first one is the youngest that is old enough.
             while len(kept) > 1 and reading.time - kept[1].time >= seconds:
                 kept.popleft()
