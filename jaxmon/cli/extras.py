@@ -9,6 +9,7 @@ from jaxmon.errors import CommandError
 
 EXTRAS = {
     "flax": "demo",
+    "grafana_foundation_sdk": "dashboards",
     "jax": "jax",
     "jaxlib": "jax",
     "optax": "demo",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.extras import require
 from jaxmon.errors import CommandError
 
 
@@ -20,6 +21,7 @@ OWNED: tuple[str, ...] = (
 
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
+    require("generate", "grafana_foundation_sdk")
     from jaxmon.agent.jaxlink import names
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main

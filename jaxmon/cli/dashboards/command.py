@@ -83,6 +83,9 @@ class Generation:
 
     def rendered(self, form: Format = "classic") -> dict[str, str]:
         """Return the generated dashboards, in the model *form*, by file name."""
+        from jaxmon.cli.extras import require
+
+        require("dashboards", "grafana_foundation_sdk")
         from jaxmon_dashboards.boards import DashboardOptions, render_all
 
         default = DashboardOptions()
