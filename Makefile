@@ -49,7 +49,7 @@ $(READY): pyproject.toml constraints.txt
 	$(environment)
 	@echo "installing jaxmon, JAX and the development tools into $(VENV) ..."
 	@$(call install,--upgrade --target $(VENV)/schemas --group schemas) & schemas=$$!; \
-	  $(call install,-e '.[demo$(comma)nvidia]' --group dev); \
+	  $(call install,-e '.[dashboards$(comma)demo$(comma)nvidia]' --group dev); \
 	  wait $$schemas
 	@# A test compares its figures with ours; of its dependencies, it needs none for that.
 	@$(call install,--no-deps ml-goodput-measurement)

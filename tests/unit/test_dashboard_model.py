@@ -221,14 +221,14 @@ def test_panels_in_the_documentation_exist():
     assert named <= known
 
 
-def test_dashboards_need_no_sdk():
-    """They are rendered, in both models, without grafana-foundation-sdk."""
+def test_models_need_no_sdk():
+    """What the dashboards show can be read without grafana-foundation-sdk."""
     source = (
         "import sys; sys.modules['grafana_foundation_sdk'] = None\n"
-        "from jaxmon_dashboards.boards import render_all\n"
-        "print(len(render_all()) + len(render_all(form='v2')))"
+        "from jaxmon_dashboards.boards import all_dashboards\n"
+        "print(sum(len(board.panels) for board in all_dashboards()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) == 16
+    assert int(done.stdout) >= 30

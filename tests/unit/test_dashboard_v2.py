@@ -10,7 +10,6 @@ import jsonschema
 import pytest
 
 from jaxmon_dashboards.boards import DashboardOptions, render_all
-from jaxmon_dashboards.boards.v2 import LostError, resource
 from tests.helpers.dashboards import (
     DASHBOARDS,
     panels,
@@ -284,16 +283,23 @@ def test_rendering_is_stable():
 
 def test_nothing_is_lost_in_silence():
     """What the v2 model does not get is an error when it is first used."""
-    text = {"type": "textbox", "name": "x"}
-    library = {"id": 7, "type": "stat", "libraryPanel": {"uid": "x"}}
-    row = {"id": 1, "type": "row"}
+    # Not before the dashboards are rendered: at import, the SDK warns of this model.
+    from grafana_foundation_sdk.models import dashboard as d
+
+    from jaxmon_dashboards.boards.v2 import LostError, resource
+
+    text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
+    library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))
     cases: dict[str, dict[str, Any]] = {
-        "weekStart": {"weekStart": "monday"},
-        "panel 7 is above all rows": {"panels": [{"id": 7, "type": "stat"}]},
-        "repeat": {"panels": [{**row, "repeat": "job"}]},
-        "libraryPanel": {"panels": [row, library]},
-        "textbox": {"templating": {"list": [text]}},
+        "weekStart": {"week_start": "monday"},
+        "panel 7 is above all rows": {"panels": [d.Panel(id_val=7)]},
+        "repeat": {"panels": [d.RowPanel(repeat="job")]},
+        "libraryPanel": {"panels": [d.RowPanel(), library]},
+        "textbox": {"templating": d.DashboardDashboardTemplating([text])},
     }
     for lost, members in cases.items():
+        dashboard = d.Dashboard(uid="x", title="x")
+        for name, value in members.items():
+            setattr(dashboard, name, value)
         with pytest.raises(LostError, match=lost):
-            resource({"uid": "x", "title": "x", **members})
+            resource(dashboard)

@@ -6,8 +6,19 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from string import ascii_uppercase
-from typing import Any, TypeAlias
+from typing import TypeVar
 from urllib.parse import quote
+
+from grafana_foundation_sdk.models import (
+    common,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+)
+from grafana_foundation_sdk.models import dashboard as d
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
@@ -118,10 +129,8 @@ def _labels(panel: Panel) -> list[str]:
     return [label for name, label in _TRACED.items() if name in names]
 
 
-Json: TypeAlias = dict[str, Any]
-
 # Chosen at the top of the dashboard; file provisioning and the API resolve no inputs.
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 # Grafana's own names of queries: A to Z, then AA to ZZ.
 _REFERENCES = (
@@ -137,73 +146,77 @@ _LONG = ("alertname", "function")
 _LONG_PIXELS = 260
 # Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.
 _LEAST_TOP = {"": 1.0, "per minute": 1.0, "per second": 1.0, "ratio": 0.01}
-_TOOLTIP = {"mode": "multi", "sort": "desc"}
+_TOOLTIP = common.VizTooltipOptions(
+    mode=common.TooltipDisplayMode.MULTI, sort=common.SortOrder.DESCENDING
+)
+_BY_THRESHOLDS = d.FieldColor(mode=d.FieldColorModeId.THRESHOLDS)
+_COLORED_TEXT = {"type": "color-text"}
+
+_Placed = TypeVar("_Placed", d.AnnotationQuery, d.DashboardLink)
 
 
-def render(panel: Panel, *, runbooks: str) -> Json:
+def render(panel: Panel, *, runbooks: str) -> d.Panel:
     """Return *panel*, not yet placed."""
-    defaults: Json = {
-        "noValue": _empty(panel),
-        "unit": "short" if panel.kind == "table" else UNITS[panel.unit],
-    }
-    if panel.top is not None:
-        defaults["max"] = panel.top
-    if panel.mappings:
-        defaults["mappings"] = [_mappings(panel.mappings)]
-    if series := series_links(panel):
-        defaults["links"] = [*map(link, series)]
-    made: Json = {
-        "id": panel.id,
-        "type": panel.kind,
-        "title": panel.title,
-        "description": panel.description,
-        "datasource": DATASOURCE,
-        "targets": [
+    is_table = panel.kind == "table"
+    defaults = d.FieldConfig(
+        no_value=_empty(panel),
+        unit="short" if is_table else UNITS[panel.unit],
+        max_val=panel.top,
+        mappings=[_mappings(panel.mappings)] if panel.mappings else None,
+        links=[*map(link, series_links(panel))] or None,
+    )
+    found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
+    return d.Panel(
+        type_val=panel.kind,
+        id_val=panel.id,
+        title=panel.title,
+        description=panel.description,
+        datasource=DATASOURCE,
+        targets=[
             _query(panel, target, reference)
             for reference, target in zip(_REFERENCES, panel.targets, strict=False)
         ],
-        "fieldConfig": {"defaults": defaults, "overrides": []},
-        # What Grafana's own models say of each panel.
-        "transparent": False,
-        "repeatDirection": "h",
-    }
-    if not panel.instant:
-        made["maxDataPoints"] = panel.points
-    found = [Link(f"Runbook {name}", f"{runbooks}{name}.md") for name in panel.alerts]
-    if found := [*found, *trace_links(panel)]:
-        made["links"] = [*map(link, found)]
-    _KINDS[panel.kind](panel, made, defaults)
-    return made
+        max_data_points=None if panel.instant else panel.points,
+        transformations=_transformations(panel) if is_table else None,
+        options=_KINDS[panel.kind](panel, defaults),
+        field_config=d.FieldConfigSource(
+            defaults=defaults, overrides=_overrides(panel) if is_table else None
+        ),
+        links=[*map(link, (*found, *trace_links(panel)))] or None,
+    )
 
 
-def link(link: Link) -> Json:
+def link(link: Link) -> d.DashboardLink:
     """Return a link that opens in a new tab."""
-    flags = dict.fromkeys(("asDropdown", "includeVars", "keepTime"), False)
-    shown = {"title": link.title, "type": "link", "icon": "", "tooltip": "", "tags": []}
-    return {**flags, **shown, "url": link.url, "targetBlank": True}
+    return visible(d.DashboardLink(title=link.title, url=link.url, target_blank=True))
 
 
-def _query(panel: Panel, target: Target, reference: str) -> Json:
-    formats = {"heatmap": "heatmap", "table": "table"}
-    query = {
-        "refId": reference,
-        "datasource": DATASOURCE,
-        "expr": str(target.expr),
-        "format": formats.get(panel.kind, "time_series"),
-        "legendFormat": target.legend,
-        "instant": panel.instant,
-        "range": not panel.instant,
-    }
-    if has_exemplars(target) and not panel.instant:
-        query["exemplar"] = True
-    return query
+def visible(placed: _Placed) -> _Placed:
+    """Return *placed*, which the SDK's models hide in a menu, where it can be seen."""
+    placed.placement = None  # type: ignore[assignment]  # the encoder leaves it out
+    return placed
 
 
-def thresholds(thresholds: Thresholds) -> Json:
+def _query(panel: Panel, target: Target, reference: str) -> prometheus.Dataquery:
+    formats = prometheus.PromQueryFormat
+    shapes = {"heatmap": formats.HEATMAP, "table": formats.TABLE}
+    return prometheus.Dataquery(
+        ref_id=reference,
+        datasource=DATASOURCE,
+        expr=str(target.expr),
+        format_val=shapes.get(panel.kind, formats.TIME_SERIES),
+        legend_format=target.legend,
+        instant=panel.instant,
+        range_val=not panel.instant,
+        exemplar=(has_exemplars(target) and not panel.instant) or None,
+    )
+
+
+def thresholds(thresholds: Thresholds) -> d.ThresholdsConfig:
     """Return colours by absolute value."""
     steps = [(None, thresholds.base), *thresholds.steps]
-    listed = [{"value": value, "color": color} for value, color in steps]
-    return {"mode": "absolute", "steps": listed}
+    listed = [d.Threshold(value=value, color=color) for value, color in steps]
+    return d.ThresholdsConfig(mode=d.ThresholdsMode.ABSOLUTE, steps=listed)
 
 
 def column_title(label: str) -> str:
@@ -211,51 +224,47 @@ def column_title(label: str) -> str:
     return _TITLES.get(label, label.replace("_", " ").capitalize())
 
 
-def _stat(panel: Panel, made: Json, defaults: Json) -> None:
-    defaults |= {
-        "color": {"mode": "thresholds"},
-        "thresholds": thresholds(panel.thresholds or _PLAIN),
-        "mappings": [_unknown(_empty(panel))],
-    }
-    made["options"] = {
+def _stat(panel: Panel, defaults: d.FieldConfig) -> stat.Options:
+    defaults.color = _BY_THRESHOLDS
+    defaults.thresholds = thresholds(panel.thresholds or _PLAIN)
+    defaults.mappings = [_unknown(_empty(panel))]
+    colors = common.BigValueColorMode
+    return stat.Options(
         # No colour for a value of which no threshold says that it is good.
-        "colorMode": "none" if panel.thresholds is None else "background",
-        "graphMode": "none",
-        "reduceOptions": {"calcs": ["lastNotNull"]},
-        "percentChangeColorMode": "standard",
-        "showPercentChange": False,
-        "wideLayout": True,
-        **dict.fromkeys(("justifyMode", "orientation", "textMode"), "auto"),
-    }
+        color_mode=colors.NONE if panel.thresholds is None else colors.BACKGROUND,
+        graph_mode=common.BigValueGraphMode.NONE,
+        # Of an empty list Grafana takes the last value, null or not.
+        reduce_options=common.ReduceDataOptions(calcs=["lastNotNull"]),
+    )
 
 
-def _timeseries(panel: Panel, made: Json, defaults: Json) -> None:
-    custom: Json = {
-        "lineWidth": 1,
-        "fillOpacity": _fill(panel),
-        "showPoints": "never",
-        "stacking": {"mode": panel.stacked, "group": "A"},
-    }
+def _timeseries(panel: Panel, defaults: d.FieldConfig) -> timeseries.Options:
+    stacking = common.StackingMode(panel.stacked)
+    custom = timeseries.FieldConfig(
+        line_width=1,
+        fill_opacity=_fill(panel),
+        show_points=common.VisibilityMode.NEVER,
+        stacking=common.StackingConfig(mode=stacking, group="A"),
+    )
     if panel.thresholds is not None:
-        custom["thresholdsStyle"] = {"mode": "dashed"}
-        defaults["thresholds"] = thresholds(panel.thresholds)
-    if panel.top is None and panel.unit in _LEAST_TOP:
-        custom["axisSoftMax"] = _LEAST_TOP[panel.unit]
-    defaults |= {
-        "color": {"mode": "palette-classic"},
-        "min": panel.minimum,
-        "custom": custom,
-    }
+        dashed = common.GraphThresholdsStyleMode.DASHED
+        custom.thresholds_style = common.GraphThresholdsStyleConfig(mode=dashed)
+        defaults.thresholds = thresholds(panel.thresholds)
+    if panel.top is None:
+        custom.axis_soft_max = _LEAST_TOP.get(panel.unit)
+    defaults.color = d.FieldColor(mode=d.FieldColorModeId.PALETTE_CLASSIC)
+    defaults.min_val = panel.minimum
+    defaults.custom = custom
     extreme = "min" if panel.lowest_first else "max"
-    legend = {
-        "showLegend": True,
-        "displayMode": "table",
-        "placement": "bottom",
-        "calcs": ["lastNotNull", extreme],
-        "sortBy": extreme.capitalize(),
-        "sortDesc": not panel.lowest_first,
-    }
-    made["options"] = {"legend": legend, "tooltip": _TOOLTIP}
+    legend = common.VizLegendOptions(
+        display_mode=common.LegendDisplayMode.TABLE,
+        placement=common.LegendPlacement.BOTTOM,
+        show_legend=True,
+        calcs=["lastNotNull", extreme],
+        sort_by=extreme.capitalize(),
+        sort_desc=not panel.lowest_first,
+    )
+    return timeseries.Options(legend=legend, tooltip=_TOOLTIP)
 
 
 def _fill(panel: Panel) -> float:
@@ -265,54 +274,43 @@ def _fill(panel: Panel) -> float:
     return 0 if panel.ranked else 8
 
 
-def _state_timeline(panel: Panel, made: Json, defaults: Json) -> None:
-    defaults |= {
-        "color": {"mode": "thresholds"},
-        "thresholds": thresholds(panel.thresholds or _PLAIN),
-        "custom": {"fillOpacity": 80, "lineWidth": 0},
-    }
-    made["options"] = {
-        "mergeValues": True,
-        "showValue": "never",
-        "alignValue": "left",
-        "perPage": 20,
-        "rowHeight": 0.8,
-        "legend": {
-            "showLegend": False,
-            "displayMode": "list",
-            "placement": "bottom",
-            "calcs": [],
-        },
-        "tooltip": _TOOLTIP,
-    }
+def _state_timeline(panel: Panel, defaults: d.FieldConfig) -> statetimeline.Options:
+    defaults.color = _BY_THRESHOLDS
+    defaults.thresholds = thresholds(panel.thresholds or _PLAIN)
+    defaults.custom = statetimeline.FieldConfig(fill_opacity=80, line_width=0)
+    return statetimeline.Options(
+        merge_values=True,
+        show_value=common.VisibilityMode.NEVER,
+        row_height=0.8,
+        legend=common.VizLegendOptions(show_legend=False),
+        tooltip=_TOOLTIP,
+    )
 
 
-def _heatmap(panel: Panel, made: Json, defaults: Json) -> None:
-    defaults["custom"] = {}
+def _heatmap(panel: Panel, defaults: d.FieldConfig) -> heatmap.Options:
+    defaults.custom = heatmap.FieldConfig()
     (metric,) = panel.metrics
-    made["options"] = {
-        "calculate": False,
-        "cellGap": 1,
-        "color": {
-            "mode": "scheme",
-            "scheme": "Oranges",
-            "fill": "dark-orange",
-            "exponent": 0.5,
-            "steps": 64,
-            "reverse": False,
-        },
-        "exemplars": {"color": "rgba(255,0,255,0.7)"},
-        "filterValues": {"le": 1e-9},
-        "legend": {"show": False},
-        "selectionMode": "x",
-        "showValue": "auto",
-        "tooltip": {"mode": "single"},
-        "yAxis": {"unit": UNITS[BY_NAME[metric].unit]},
-    }
+    return heatmap.Options(
+        # Without a number of steps, every cell would be black.
+        color=heatmap.HeatmapColorOptions(
+            mode=heatmap.HeatmapColorMode.SCHEME,
+            scheme="Oranges",
+            fill="dark-orange",
+            exponent=0.5,
+            steps=64,
+        ),
+        legend=heatmap.HeatmapLegend(show=False),
+        y_axis=heatmap.YAxisConfig(unit=UNITS[BY_NAME[metric].unit]),
+    )
 
 
-def _table(panel: Panel, made: Json, defaults: Json) -> None:
-    defaults["custom"] = {"align": "auto", "inspect": False}
+def _table(panel: Panel, defaults: d.FieldConfig) -> table.Options:
+    defaults.custom = table.FieldConfig()
+    order = common.TableSortByFieldState(display_name=panel.sort, desc=True)
+    return table.Options(sort_by=[order] if panel.sort else None)
+
+
+def _transformations(panel: Panel) -> list[d.DataTransformerConfig]:
     values = {
         "Value" if len(panel.targets) == 1 else f"Value #{reference}": target.legend
         for reference, target in zip(_REFERENCES, panel.targets, strict=False)
@@ -325,55 +323,55 @@ def _table(panel: Panel, made: Json, defaults: Json) -> None:
         "indexByName": {name: index for index, name in enumerate(order)},
         "renameByName": {label: column_title(label) for label in panel.labels} | values,
     }
-    made["transformations"] = [
-        {"id": "merge", "options": {}},
-        {"id": "organize", "options": organize},
+    return [
+        d.DataTransformerConfig(id_val="merge", options={}),
+        d.DataTransformerConfig(id_val="organize", options=organize),
     ]
-    made["options"] = {
-        "cellHeight": "sm",
-        "footer": {"countRows": False, "reducer": [], "show": False},
-        "frameIndex": 0,
-        "showHeader": True,
-        "showTypeIcons": False,
-    }
-    if panel.sort:
-        made["options"]["sortBy"] = [{"displayName": panel.sort, "desc": True}]
-    overrides = made["fieldConfig"]["overrides"]
 
-    def override(name: str, **properties: Any) -> None:
-        overrides.append(_override("byName", name, properties))
 
-    # What is said of an empty table would stand in each of its empty cells.
-    overrides.append(_override("byRegexp", ".*", {"noValue": _NO_VALUE}))
-    for label in filter(_LONG.__contains__, panel.labels):
-        # With a least width instead, Grafana would push the last column out.
-        override(column_title(label), **{"custom.width": _LONG_PIXELS})
-    for target in panel.targets:
-        override(target.legend, **_column(target))
+def _overrides(panel: Panel) -> list[d.DashboardFieldConfigSourceOverrides]:
+    # With a least width instead, Grafana would push the last column out.
+    columns: list[tuple[str, dict[str, object]]] = [
+        (column_title(label), {"custom.width": _LONG_PIXELS})
+        for label in filter(_LONG.__contains__, panel.labels)
+    ]
+    columns += [(target.legend, _column(target)) for target in panel.targets]
     if panel.mappings:
-        text = {"custom.cellOptions": {"type": "color-text"}}
-        override(column_title(panel.labels[0]), **text)
+        title = column_title(panel.labels[0])
+        columns.append((title, {"custom.cellOptions": _COLORED_TEXT}))
     for label, to in {**cell_links(panel), **dict(panel.cell_links)}.items():
         links = [{"title": to.title, "url": to.url, "targetBlank": True}]
-        override(column_title(label), links=links)
+        columns.append((column_title(label), {"links": links}))
+    return [
+        # What is said of an empty table would stand in each of its empty cells.
+        _override("byRegexp", ".*", {"noValue": _NO_VALUE}),
+        *(_override("byName", name, properties) for name, properties in columns),
+    ]
 
 
-def _override(matcher: str, of: str, properties: Json) -> Json:
-    listed = [{"id": name, "value": value} for name, value in properties.items()]
-    return {"matcher": {"id": matcher, "options": of}, "properties": listed}
+def _override(
+    matcher: str, of: str, properties: dict[str, object]
+) -> d.DashboardFieldConfigSourceOverrides:
+    return d.DashboardFieldConfigSourceOverrides(
+        matcher=d.MatcherConfig(id_val=matcher, options=of),
+        properties=[
+            d.DynamicConfigValue(id_val=name, value=value)
+            for name, value in properties.items()
+        ],
+    )
 
 
-def _column(target: Target) -> Json:
-    unit = target.expr.shape.unit or ""
-    properties: Json = {"unit": UNITS[unit], "custom.align": "right"}
+def _column(target: Target) -> dict[str, object]:
+    unit = UNITS[target.expr.shape.unit or ""]
+    properties: dict[str, object] = {"unit": unit, "custom.align": "right"}
     if target.expr.shape.unit == "":
         # An increase is extrapolated; people count in whole numbers.
         properties["decimals"] = 0
     if target.thresholds is not None:
         properties |= {
             "thresholds": thresholds(target.thresholds),
-            "color": {"mode": "thresholds"},
-            "custom.cellOptions": {"type": "color-text"},
+            "color": _BY_THRESHOLDS,
+            "custom.cellOptions": _COLORED_TEXT,
             # Nothing is neither good nor bad.
             "mappings": [_unknown(_NO_VALUE, "text")],
         }
@@ -386,21 +384,25 @@ def _empty(panel: Panel) -> str:
     return panel.no_value or absence(panel.metrics, brief=brief)
 
 
-def _unknown(text: str, color: str = "transparent") -> Json:
+def _unknown(text: str, color: str = "transparent") -> d.SpecialValueMap:
     """Return the mapping of no value, which Grafana would colour like the lowest."""
-    result = {"text": text, "color": color}
-    return {"type": "special", "options": {"match": "null+nan", "result": result}}
+    result = d.ValueMappingResult(text=text, color=color)
+    match = d.SpecialValueMatch.NULL_AND_NAN
+    options = d.DashboardSpecialValueMapOptions(match=match, result=result)
+    return d.SpecialValueMap(options=options)
 
 
-def _mappings(mappings: tuple[Mapping, ...]) -> Json:
+def _mappings(mappings: tuple[Mapping, ...]) -> d.ValueMap:
     shown = {
-        mapping.value: {"text": mapping.text, "color": mapping.color, "index": index}
+        mapping.value: d.ValueMappingResult(
+            text=mapping.text, color=mapping.color, index=index
+        )
         for index, mapping in enumerate(mappings)
     }
-    return {"type": "value", "options": shown}
+    return d.ValueMap(options=shown)
 
 
-_KINDS: dict[Kind, Callable[[Panel, Json, Json], None]] = {
+_KINDS: dict[Kind, Callable[[Panel, d.FieldConfig], object]] = {
     "heatmap": _heatmap,
     "stat": _stat,
     "state-timeline": _state_timeline,

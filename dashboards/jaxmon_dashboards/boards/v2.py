@@ -9,11 +9,20 @@ what the v2 model has no place for is an error.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon_dashboards.boards.panels import Json
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
 from jaxmon_dashboards.grafana.models import API_VERSION, KIND
 
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.models import dashboard as d
+
+
+Json: TypeAlias = dict[str, Any]
 
 # The v2 model has names for the numbers of the classic one.
 _CURSOR = ("Off", "Crosshair", "Tooltip")
@@ -26,8 +35,8 @@ _SORT = (
 )
 # Offered in the time picker; the classic model has none of its own.
 _INTERVALS = ("5s", "10s", "30s", "1m", "5m", "15m", "30m", "1h", "2h", "1d")
-# In the classic model of everything: numbers of its own, and what only variables of
-# another kind and repeated panels have.
+# Written by the SDK for everything: numbers of the classic model, and what only
+# variables of another kind and repeated panels have.
 _NOISE = ("schemaVersion", "auto_count", "auto_min", "repeatDirection")
 
 
@@ -35,14 +44,14 @@ class LostError(ValueError):
     """Something of a classic dashboard has no place in the v2 model."""
 
 
-def resource(left: Json) -> Json:
+def resource(classic: d.Dashboard) -> Json:
     """
-    Return the classic dashboard *left*, which is taken apart, as a v2 resource; its uid
-    is the resource's name.
+    Return *classic* as a v2 resource; its uid is the resource's name.
 
     Raises:
         LostError: it has something that is not carried over yet.
     """
+    left: Json = json.loads(JSONEncoder().encode(classic))
     rows = list(_rows(left.pop("panels", ())))
     time = left.pop("time", {})
     variables = left.pop("templating", {}).get("list", ())
