@@ -306,25 +306,24 @@ def no_progress(attempts: float) -> Scene:
 
 
 def recompile(number: float) -> Scene:
-    """So many a minute for one cause, and as many for another."""
+    """So many a minute, for two causes by turns."""
     causes = ("shape", "dtype")
     events = [
         {
             "kind": "recompile",
-            "time": 1000 - 60 * minute,
+            "time": 970 - 60 * minute,
             "function": "train.step",
-            "details": {"cause": cause, "seconds": 0.1},
+            "details": {"cause": causes[(minute + turn) % 2], "seconds": 0.1},
         }
-        for cause in causes
         for minute in range(20)
-        for _ in range(int(number))
+        for turn in range(int(number))
     ]
-    counts = {"recompiles": dict.fromkeys(causes, 60 * int(number)), "calls": 10_000}
+    counts = {"recompiles": dict.fromkeys(causes, 30 * int(number)), "calls": 1000}
     overview = {"process": PROCESS, "functions": function(**counts)}
     name = f'jaxmon_recompiles_total{{{WHERE},function="train.step",cause="%s"}}'
     return Scene(
         {
-            **{name % ("%s", cause): counting(number) for cause in causes},
+            **{name % ("%s", cause): counting(number / 2) for cause in causes},
             f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
         reasons(trained(), overview=overview, events=events),
@@ -430,7 +429,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     determinism: ("determinism", (0, 1)),
     gradients: ("gradients", (0, 1)),
     no_progress: ("no_progress", (2, 3, 4)),
-    recompile: ("recompile", (0, 1, 2)),
+    recompile: ("recompile", (1, 2, 3)),
     spent("data_wait"): ("data_wait", (0.25, 0.3, 0.35)),
     spent("eager"): ("eager", (0.45, 0.5, 0.55)),
     spent("blocked"): ("blocked", (0.45, 0.5, 0.55)),
