@@ -262,23 +262,13 @@ class Runtime:
         except Exception:  # noqa: BLE001 - contained: the other steps are to be done
             self._guard.failed("stop", stays_on=True)
 
-    def _final_reports(self, settings: Settings) -> FinalReports | None:
+    @staticmethod
+    def _final_reports(settings: Settings) -> FinalReports | None:
         if not settings.report and settings.summary_dir is None:
             return None
-        from jaxmon.agent.reports.exit_reports import FinalReports, ReportSource  # noqa: PLC0415
+        from jaxmon.agent.reports.exit_reports import FinalReports  # noqa: PLC0415
 
-        def refresh() -> None:
-            for part in self.parts:
-                self._refresh(part, "report", asked=False)
-
-        source = ReportSource(
-            overview=lambda: self.overview,
-            events=self.context.events,
-            collect=self.collect,
-            worker=lambda: str(self.serving.slot or 0),
-            refresh=refresh,
-        )
-        return FinalReports(settings, source)
+        return FinalReports(settings)
 
     def _exit(self) -> None:
         """
@@ -296,7 +286,15 @@ class Runtime:
             self._ending.end(CRASHED)
         if self._reports is not None:
             try:
-                self._reports.write(crashed=crashed)
+                for part in self.parts:
+                    self._refresh(part, "report", asked=False)
+                self._reports.write(
+                    self.overview,
+                    self.context.events,
+                    self.collect,
+                    worker=str(self.serving.slot or 0),
+                    crashed=crashed,
+                )
             except Exception:  # noqa: BLE001 - contained: the program ends as it did
                 self._guard.failed("report")
 

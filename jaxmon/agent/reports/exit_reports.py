@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
@@ -90,30 +90,10 @@ def _print(report: str, stream: TextIO) -> None:
     stream.flush()
 
 
-class ReportSource(NamedTuple):
-    """
-    What a report is made of.
-
-    Attributes:
-        overview: returns the debug overview.
-        events: the event log.
-        collect: returns the metrics.
-        worker: returns the number of the slot.
-        refresh: updates what is only updated now and then.
-    """
-
-    overview: Callable[[], Overview]
-    events: EventLog
-    collect: Callable[[], Iterable[Family]]
-    worker: Callable[[], str]
-    refresh: Callable[[], None]
-
-
 class FinalReports:
     """The reports that the *settings* ask for."""
 
-    def __init__(self, settings: Settings, source: ReportSource) -> None:
-        self._source = source
+    def __init__(self, settings: Settings) -> None:
         self._run_dir = settings.run_dir
         self._prints = settings.report
         self._directory = None
@@ -122,43 +102,52 @@ class FinalReports:
             _prepare()
         prepare()
 
-    def write(self, *, crashed: bool) -> None:
+    def write(
+        self,
+        overview: Overview,
+        events: EventLog,
+        collect: Callable[[], Iterable[Family]],
+        *,
+        worker: str,
+        crashed: bool,
+    ) -> None:
         """
         Write them; a file that cannot be written is logged, and nothing else.
 
         Args:
+            overview: what parts observe.
+            events: the event log.
+            collect: returns the metrics.
+            worker: number of the slot.
             crashed: whether an exception ends the program.
         """
-        source = self._source
-        source.refresh()
         if self._directory is not None:
-            self._save(self._directory, "crashed" if crashed else "finished")
+            facts = Facts(
+                overview=overview.snapshot(),
+                events=events_of(events),
+                environment=overview.environment(),
+                families=collect(),
+                host=platform.node(),
+                worker=worker,
+                state="crashed" if crashed else "finished",
+                redacted=disclosure.document,
+                limits=current(self._run_dir),
+            )
+            _save(self._directory, facts)
         if self._prints:
-            text = exit_report(source.overview(), current(self._run_dir))
+            text = exit_report(overview, current(self._run_dir))
             write(disclosure.document(text))
 
-    def _save(self, directory: ReportDirectory, state: str) -> None:
-        source = self._source
-        overview = source.overview()
-        facts = Facts(
-            overview=overview.snapshot(),
-            events=events_of(source.events),
-            environment=overview.environment(),
-            families=source.collect(),
-            host=platform.node(),
-            worker=source.worker(),
-            state=state,
-            redacted=disclosure.document,
-            limits=current(self._run_dir),
-        )
-        stem = stem_of(wall_time(), 1, RUN)
-        try:
-            files = files_of(facts)
-            path = directory.write(stem, {".html": files.page, ".json": files.summary})
-        except (JaxmonError, OSError) as error:
-            log.warning("jaxmon could not write the report of this run: %s", error)
-        else:
-            log.info("report of this run: %s", path)
+
+def _save(directory: ReportDirectory, facts: Facts) -> None:
+    stem = stem_of(wall_time(), 1, RUN)
+    try:
+        files = files_of(facts)
+        path = directory.write(stem, {".html": files.page, ".json": files.summary})
+    except (JaxmonError, OSError) as error:
+        log.warning("jaxmon could not write the report of this run: %s", error)
+    else:
+        log.info("report of this run: %s", path)
 
 
 def events_of(log: EventLog) -> dict[str, Any]:
