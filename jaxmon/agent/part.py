@@ -31,7 +31,8 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 class Explanation(NamedTuple):
     """
     What a part contributes to the facts of a process, on request: records of
-    `jaxmon.facts`. Thread-safe; takes milliseconds at most.
+    `jaxmon.facts`. Thread-safe; takes milliseconds, or half a second where something is
+    read for whoever asks.
 
     Attributes:
         sections: by field of `jaxmon.facts.process.Snapshot`.

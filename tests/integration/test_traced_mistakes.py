@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent import Agent
+from jaxmon.agent.scheduler import WorkBudget
 from jaxmon.agent.tracing.part import TraceMistakes
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
@@ -56,6 +57,27 @@ def train(x: Any) -> Any:
     losses.append(x.sum())
     print("x is", x)  # noqa: T201 - a mistake
     return x + np.random.normal()  # noqa: NPY002 - another
+
+
+def test_what_the_budget_does_not_cover_is_read_when_someone_asks(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before; the same function is read by itself within the budget."""
+    covers = False
+    monkeypatch.setattr(WorkBudget, "covers", lambda _: covers)
+    part = inside.part(agent, TraceMistakes)
+    for covers in (False, True):
+
+        def step(x: Any) -> Any:
+            x.at[0].set(1.0)
+            return x
+
+        jax.jit(step)(jnp.ones(3))
+        assert part._worker.drain(60)
+        assert bool(part.snapshot().mistakes) == covers
+        assert part.explain().sections["tracing"]().mistakes
+        part._found.clear()
+        part._seen.clear()
 
 
 def test_mistakes_are_found_in_what_is_compiled(agent: Agent) -> None:

@@ -63,9 +63,7 @@ class PendingCause:
 
 
 class CauseFinder:
-    """
-    Compares each compile with the earlier ones of its function.
-    """
+    """Compares each compile with the earlier ones of its function."""
 
     def __init__(self, context: Context, site: str) -> None:
         self._site = site

@@ -43,9 +43,10 @@ SITE = "wall_time"
 # At first more often: a short program has few looks.
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
-# Of the time, with what waking up takes: looks at deep stacks, as while JAX traces, are
-# rarer.
-_MOST = 0.005
+# Of the time, in the first seconds and later, with what waking up takes: looks at deep
+# stacks, as while JAX traces, are rarer.
+_MOST_AT_FIRST, _MOST = 0.01, 0.005
+_COSTLY_SECONDS = 5.0
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
 _LATEST, _LONGER = 4, 2
@@ -300,8 +301,11 @@ class WallTimePart(Part):
         soon, usual, used = False, 0.0, thread_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
-            first = now - self._began < _FIRST_SECONDS
-            every = max(self._every * (_AT_FIRST if first else 1.0), usual / _MOST)
+            lived = now - self._began
+            every = max(
+                self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
+                usual / (_MOST_AT_FIRST if lived < _COSTLY_SECONDS else _MOST),
+            )
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             )

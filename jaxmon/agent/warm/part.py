@@ -70,9 +70,7 @@ class Readiness:
 
 
 class WarmStarts(Part):
-    """
-    Records signatures, and responds whether the process is ready.
-    """
+    """Records signatures, and responds whether the process is ready."""
 
     name = "signatures"
 
