@@ -22,7 +22,6 @@ OWNED: tuple[str, ...] = (
 def render() -> dict[str, str]:
     """Return every generated file as text by path, relative to the repository."""
     require("generate", "grafana_foundation_sdk")
-    from jaxmon.agent.jaxlink import names
     from jaxmon.cli import reference
     from jaxmon.cli.main import load, main
     from jaxmon_alerts import autoscaling, rules, slo
