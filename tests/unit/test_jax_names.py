@@ -101,6 +101,7 @@ OTHERS = {
         "__qualname__",
     ),
     *("__spec__", "__wrapped__", "_children", "_fields", "_is_gil_enabled"),
+    "get_current_span",
     *("clock_gettime", "co_consts", "co_names", "last_value", "ps1", "RUSAGE_THREAD"),
     *("all", "copy", "dtype", "itemsize", "ndim", "shape", "size", "weak_type"),
     *("info", "native_id", "run_id", "tzinfo"),

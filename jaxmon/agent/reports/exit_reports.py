@@ -43,6 +43,7 @@ _PATIENCE = 2.0
 def prepare() -> None:
     """Load what a report needs; to read records needs `eval`."""
     from jaxmon.agent.memory import leaks, profile  # noqa: F401, PLC0415 - for a look
+    from jaxmon.agent.tracing import reader  # noqa: F401, PLC0415 - for what waits
 
     read({}, {"events": [{"kind": "recompile"}]})
 
