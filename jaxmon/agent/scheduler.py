@@ -295,6 +295,8 @@ class Scheduler:
                 hand.since = 0.0
             # As above.
             del worker
+            if not current():  # a child that the job has forked: the lock may be held
+                break
             with self._lock:
                 if len(self._hands) > 1:  # the other has time again, or will have
                     others = [other for other in self._hands if other is not hand]

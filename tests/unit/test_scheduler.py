@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import os
 import random
+import signal
 import threading
 import weakref
 from collections.abc import Iterator
@@ -311,3 +314,25 @@ def test_workers_share_a_thread_and_take_turns(scheduler: Scheduler) -> None:
     assert "b" in done[:3]
     assert len(done) == 21
     assert len(threads()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_child_that_a_job_forks_ends(scheduler: Scheduler) -> None:
+    """Its only thread is that of the job; another held the scheduler's lock."""
+    children: list[int] = []
+
+    def fork() -> None:
+        if child := os.fork():
+            children.append(child)
+
+    worker = Worker("a", scheduler)
+    worker.submit(lambda: None)  # starts the thread, which takes the lock
+    assert worker.drain(90)
+    with scheduler._lock:
+        worker.submit(fork)
+        until(lambda: children, "the child")
+        try:
+            until(lambda: os.waitpid(children[0], os.WNOHANG)[0], "the child's end")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(children[0], signal.SIGKILL)
