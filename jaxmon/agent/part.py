@@ -36,7 +36,7 @@ class Explanation(NamedTuple):
 
     Attributes:
         sections: by field of `jaxmon.facts.process.Snapshot`.
-        functions: by field of `jaxmon.facts.functions.Function`, then by function.
+        functions: by field of `jaxmon.facts.functions.FunctionFact`, then by function.
     """
 
     sections: Mapping[str, Callable[[], Any]] = _EMPTY

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxmon.agent.agent import instrument, runtime_of, uninstrument, unsupported
 from jaxmon.agent.jaxlink.names import check
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.record import encoded
 
@@ -50,7 +50,7 @@ def run() -> dict[str, Any]:
         name = f"{__name__}.{increment.__qualname__}"
         statistics = next(
             (function for function in found.functions if function.name == name),
-            Function(),
+            FunctionFact(),
         )
         expected = {"calls": _CALLS, "hits": _CALLS - 1, "misses": 1}
         return {

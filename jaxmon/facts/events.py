@@ -9,7 +9,7 @@ from jaxmon.facts.memory import place
 from jaxmon.facts.record import NOTHING, Fact
 
 
-class Event(Fact):
+class EventFact(Fact):
     """One thing that happened."""
 
     number: int = 0

@@ -317,7 +317,7 @@ class Counted(Fact):
     hits: int | None = None
 
 
-class Function(Fact):
+class FunctionFact(Fact):
     """
     Statistics of one function; calls and hits are `None` if not counted.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxmon.facts.events import Errors, Event, Recompile, Slower, Tracing, Warned
-from jaxmon.facts.functions import Cache, Compiling, Function, Signatures
+from jaxmon.facts.events import Errors, EventFact, Recompile, Slower, Tracing, Warned
+from jaxmon.facts.functions import Cache, Compiling, FunctionFact, Signatures
 from jaxmon.facts.marked import (
     Checkpoints,
     Loop,
@@ -86,7 +86,7 @@ class Snapshot(Fact):
 
     schema: int = 0
     process: Process = Process()
-    functions: tuple[Function, ...] = ()
+    functions: tuple[FunctionFact, ...] = ()
     functions_left_out: int = 0
     compiling: Compiling = Compiling()
     requests: tuple[RouteFacts, ...] = ()
@@ -112,7 +112,7 @@ class Snapshot(Fact):
     hooks: Mapping[str, bool] = NOTHING
     internal_errors: Mapping[str, int] = NOTHING
     problems: Mapping[str, str] = NOTHING
-    events: tuple[Event, ...] = ()
+    events: tuple[EventFact, ...] = ()
     recompiles: tuple[Recompile, ...] = ()
     implausible: tuple[str, ...] = ()
     limits: Limits = Limits()
@@ -120,7 +120,7 @@ class Snapshot(Fact):
     by_name = ("functions", "requests", "steps", "checkpoints", "queues", "values")
 
     @property
-    def users(self) -> list[Function]:
+    def users(self) -> list[FunctionFact]:
         """The functions of the program, not JAX's own."""
         return [function for function in self.functions if not function.internal]
 
@@ -139,7 +139,7 @@ class Snapshot(Fact):
         """Seconds of loading programs from the persistent cache."""
         return sum(function.load_time for function in self.functions)
 
-    def of_kind(self, kind: str) -> list[Event]:
+    def of_kind(self, kind: str) -> list[EventFact]:
         """Return the events of *kind*, oldest first."""
         return [event for event in self.events if event.kind == kind]
 
@@ -179,5 +179,5 @@ def read(
     )
 
 
-def _importance(function: Function) -> tuple[float, int]:
+def _importance(function: FunctionFact) -> tuple[float, int]:
     return -function.compile_time, -(function.calls or function.misses)

@@ -89,7 +89,7 @@ def summarise(  # noqa: PLR0913 - what a status consists of
         recent=recent,
         lately=lately,
         requests=requests(now, recent),
-        requests_lately={one.route: one for one in requests(now, lately)},
+        requests_lately={route.route: route for route in requests(now, lately)},
         loops=loops(now, recent),
         agents=_processes(now, verdict.processes),
         devices=_devices(now),

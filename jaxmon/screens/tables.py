@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from jaxmon.catalog import RUN_ACTIVITIES
-from jaxmon.facts.functions import Function, Uncounted
+from jaxmon.facts.functions import FunctionFact, Uncounted
 from jaxmon.facts.marked import Finished, Loop, QueueFacts
 from jaxmon.facts.memory import Device, Line, Transfer
 from jaxmon.facts.process import Snapshot
@@ -68,7 +68,7 @@ _WHY: Mapping[str, str] = {
 }
 
 
-def _bound(function: Function) -> str:
+def _bound(function: FunctionFact) -> str:
     place = function.flops.roofline
     if place is None:
         return UNKNOWN
@@ -141,14 +141,14 @@ _QUEUES: Fields[QueueFacts] = (
     number("GREATEST", 11, lambda queue: queue.maximum, whole),
     (Column("CHANGE", 26), _change),
 )
-_PROGRAMS: Fields[Function] = (
+_PROGRAMS: Fields[FunctionFact] = (
     words("FUNCTION", 0, lambda called: called.name),
     number("PROGRAMS", 10, lambda called: called.program.programs, whole),
     number("TEMP MEMORY", 13, lambda called: called.program.temporary_bytes, size),
     number("DISPATCH", 10, lambda called: called.samples.dispatch_seconds, duration),
     number("EXECUTION", 11, lambda called: called.samples.execution_seconds, duration),
 )
-_ARITHMETIC: Fields[Function] = (
+_ARITHMETIC: Fields[FunctionFact] = (
     words("FUNCTION", 0, lambda called: called.name),
     number("FLOP", 9, lambda called: called.program.model_flops or 0, amount),
     number(
@@ -330,7 +330,7 @@ def errors(snapshot: Snapshot) -> Section:
 
 
 def _of_functions(
-    title: str, fields: Fields[Function], found: list[Function], about: str
+    title: str, fields: Fields[FunctionFact], found: list[FunctionFact], about: str
 ) -> Section:
     section = tabulated(title, fields, found, about=about)
     return replace(section, notes=[function.place for function in found])

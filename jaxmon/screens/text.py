@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.memory import Device
 from jaxmon.facts.process import Process, Snapshot
 from jaxmon.host.formats.layout import (
@@ -162,7 +162,7 @@ def _see(finding: Finding, observed: float) -> str:
     return " · ".join(facts)
 
 
-def _function_row(name: str, entries: Sequence[Function]) -> list[str]:
+def _function_row(name: str, entries: Sequence[FunctionFact]) -> list[str]:
     counted = [function for function in entries if not function.never_called]
     calls = [function.calls for function in counted if function.calls is not None]
     hits = [function.hits for function in entries if function.hits is not None]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxmon import catalog, promql
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -113,7 +113,7 @@ def _compiled_together(
     )
 
 
-def _are_many(function: Function, others: int, of: int, snapshot: Snapshot) -> bool:
+def _are_many(function: FunctionFact, others: int, of: int, snapshot: Snapshot) -> bool:
     """Return whether *others*, of so many, and this one are enough for the alert."""
     limits, number = snapshot.limits, others + 1
     least = max(limits.thundering, limits.thundering_share * (of + 1))
@@ -162,14 +162,14 @@ def is_worth_comparing(snapshot: Snapshot) -> bool:
     return took >= seconds_in(snapshot.limits.together_slow)
 
 
-def _compiled_by(function: Function, others: int) -> str:
+def _compiled_by(function: FunctionFact, others: int) -> str:
     took = duration(_seconds(function))
     return (
         f"{others + 1} processes of this host compiled {function.name}, each for {took}"
     )
 
 
-def _same(function: Function, functions: Mapping[str, Function]) -> bool:
+def _same(function: FunctionFact, functions: Mapping[str, FunctionFact]) -> bool:
     """Return whether *functions* has the same program, compiled at the same time."""
     other = functions.get(function.name)
     if other is None or not _is_compiled(function) or not _is_compiled(other):
@@ -182,14 +182,14 @@ def _same(function: Function, functions: Mapping[str, Function]) -> bool:
     return last.program.finished - _seconds(last) < first.program.finished
 
 
-def _is_compiled(function: Function) -> bool:
+def _is_compiled(function: FunctionFact) -> bool:
     """Return whether it is known what was compiled, not loaded, and when."""
     compiled, program = function.compiles, function.program
     built = compiled.get("compiled") and not compiled.get("cache_hit")
     return bool(built and program.fingerprint and program.finished)
 
 
-def _seconds(function: Function) -> float:
+def _seconds(function: FunctionFact) -> float:
     """Return how long a compile of *function* took on average."""
     backend = function.phases.get("backend_compile")
     compiled = function.compiles.get("compiled", 0)

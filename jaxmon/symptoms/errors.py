@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from jaxmon import catalog
-from jaxmon.facts.events import Event, TraceMistake
+from jaxmon.facts.events import EventFact, TraceMistake
 from jaxmon.facts.process import Snapshot
 from jaxmon.host.formats.layout import times
 from jaxmon.symptoms.alert import TICKET
@@ -99,7 +99,7 @@ def _errors(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _latest(events: list[Event], function: str, kind: str) -> Event | None:
+def _latest(events: list[EventFact], function: str, kind: str) -> EventFact | None:
     fitting = (
         event
         for event in reversed(events)

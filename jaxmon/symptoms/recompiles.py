@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from jaxmon import catalog, promql
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.host.formats.durations import seconds as seconds_in
@@ -93,7 +93,7 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _severity(function: Function, snapshot: Snapshot) -> Severity | None:
+def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:
     """Return that of the alert, which counts all causes."""
     number = sum(len(_lately(function, of, snapshot)) for of in function.recompiles)
     return TICKET if number > snapshot.limits.recompiles else None
@@ -128,7 +128,7 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _is_storm(function: Function, cause: str, snapshot: Snapshot) -> bool:
+def _is_storm(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
     """
     Return whether recompiles for that *cause* matter: relative to all calls and the
     whole run, so that a few sizes at startup do not count, or relative to recent time,
@@ -162,13 +162,13 @@ def _those(snapshot: Snapshot, function: str, cause: str) -> list[Recompile]:
     return [of for of in snapshot.recompiles if (of.function, of.cause) == key]
 
 
-def _lately(function: Function, cause: str, snapshot: Snapshot) -> list[Recompile]:
+def _lately(function: FunctionFact, cause: str, snapshot: Snapshot) -> list[Recompile]:
     since = snapshot.process.now - seconds_in(snapshot.limits.recompile_window)
     every = _those(snapshot, function.name, cause)
     return [recompile for recompile in every if recompile.time >= since]
 
 
-def _how_many_lately(function: Function, cause: str, snapshot: Snapshot) -> str:
+def _how_many_lately(function: FunctionFact, cause: str, snapshot: Snapshot) -> str:
     """Return how many of the recompiles are recent, where not all can be."""
     count = len(_lately(function, cause, snapshot))
     window = seconds_in(snapshot.limits.recompile_window)

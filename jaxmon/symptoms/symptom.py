@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.catalog import Metric
-from jaxmon.facts.events import Event
+from jaxmon.facts.events import EventFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     severity: Severity | None = None
 
 
-def quoted(error: Event, now: float) -> str:
+def quoted(error: EventFact, now: float) -> str:
     """Return when and where *error* occurred, and the first sentence of its message."""
     message = error.message.partition(". ")[0][:MOST_OF_A_MESSAGE]
     where = error.details.get("where")

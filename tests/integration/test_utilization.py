@@ -12,7 +12,7 @@ from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.flops.roofline import DevicePeak
 from jaxmon.agent.jaxlink import flops as counting
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import read
 from jaxmon.screens.tables import flops as section
 from tests.helpers import flops as transformer
@@ -85,7 +85,7 @@ def known(agent: Any, name: str) -> None:
     )
 
 
-def function_of(agent: Any, name: str) -> Function:
+def function_of(agent: Any, name: str) -> FunctionFact:
     runtime = runtime_of(agent)
     assert runtime is not None
     found = read(runtime.overview.whole())

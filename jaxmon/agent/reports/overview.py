@@ -41,8 +41,8 @@ _NOT_OF_PARTS = frozenset(
 # What parts observe, and of functions, with what is known without them.
 _SECTIONS = [name for name in Snapshot.fields if name not in _NOT_OF_PARTS]
 _UNOBSERVED: Mapping[str, Any] = {
-    name: getattr(facts.Function, name)
-    for name in facts.Function.fields[facts.Function.fields.index("cache") :]
+    name: getattr(facts.FunctionFact, name)
+    for name in facts.FunctionFact.fields[facts.FunctionFact.fields.index("cache") :]
 }
 
 
@@ -179,9 +179,9 @@ def _importance(function: Function) -> tuple[float, int]:
 
 def _described(
     function: Function, counted: Counted, observed: Mapping[str, Any]
-) -> facts.Function:
+) -> facts.FunctionFact:
     """Return *function*, its calls, and what parts have *observed* of it."""
-    return facts.Function(
+    return facts.FunctionFact(
         name=function.name,
         internal=function.internal,
         place=function.place,

@@ -9,8 +9,8 @@ from typing import Any
 from jaxmon.cli.bundle.agents import AgentReport
 from jaxmon.cli.markdown import escaped, table
 from jaxmon.facts.ending import ProcessEnd
-from jaxmon.facts.events import Event
-from jaxmon.facts.functions import Function
+from jaxmon.facts.events import EventFact
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.host.formats.layout import clean, shortened
 from jaxmon.screens.section import moment
 
@@ -66,7 +66,7 @@ def _of_process(process: AgentReport) -> Iterator[Entry]:
     source = f"worker {process.number}"
     if started := process.snapshot.process.started:
         yield Entry(started, started, 1, source, "jaxmon was started in the process")
-    groups: dict[tuple[str, str], list[Event]] = {}
+    groups: dict[tuple[str, str], list[EventFact]] = {}
     for event in process.snapshot.events:
         if event.time and event.kind not in _ORDINARY:
             groups.setdefault((event.kind, event.function), []).append(event)
@@ -267,7 +267,7 @@ def _calls(process: AgentReport) -> Iterator[tuple[str, int, int]]:
             yield function.name, function.calls, function.hits
 
 
-def _recompiles(function: Function) -> str:
+def _recompiles(function: FunctionFact) -> str:
     causes = sorted(function.recompiles.items())
     return ", ".join(f"{name} {count}" for name, count in causes) or "none"
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Distribution, Function, Spread
+from jaxmon.facts.functions import Distribution, FunctionFact, Spread
 from jaxmon.facts.marked import RouteFacts
 from jaxmon.limits import Limits
 from jaxmon.preflight.baseline.compare import CPU, Verdict, is_crowded
@@ -116,7 +116,10 @@ def times(
 
 
 def of_function(
-    old: Function, new: Function, machine: Machine, latest: tuple[Recompile, ...]
+    old: FunctionFact,
+    new: FunctionFact,
+    machine: Machine,
+    latest: tuple[Recompile, ...],
 ) -> Iterator[RunChange]:
     """
     Yield how a function changed; *latest* are its recompiles in the run after, the
@@ -202,7 +205,7 @@ def _judged(
     return ("better" if before.slower_than(after, margin) else "within"), ""
 
 
-def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
+def _program(old: FunctionFact, new: FunctionFact, spent: float) -> Iterator[RunChange]:
     """Yield what the only program of a function needs; the same in each run."""
     before, after = old.program, new.program
     if not before.programs == after.programs == 1:
@@ -217,7 +220,9 @@ def _program(old: Function, new: Function, spent: float) -> Iterator[RunChange]:
         yield RunChange("function", new.name, measure, was, now, verdict, lost=lost)
 
 
-def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange]:
+def _built(
+    old: FunctionFact, new: FunctionFact, machine: Machine
+) -> Iterator[RunChange]:
     """Yield how long it takes to compile a program of a function."""
     if not old.built or not new.built:
         return
@@ -237,7 +242,7 @@ def _built(old: Function, new: Function, machine: Machine) -> Iterator[RunChange
     )
 
 
-def _other_compiles(old: Function, new: Function) -> str:
+def _other_compiles(old: FunctionFact, new: FunctionFact) -> str:
     """Return whether the persistent cache served more, or less."""
     before, after = (function.compiles.get("cache_hit", 0) for function in (old, new))
     if before == after:
@@ -246,7 +251,7 @@ def _other_compiles(old: Function, new: Function) -> str:
 
 
 def _recompiles(
-    old: Function, new: Function, latest: tuple[Recompile, ...]
+    old: FunctionFact, new: FunctionFact, latest: tuple[Recompile, ...]
 ) -> RunChange:
     before, after = (sum(function.recompiles.values()) for function in (old, new))
     allowed = _allowed(before, old, new)
@@ -268,7 +273,7 @@ def _recompiles(
     )
 
 
-def _errors(old: Function, new: Function) -> RunChange:
+def _errors(old: FunctionFact, new: FunctionFact) -> RunChange:
     before, after = (sum(function.errors.values()) for function in (old, new))
     worse = after > _allowed(before, old, new)
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in new.errors.items())
@@ -280,7 +285,7 @@ def _errors(old: Function, new: Function) -> RunChange:
     )
 
 
-def _allowed(before: int, old: Function, new: Function) -> float:
+def _allowed(before: int, old: FunctionFact, new: FunctionFact) -> float:
     """Return how many there may be now, if there were so many *before*."""
     allowed = float(before)
     if old.calls != new.calls:
@@ -336,12 +341,12 @@ class Machine:
         return max(self._work, self._common, 1.0), ""
 
 
-def functions(run: Run) -> dict[str, Function]:
+def functions(run: Run) -> dict[str, FunctionFact]:
     """Return the program's functions by name."""
     return {function.name: function for function in run.snapshot.users}
 
 
-def spread(function: Function, measure: str) -> Spread | None:
+def spread(function: FunctionFact, measure: str) -> Spread | None:
     """Return how the times of *function* vary, `None` if they are not known."""
     return function.spreads.get(measure.removesuffix("_seconds"))
 
@@ -352,7 +357,7 @@ def crowded(run: Run) -> bool:
 
 
 def _common(
-    before: Mapping[str, Function], after: Mapping[str, Function]
+    before: Mapping[str, FunctionFact], after: Mapping[str, FunctionFact]
 ) -> float | None:
     """Return how many times as long functions take, the median of enough of them."""
     ratios = []

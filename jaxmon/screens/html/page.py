@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmon.facts.events import Recompile
-from jaxmon.facts.functions import Function
+from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary, Reason
 from jaxmon.host.formats.layout import (
@@ -171,7 +171,7 @@ def recompiles(snapshot: Snapshot) -> Html:
     )
 
 
-def _recompiled(function: Function, snapshot: Snapshot) -> Html:
+def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
     causes = sorted(function.recompiles.items(), key=lambda item: (-item[1], item[0]))
     by_cause = ", ".join(f"{cause.replace('_', ' ')} {n:,}" for cause, n in causes)
     events = [event for event in snapshot.recompiles if event.function == function.name]
