@@ -128,6 +128,16 @@ def some(cases: Iterable[Any], each: int = 4) -> list[Any]:
     ]
 
 
+class ExitOfThread:
+    """
+    Kept in a `threading.local`, ends a forked child with its only thread: at an exit
+    of Python's, libraries such as XLA wait for threads that are not there.
+    """
+
+    def __del__(self) -> None:
+        os._exit(0)
+
+
 def until(probe: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECONDS) -> T:
     """
     Call *probe* until it returns something true, and return that.

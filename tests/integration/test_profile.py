@@ -174,15 +174,18 @@ def test_time_goes_to_the_lines_that_take_it(agent: Agent) -> None:
         for _ in range(150):  # so that waits for a processor concern both alike
             jax.block_until_ready(together(*inputs.values()))
 
-    found, seconds = recorded(agent, work)
-    assert found.without_programs == 0
-    assert 0 < found.busy <= seconds
-    assert found.located > 0.99 * found.seconds
-    shares = by_line(found, "jit_both")
-    first = shares[__file__, line_of("light"), "first"]
-    second = shares[__file__, line_of("heavy"), "second"]
-    assert first + second > 0.9 * sum(shares.values())
-    assert 1 / 3 < (second / first) / (more / less) < 3
+    for _ in range(3):  # other processes may take the processors from one of the two
+        found, seconds = recorded(agent, work)
+        assert found.without_programs == 0
+        assert 0 < found.busy <= seconds
+        assert found.located > 0.99 * found.seconds
+        shares = by_line(found, "jit_both")
+        first = shares[__file__, line_of("light"), "first"]
+        second = shares[__file__, line_of("heavy"), "second"]
+        assert first + second > 0.9 * sum(shares.values())
+        if is_like := 1 / 3 < (second / first) / (more / less) < 3:
+            break
+    assert is_like
 
 
 @pytest.mark.ground_truth

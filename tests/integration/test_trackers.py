@@ -27,7 +27,7 @@ from jaxmon.host.deadline import Deadline
 from jaxmon.threads import running
 from tests.helpers.agents import instrumented, value
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import ROOT, until
+from tests.helpers.processes import ROOT, ExitOfThread, until
 
 
 PROGRAM = ROOT / "tests" / "programs" / "trackers.py"
@@ -272,12 +272,15 @@ def test_a_tracker_that_raises_is_given_up(caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_child_that_a_tracker_forks_writes_no_rows() -> None:
     """It has the queue of its parent, and ends when the tracker is done."""
-    rows, children = Rows(), list[int]()
+    rows, children, of_thread = Rows(), list[int](), threading.local()
 
     def forking(values: dict[str, Any], step: int) -> None:
         rows(values, step)
-        if len(rows) == 1 and (child := os.fork()):
-            children.append(child)
+        if len(rows) == 1:
+            if child := os.fork():
+                children.append(child)
+            else:
+                of_thread.end = ExitOfThread()
 
     with instrumented():
         jaxmon.log_to(forking, every=1)

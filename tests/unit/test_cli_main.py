@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import subprocess
@@ -263,6 +264,7 @@ def test_exporter_entry_point_prints_errors_alike(failing, capsys, monkeypatch):
     """`jaxmon-exporter` handles errors as `jaxmon exporter` does."""
     failing(CommandError("port 9467 is taken", exit_code=4))
     monkeypatch.setattr(sys, "argv", ["jaxmon-exporter"])
+    monkeypatch.setattr(gc, "disable", lambda: None)  # for the tests that follow
     with pytest.raises(SystemExit) as ended:
         exporter()
     assert ended.value.code == 4

@@ -19,7 +19,7 @@ from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Worker
 from jaxmon.threads import DaemonThread
 from tests.helpers.agents import Busy, threads
-from tests.helpers.processes import refuse_threads, until
+from tests.helpers.processes import ExitOfThread, refuse_threads, until
 
 
 @pytest.fixture
@@ -320,10 +320,13 @@ def test_workers_share_a_thread_and_take_turns(scheduler: Scheduler) -> None:
 def test_child_that_a_job_forks_ends(scheduler: Scheduler) -> None:
     """Its only thread is that of the job; another held the scheduler's lock."""
     children: list[int] = []
+    of_thread = threading.local()
 
     def fork() -> None:
         if child := os.fork():
             children.append(child)
+        else:
+            of_thread.end = ExitOfThread()
 
     worker = Worker("a", scheduler)
     worker.submit(lambda: None)  # starts the thread, which takes the lock
