@@ -292,6 +292,8 @@ def test_settings_that_runbooks_name_exist():
         text = " ".join(runbook.read(name).split())
         for setting in re.findall(r"raise `([a-z_]+)`", text):
             assert f"{setting}:" in default, f"{name}: {setting}"
+        for section in re.findall(r"under `([a-z_]+)`", text):
+            assert f"\n{section}:" in default, f"{name}: {section}"
 
 
 def test_blocks_are_of_a_kind_that_is_tried():

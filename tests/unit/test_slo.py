@@ -10,6 +10,7 @@ from jaxmon.errors import JaxmonError, SloError
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.promql.counting import Evaluation
 from jaxmon_alerts import slo
+from jaxmon_alerts.slo.burn import POLICY
 
 
 VALID = """\
@@ -310,6 +311,11 @@ def test_objectives_may_be_written_in_several_ways(written, load):
 
     assert only.objective == 0.999
     assert only.budget == 0.001
+
+
+def test_windows_are_those_of_the_shipped_file_unless_a_file_has_its_own(load):
+    """What `objectives.yaml` shows is what holds without it."""
+    assert slo.load().slos[0].policy == load(VALID).slos[0].policy == POLICY
 
 
 def test_an_slo_may_differ_from_the_file(load):
