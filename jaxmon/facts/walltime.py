@@ -61,7 +61,9 @@ def _exited(code: int) -> str:
 
 
 _LONG_SECONDS = 900.0
-_FEW_LOOKS = 100
+ENOUGH_LOOKS = 100
+"""What so many looks at a program say is judged."""
+
 _SHORT_SECONDS = 5.0
 
 
@@ -107,7 +109,7 @@ class Period(Fact):
     @property
     def settled(self) -> bool:
         """Whether there are enough looks to judge."""
-        return self.looks >= _FEW_LOOKS and self.seconds >= _SHORT_SECONDS
+        return self.looks >= ENOUGH_LOOKS and self.seconds >= _SHORT_SECONDS
 
     def of(self, *states: str) -> float:
         """Return the seconds of *states* together."""

@@ -43,10 +43,10 @@ SITE = "wall_time"
 # At first more often: a short program has few looks.
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
-# Of the time, in the first seconds and later, with what waking up takes: looks at deep
-# stacks, as while JAX traces, are rarer.
-_MOST_AT_FIRST, _MOST = 0.01, 0.005
-_COSTLY_SECONDS = 5.0
+# Of the time, until looks are enough to judge and later, with what waking up takes: looks
+# at deep stacks, as while JAX traces, are rarer.
+_MOST_AT_FIRST, _MOST = 0.015, 0.005
+_TO_JUDGE = facts.ENOUGH_LOOKS * 1.2
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
 _LATEST, _LONGER = 4, 2
@@ -298,13 +298,13 @@ class WallTimePart(Part):
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
-        soon, usual, used = False, 0.0, thread_time()
+        soon, looks, usual, used = False, 0, 0.0, thread_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             lived = now - self._began
             every = max(
                 self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
-                usual / (_MOST_AT_FIRST if lived < _COSTLY_SECONDS else _MOST),
+                usual / (_MOST_AT_FIRST if looks < _TO_JUDGE else _MOST),
             )
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
@@ -335,6 +335,7 @@ class WallTimePart(Part):
             if soon and soon_again:
                 make_room()
             if not soon:
+                looks += 1
                 took = thread_time() - used
                 used += took
                 self.spent += took
