@@ -142,6 +142,10 @@ fleet: $(READY) ## Measure what rules cost on a fleet (ARGS="rules --processes 1
 preview: $(READY) ## Draw the dashboards as Grafana would (ARGS="--prometheus URL --board oncall").
 	$(BIN)/python -m tools.preview $(ARGS)
 
+.PHONY: exam
+exam: $(READY) ## Judge programs with a planted fault, and healthy ones (ARGS="NAME...").
+	$(BIN)/python -m tests.exam $(ARGS)
+
 .PHONY: faults
 faults: $(READY) ## Break what the sidecar watches, and print what it said (ARGS="--only GPU").
 	$(BIN)/python tools/fault_matrix.py $(ARGS)
