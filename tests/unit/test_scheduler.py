@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
-import os
 import random
-import signal
 import threading
 import weakref
 from collections.abc import Iterator
@@ -19,7 +16,7 @@ from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Worker
 from jaxmon.threads import DaemonThread
 from tests.helpers.agents import Busy, threads
-from tests.helpers.processes import ExitOfThread, refuse_threads, until
+from tests.helpers.processes import refuse_threads, run_python, until
 
 
 @pytest.fixture
@@ -316,26 +313,30 @@ def test_workers_share_a_thread_and_take_turns(scheduler: Scheduler) -> None:
     assert len(threads()) == 1
 
 
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-def test_child_that_a_job_forks_ends(scheduler: Scheduler) -> None:
+FORKING = """
+import os, time
+from jaxmon.agent.guard import Guard
+from jaxmon.agent.scheduler import Scheduler
+from jaxmon.agent.worker import Worker
+
+children = []
+
+def fork():
+    if child := os.fork():
+        children.append(child)
+
+scheduler = Scheduler(Guard())
+worker = Worker("a", scheduler)
+worker.submit(lambda: None)  # starts the thread, which takes the lock
+assert worker.drain(90)
+with scheduler._lock:
+    worker.submit(fork)
+    while not children:
+        time.sleep(0.001)
+    assert os.waitpid(children[0], 0)[0] == children[0]
+"""
+
+
+def test_child_that_a_job_forks_ends() -> None:
     """Its only thread is that of the job; another held the scheduler's lock."""
-    children: list[int] = []
-    of_thread = threading.local()
-
-    def fork() -> None:
-        if child := os.fork():
-            children.append(child)
-        else:
-            of_thread.end = ExitOfThread()
-
-    worker = Worker("a", scheduler)
-    worker.submit(lambda: None)  # starts the thread, which takes the lock
-    assert worker.drain(90)
-    with scheduler._lock:
-        worker.submit(fork)
-        until(lambda: children, "the child")
-        try:
-            until(lambda: os.waitpid(children[0], os.WNOHANG)[0], "the child's end")
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(children[0], signal.SIGKILL)
+    assert run_python("-c", FORKING).code == 0
