@@ -45,8 +45,8 @@ _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
 # Of the time, until looks are enough to judge and later, with what waking up takes:
 # looks at deep stacks, as while JAX traces, are rarer.
-_MOST_AT_FIRST, _MOST = 0.015, 0.005
-_TO_JUDGE = facts.ENOUGH_LOOKS * 1.2
+_MOST_AT_FIRST, _MOST = 0.012, 0.005
+_TO_JUDGE = facts.ENOUGH_LOOKS * 1.1
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
 _LATEST, _LONGER = 4, 2
