@@ -1,4 +1,4 @@
-"""What an agent exports about itself, and families of other packages, as parts."""
+"""Small parts: the agent itself, its timer, and families of other packages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
+from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import (
     Family,
@@ -158,3 +159,42 @@ class OwnMetrics:
         for part in self._parts:
             dropped.update(part.dropped())
         return dropped
+
+
+# The minimum interval of the timer, which limits the sampling rate.
+_INTERVAL = 0.01
+# So that samples do not synchronise with periodic work of the program.
+_SPREAD = 0.2
+
+
+class Timer(Part):
+    """Notifies `Observers.timer` about as often as a function is sampled."""
+
+    name = "timer"
+
+    def __init__(self, context: Context) -> None:
+        self._guard = context.guard
+        self._observers = context.observers.timer
+        self._worker = Worker(
+            self.name,
+            context.scheduler,
+            every=max(1 / context.settings.sample_rate, _INTERVAL),
+            routine=self._ring,
+            is_short=True,
+            spread=_SPREAD,
+        )
+
+    def start(self) -> None:
+        """Start the timer."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._worker.stop()
+
+    def _ring(self) -> None:
+        for notify in self._observers:
+            try:
+                notify()
+            except Exception:  # noqa: BLE001 - contained: others are notified
+                self._guard.failed("observers", stays_on=True)

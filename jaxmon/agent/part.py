@@ -32,7 +32,7 @@ class Explanation(NamedTuple):
     """
     What a part contributes to the facts of a process, on request: records of
     `jaxmon.facts`. Thread-safe; takes milliseconds, or half a second where something is
-    read for whoever asks.
+    read on request.
 
     Attributes:
         sections: by field of `jaxmon.facts.process.Snapshot`.
@@ -257,7 +257,7 @@ class LatePart(Part):
             return None
         if name in self._observers:
             return self._observers[name](*event)
-        # The next one has moved here, and whoever notifies the list is past that.
+        # The next one has moved here, and the loop over the list is past that.
         return found[place](*event) if place < len(found) else None
 
     def _is_due(self) -> bool:

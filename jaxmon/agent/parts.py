@@ -36,7 +36,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.errors.last_words import LastWords
 from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.part import LatePart, Loading, Part
-from jaxmon.agent.worker import Watcher, Worker
+from jaxmon.agent.worker import Watcher
 from jaxmon.facts.record import Fact
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
@@ -212,7 +212,7 @@ ROWS: tuple[PartRow, ...] = (
         enabled=lambda wanted: wanted.transfers,
     ),
     PartRow("calls", "calls:CallLayer", enabled=lambda wanted: wanted.calls),
-    PartRow("timer", "parts:Timer", enabled=_samples),
+    PartRow("timer", "own_metrics:Timer", enabled=_samples),
     PartRow(
         "sampling",
         "sampling.part:Sampling",
@@ -352,45 +352,6 @@ ROWS: tuple[PartRow, ...] = (
     PartRow("process", "own_metrics:ProcessPart", late=(), scraped=True, alone=True),
     PartRow("container", "own_metrics:Container", late=(), scraped=True, alone=True),
 )
-
-
-# The minimum interval of the timer, which limits the sampling rate.
-_INTERVAL = 0.01
-# So that samples do not synchronise with periodic work of the program.
-_SPREAD = 0.2
-
-
-class Timer(Part):
-    """Notifies `Observers.timer` about as often as a function is sampled."""
-
-    name = "timer"
-
-    def __init__(self, context: Context) -> None:
-        self._guard = context.guard
-        self._observers = context.observers.timer
-        self._worker = Worker(
-            self.name,
-            context.scheduler,
-            every=max(1 / context.settings.sample_rate, _INTERVAL),
-            routine=self._ring,
-            is_short=True,
-            spread=_SPREAD,
-        )
-
-    def start(self) -> None:
-        """Start the timer."""
-        self._worker.start()
-
-    def stop(self) -> None:
-        """Stop it."""
-        self._worker.stop()
-
-    def _ring(self) -> None:
-        for notify in self._observers:
-            try:
-                notify()
-            except Exception:  # noqa: BLE001 - contained: others are notified
-                self._guard.failed("observers", stays_on=True)
 
 
 class AgentParts:

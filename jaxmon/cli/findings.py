@@ -59,7 +59,7 @@ class Judged(NamedTuple):
 
 
 def judge(worker: AgentProcess, run_dir: Path | None) -> Judged:
-    """Return *worker*, judged; beside its neighbours, if they can tell more."""
+    """Return *worker*, judged; beside its neighbours, if they add something."""
     events = worker.fetch("/debug/events")
     snapshot = read(worker.overview, events, limits_of(run_dir))
     findings = find(snapshot, neighbours_of(worker, snapshot, run_dir))

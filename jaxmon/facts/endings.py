@@ -22,7 +22,7 @@ Kubernetes, the pod takes its record and sidecar along.
 A process that ends between two polls of the sidecar would take its counts along. So,
 when it stops, it writes its counters behind the pages, added to those of the processes
 before it; the sidecar serves them for a while, and adds them to what the slot's next
-process counts. A series of a slot thus only rises, whoever reads it and how often, and
+process counts. A series of a slot thus only rises, however often it is read, and
 every count is in it once. Such a chain ends where the next process cannot know what its
 predecessor counted: it was killed, or crashed, ended too long ago, or could not write.
 The next process then removes the counts, before it counts as a start of the slot.

@@ -360,4 +360,4 @@ def _temporary() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except OSError:  # none can be written, as on a read-only root
-        return Path("/tmp")  # noqa: S108 - whoever makes a directory there is told
+        return Path("/tmp")  # noqa: S108 - who made the directory is checked

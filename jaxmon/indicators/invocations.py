@@ -272,7 +272,7 @@ async def flush_in_thread(seconds: float = FLUSH_SECONDS) -> None:
     """`flush` without blocking the event loop."""
     if recorder() is None:
         return
-    import asyncio  # noqa: PLC0415 - whoever has a coroutine has it
+    import asyncio  # noqa: PLC0415 - a program with a coroutine has it
 
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 

@@ -1,7 +1,7 @@
 """
 A verdict on jobs as text, as short as possible whatever the number of ranks, and as
 JSON types; and the stacks of the threads of many ranks, grouped by likeness, the rarest
-first: in a hang most ranks are at the same place, and whoever is elsewhere is suspect,
+first: in a hang most ranks are at the same place, and a rank elsewhere is suspect,
 as ByteRobust does it (Wan et al. 2025, arXiv 2509.16293).
 """
 

@@ -3,9 +3,9 @@ Judges jobs: from what their ranks report to which of them hold the others up.
 
 In a job of several processes all of them dispatch the same sequence of programs that
 run on all devices. Such a program waits in its first collective until every process has
-dispatched it. So in a hang most ranks wait for the device, and whoever does something
-else, or waits in another program, is whom they wait for. JAX dispatches ahead: that
-some ranks have made a few more calls than others says nothing by itself.
+dispatched it. So in a hang most ranks wait for the device, and in truth for the rank
+that does something else, or waits in another program. JAX dispatches ahead: that some
+ranks have made a few more calls than others says nothing by itself.
 """
 
 from __future__ import annotations

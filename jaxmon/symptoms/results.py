@@ -215,7 +215,7 @@ def _diverges(quantity: Quantity, limits: Limits) -> bool:
     if floor is None or best is None or first is None:
         return False
     gain = first - best
-    # A loss may be negative; then only what it had gained tells what is much.
+    # A loss may be negative; then only what it had gained shows what is much.
     much = limits.diverging_rise * (best if best > 0 else gain)
     return floor - best > max(much, limits.diverging_gain * gain, 0.0)
 

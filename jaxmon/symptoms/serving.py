@@ -106,8 +106,8 @@ def _event_loops(snapshot: Snapshot) -> Iterator[Finding]:
         f"{share(took, period.seconds)} of {duration(period.seconds)}: "
         f"{share(lines[most], took)} of it at {most}.",
         (),
-        "Until the call returns, the server answers nobody, not even health checks. "
-        "Call the model in another thread: await asyncio.to_thread(predict, x).",
+        "Until the call returns, the server responds to no request, not even a health "
+        "check. Call the model in another thread: await asyncio.to_thread(predict, x).",
         where=most,
         seconds=took,
     )

@@ -55,7 +55,7 @@ _ON_THE_DEVICE = (
 )
 _ACTIONS = {
     "data_wait": "The stack shows what the loader waits for: a file system, a worker "
-    "process that has died, a queue that nobody fills.",
+    "process that has died, a queue that nothing fills.",
     **dict.fromkeys(("device", "fetch", "transfer"), _ON_THE_DEVICE),
     "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",

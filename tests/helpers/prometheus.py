@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -26,8 +26,58 @@ from tests.helpers.processes import (
 )
 
 
+class Server:
+    """A program that listens on a port, for the length of a ``with`` block."""
+
+    directory: Path
+    url: str
+    name: ClassVar[str]
+
+    def command(self, port: int) -> list[str]:
+        """Return the command line that listens on *port*."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        # The port may be taken between choosing it and binding it.
+        for _ in range(3):
+            if self._start(free_port()):
+                return self
+        raise AssertionError((self.directory / "log").read_text())
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(240)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self, port: int) -> bool:
+        """Start it; return `False` when it exits before it is ready."""
+        self.url = f"http://127.0.0.1:{port}"
+        with (self.directory / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                self.command(port), stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            until(
+                lambda: self._process.poll() is not None or self._ready(),
+                f"{self.name} to be ready",
+            )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._process.poll() is None
+
+    def _ready(self) -> bool:
+        try:
+            return bool(http_get(f"{self.url}/-/ready"))
+        except (URLError, ConnectionError):
+            return False
+
+
 @dataclass
-class Prometheus:
+class Prometheus(Server):
     """
     A real Prometheus server, for the length of a ``with`` block.
 
@@ -41,6 +91,7 @@ class Prometheus:
         program: its path; that on the ``PATH`` by default.
     """
 
+    name: ClassVar[str] = "Prometheus"
     directory: Path
     targets_by_job: dict[str, list[str]]
     interval: str = "1s"
@@ -50,21 +101,19 @@ class Prometheus:
     url: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
-        program = self.program or require_program("prometheus")
+        self.program = self.program or require_program("prometheus")
         (self.directory / "prometheus.yml").write_text(yaml.safe_dump(self._settings()))
-        # The port may be taken between choosing it and binding it.
-        for _ in range(3):
-            if self._start(program, free_port()):
-                return self
-        raise AssertionError(self._log())
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(240)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def command(self, port: int) -> list[str]:
+        """Return its command line."""
+        return [
+            self.program,
+            f"--config.file={self.directory}/prometheus.yml",
+            f"--storage.tsdb.path={self.directory}/data",
+            f"--web.listen-address=127.0.0.1:{port}",
+            *self.options,
+        ]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Return labels and value of each series that *expression* yields now."""
@@ -111,46 +160,12 @@ class Prometheus:
             **self.config,
         }
 
-    def _start(self, program: str, port: int) -> bool:
-        """Start the server; return `False` when it exits before it is ready."""
-        self.url = f"http://127.0.0.1:{port}"
-        with (self.directory / "log").open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={self.directory}/prometheus.yml",
-                    f"--storage.tsdb.path={self.directory}/data",
-                    f"--web.listen-address=127.0.0.1:{port}",
-                    *self.options,
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            until(
-                lambda: self._process.poll() is not None or self._ready(),
-                "Prometheus to be ready",
-            )
-        except BaseException:
-            self.__exit__()
-            raise
-        return self._process.poll() is None
-
-    def _ready(self) -> bool:
-        try:
-            return bool(http_get(f"{self.url}/-/ready"))
-        except (URLError, ConnectionError):
-            return False
-
     def get(self, target: str) -> Any:
         """Return the data that its interface answers to *target*."""
         return json.loads(http_get(f"{self.url}/api/v1/{target}"))["data"]
 
     def _api(self, path: str, **parameters: str) -> Any:
         return self.get(f"{path}?{urlencode(parameters)}")
-
-    def _log(self) -> str:
-        return (self.directory / "log").read_text()
 
 
 class Webhook:
@@ -225,7 +240,7 @@ class Webhook:
 
 
 @dataclass
-class Alertmanager:
+class Alertmanager(Server):
     """
     A real Alertmanager, for the length of a ``with`` block.
 
@@ -235,26 +250,22 @@ class Alertmanager:
         web: its web configuration file (passwords).
     """
 
+    name: ClassVar[str] = "Alertmanager"
     directory: Path
     config: Path
     web: Path | None = None
     url: str = field(default="", init=False)
 
-    def __enter__(self) -> Self:
-        program = require_program("prometheus-alertmanager")
-        # The port may be taken between choosing it and binding it.
-        for _ in range(3):
-            if self._start(program, free_port()):
-                return self
-        raise AssertionError((self.directory / "log").read_text())
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(90)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def command(self, port: int) -> list[str]:
+        """Return its command line."""
+        return [
+            require_program("prometheus-alertmanager"),
+            f"--config.file={self.config}",
+            f"--storage.path={self.directory}/data",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+            *([f"--web.config.file={self.web}"] if self.web else []),
+        ]
 
     @property
     def address(self) -> str:
@@ -292,32 +303,6 @@ class Alertmanager:
             )
             for one in json.loads(http_get(f"{self.url}/api/v2/alerts"))
         }
-
-    def _start(self, program: str, port: int) -> bool:
-        """Start it; return `False` when it exits before it is ready."""
-        self.url = f"http://127.0.0.1:{port}"
-        with (self.directory / "log").open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={self.config}",
-                    f"--storage.path={self.directory}/data",
-                    f"--web.listen-address=127.0.0.1:{port}",
-                    "--cluster.listen-address=",
-                    *([f"--web.config.file={self.web}"] if self.web else []),
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            until(
-                lambda: self._process.poll() is not None or self._ready(),
-                "Alertmanager to be ready",
-            )
-        except BaseException:
-            self.__exit__()
-            raise
-        return self._process.poll() is None
 
     def _ready(self) -> bool:
         try:

@@ -17,7 +17,7 @@ import pytest
 
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.context import Sample
-from jaxmon.agent.parts import Timer
+from jaxmon.agent.own_metrics import Timer
 from jaxmon.agent.sampling.part import Sampling
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value

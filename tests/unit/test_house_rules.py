@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections import Counter
-from collections.abc import Iterator
 
 from tests.helpers.processes import PRODUCT, ROOT
 
@@ -441,50 +439,6 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/cli/top/state.py",
         "jaxmon/preflight/doctor/devices.py",
     ]
-
-
-# Lower it when a class gets a name of its own.
-REPEATED_NAMES = 3
-
-
-def test_no_more_classes_share_a_name():
-    """A new class of the product has a name that no other has."""
-    names = Counter(
-        name
-        for folder in PRODUCT
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
-    )
-    repeated = {name: number for name, number in names.items() if number > 1}
-    assert sum(repeated.values()) - len(repeated) <= REPEATED_NAMES, repeated
-
-
-# Pronouns and participles, which do not name what they hold.
-PRONOUNS = {"another", "each", "gone", "its", "known", "one", "ones", "own", "said"}
-
-
-def test_names_are_nouns_and_verbs():
-    """What holds a route is called `route`, not `one`."""
-    found = {
-        f"{path.relative_to(ROOT)}: {name}"
-        for folder in PRODUCT
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name in names_bound(ast.parse(path.read_text()))
-        if name.strip("_") in PRONOUNS
-    }
-    assert found == {"jaxmon/facts/walltime.py: gone"}  # a key of JSON
-
-
-def names_bound(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that *tree* defines or assigns."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute):
-            if isinstance(node.ctx, ast.Store):
-                yield node.id if isinstance(node, ast.Name) else node.attr
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
 
 
 def test_markdown_has_one_escape():

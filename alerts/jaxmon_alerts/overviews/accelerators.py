@@ -97,7 +97,7 @@ NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
 PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
 PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
 
-# --- what each service uses, whoever reads it -------------------------------------
+# --- what each service uses --------------------------------------------------------
 #
 # A sidecar beside the program reads it, or a DaemonSet under a job of its own. Agents
 # export the uuid of each device that they use, which is where the job comes from. A GPU

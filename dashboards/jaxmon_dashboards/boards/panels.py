@@ -141,7 +141,7 @@ _TITLES = {"alertname": "Alert", "jax": "JAX", "sloth_slo": "SLO"}
 _HIDDEN = ("Time", "__name__")
 _PLAIN = Thresholds("green", ())
 _NO_VALUE = "-"
-# Labels with long values, of which the end tells as much as the beginning.
+# Labels with long values, whose end matters as much as the beginning.
 _LONG = ("alertname", "function")
 _LONG_PIXELS = 260
 # Where an axis ends at least; of nothing but zeros, Grafana would go up to 100.

@@ -367,7 +367,7 @@ class Push:
             return _failed(again, reason)
 
     def _look_again(self, step: PlannedStep, plan: PushPlan) -> PlannedStep:
-        # As it was given: somebody may have changed the model meanwhile.
+        # As it was given: the model may have changed meanwhile.
         [desired] = [board for board in plan.wanted if board.uid == step.desired.uid]
         observed = _observed(self.grafana, desired)
         return decide(desired, observed, folder=plan.folder.uid, taken=plan.taken)

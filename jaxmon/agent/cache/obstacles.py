@@ -78,7 +78,7 @@ def varying_flag(environ: Mapping[str, str], moment: Moment) -> tuple[str, str] 
 
 
 def _is_recent(time: float, moment: Moment) -> bool:
-    # Whoever wrote it may have rounded it up.
+    # It may have been rounded up when it was written.
     return moment.start - _EARLIER_SECONDS <= time <= moment.now + 1
 
 

@@ -230,7 +230,7 @@ class Compiles(Part):
         compile_ = self._thread.latest
         if compile_ is None or not (compile_.end or _reports(frame, compile_)):
             return
-        if not compile_.end:  # whoever inspects stacks now would keep what is on them
+        if not compile_.end:  # an inspection of stacks would keep what is on them
             compile_.end.append(now())
         self._thread.latest = compile_.outer
         error = sys.exception()

@@ -63,7 +63,7 @@ _SCRAPE_SECONDS = 0.05
 
 # For what the budget did not cover at once.
 _INTERVAL_SECONDS = 2.0
-# Whoever asks waits so long for all of it.
+# A request waits so long for all of it.
 _ASKED_SECONDS = 0.5
 _MOST_UNREAD = 4096
 

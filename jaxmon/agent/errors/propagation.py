@@ -210,7 +210,7 @@ class DeletedArrayHook:
         self.active = True
 
     def detach(self) -> None:
-        """Stop observing; whoever replaced the method again still calls this."""
+        """Stop observing; what replaced the method again still calls this."""
         self.active = False
 
     def __get__(self, array: Any, owner: type | None = None) -> Any:

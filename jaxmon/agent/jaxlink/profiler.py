@@ -18,7 +18,7 @@ from jaxmon.agent.jaxlink.patches import Patches
 from jaxmon.agent.jaxlink.probe import Probe
 
 
-class Busy(Exception):  # noqa: N818 - that somebody else profiles is no error
+class Busy(Exception):  # noqa: N818 - another session is no error
     """The profiler is in use; the message says by what."""
 
 

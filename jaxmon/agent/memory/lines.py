@@ -249,7 +249,7 @@ class MemoryLines(Part):
                 self.profile()
             except MemoryError as error:  # no memory: not a failure of ours
                 interrupts.pass_on(error)
-            except Exception:  # noqa: BLE001 - contained: somebody reports a failure
+            except Exception:  # noqa: BLE001 - contained: the caller reports a failure
                 self._guard.failed("allocations", stays_on=True)
         last = self._last
         if last is None:

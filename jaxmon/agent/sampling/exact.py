@@ -3,8 +3,8 @@ Times of every call of counted functions, for `jaxmon baseline`.
 
 Each program is waited for before the next one starts: the device is idle when a call
 begins, and the call's time is the time until its outputs are ready. So host and device
-no longer overlap, which nobody wants of a program that works, and everybody of one that
-is measured.
+no longer overlap, which is wrong for a program at work and right for one that is
+measured.
 
 On a CPU, the wall time of a call doubles when another process takes one of two cores;
 the processor time of all threads of this process changes by a tenth at most. Both are

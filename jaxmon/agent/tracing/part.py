@@ -37,7 +37,7 @@ _MAX_FUNCTIONS = 8
 """Maximum number of jitted functions remembered per mistake."""
 
 _GATHER_SECONDS = 0.5
-# Whoever asks waits so long.
+# A request waits so long.
 _ASKED_SECONDS = 0.5
 
 

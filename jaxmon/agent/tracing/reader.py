@@ -197,7 +197,7 @@ def _bound(node: Node, arguments: Arguments) -> Names:
 
 
 def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
-    """Return what tells what a name means in *function* that is not local to it."""
+    """Return what says what a name means in *function* that is not local to it."""
     free = function.__code__.co_freevars
     cells = dict(zip(free, function.__closure__ or (), strict=False))
     scopes = (function.__globals__, vars(builtins))

@@ -317,7 +317,7 @@ class WallTimePart(Part):
             # Once until it is due, and again for the interpreter.
             slept = times_slept() - slept
             waited = slept > 1
-            if os.getpid() != pid:  # nobody stops the thread of a forked child
+            if os.getpid() != pid:  # nothing stops the thread of a forked child
                 break
             due = now + pause
             late = perf_counter() - due

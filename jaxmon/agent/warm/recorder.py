@@ -433,7 +433,7 @@ def _main() -> str:
     return name if type(name) is str else ""
 
 
-# As many leaves as samples are told apart by.
+# As many leaves as samples are distinguished by.
 _LEAVES = 256
 
 

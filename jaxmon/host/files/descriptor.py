@@ -1,9 +1,10 @@
 """
 A descriptor that stays open in the user's program.
 
-A program may close any number, whoever opened it: one that becomes a daemon closes
-them all, and what it opens next gets the same numbers. So the file behind a number is
-compared with the one that was opened, before each use and before the number is closed.
+A program may close any number, also of files that it did not open: one that becomes a
+daemon closes them all, and what it opens next gets the same numbers. So the file behind
+a number is compared with the one that was opened, before each use and before the number
+is closed.
 Only a thread that closes it just in between goes unnoticed; what is written rarely is
 therefore written through its path.
 """

@@ -280,7 +280,7 @@ class _Sides:
 
     def judge(self, name: str, shapes: str, *, alone: bool) -> CostChange:
         old, new = _times(self.before, name, shapes), _times(self.after, name, shapes)
-        # Excuses a slower machine; a faster one accuses nobody.
+        # Excuses a slower machine; a faster one accuses no function.
         slower = self._machine
         walls = (
             [run.wall_seconds for run in old],

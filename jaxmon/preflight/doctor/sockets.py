@@ -94,7 +94,7 @@ def _no_socket(path: Path) -> Check | None:
     """
     try:
         mode = path.lstat().st_mode
-    except OSError:  # gone meanwhile, or nobody may look
+    except OSError:  # removed meanwhile, or not readable
         return None
     if stat.S_ISSOCK(mode):
         return None
