@@ -203,9 +203,5 @@ def _first(ran: Run) -> str:
     return ran.findings[0]["verdict"] if ran.findings else ""
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
 if __name__ == "__main__":
     main()

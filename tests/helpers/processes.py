@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
@@ -79,11 +80,42 @@ def require_program(name: str) -> str:
     pytest.skip(reason)
 
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw15").removeprefix("gw")) % 16
+_PORTS = cycle(range(15_000 + _WORKER * 1_000, 16_000 + _WORKER * 1_000))
+"""Below those that the kernel gives to whoever asks for any; for each worker others."""
+
+
+def free_ports(number: int) -> list[int]:
+    """
+    Return unused TCP ports of the loopback interface that follow each other.
+
+    They stay unused until the test takes them: neither another test nor a connection
+    gets one meanwhile.
+    """
+    found: list[int] = []
+    for port in _PORTS:
+        if found and port != found[-1] + 1:
+            found = []
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                found = []
+                continue
+        found.append(port)
+        if len(found) == number:
+            break
+    return found
+
+
 def free_port() -> int:
-    """Return an unused TCP port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    Return an unused TCP port of the loopback interface, as `free_ports` does.
+
+    The next two stay unused too: an agent that finds its port busy moves on to them.
+    """
+    return free_ports(3)[0]
 
 
 def each(

@@ -7,8 +7,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from jaxmon.facts.ending import FINISHED
 from jaxmon.host.http import listeners
 from jaxmon.host.http.sockets import Socket
 from tests.helpers.agents import instrumented
-from tests.helpers.processes import HEAD, Result, files
+from tests.helpers.processes import HEAD, Result, files, free_ports
 
 
 # One agent after the other, each with settings and variables of its own.
@@ -83,21 +82,6 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
     assert f":{port}/" not in found["url"]
 
 
-@contextmanager
-def three_ports() -> Iterator[int]:
-    """Give the first of three ports in a row, which is taken; the others are free."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            first: int = taken.getsockname()[1]
-            try:
-                for port in (first + 1, first + 2):
-                    socket.create_server(("127.0.0.1", port)).close()
-            except (OSError, OverflowError):
-                continue
-            yield first
-            return
-
-
 def test_the_port_of_the_sidecar_is_left_alone(
     starts: Callable[..., list[Started]],
 ) -> None:
@@ -105,17 +89,17 @@ def test_the_port_of_the_sidecar_is_left_alone(
     An agent that has to move on does not take the port that the sidecar will ask for,
     unless it was configured to use exactly that one.
     """
-    with three_ports() as first:
-        before = (
-            "import jaxmon.agent.serving\n"
-            f"jaxmon.agent.serving.SIDECAR_PORT = {first + 1}\n"
-        )
+    taken, sidecar, free = free_ports(3)
+    before = (
+        f"import jaxmon.agent.serving\njaxmon.agent.serving.SIDECAR_PORT = {sidecar}\n"
+    )
+    with socket.create_server(("127.0.0.1", taken)):
         (moved, _), (asked, _) = starts(
-            [({"port": first}, {}), ({"port": first + 1}, {})], before
+            [({"port": taken}, {}), ({"port": sidecar}, {})], before
         )
 
-    assert moved["url"] == f"http://127.0.0.1:{first + 2}/metrics"
-    assert asked["url"] == f"http://127.0.0.1:{first + 1}/metrics"
+    assert moved["url"] == f"http://127.0.0.1:{free}/metrics"
+    assert asked["url"] == f"http://127.0.0.1:{sidecar}/metrics"
 
 
 def test_no_port_and_no_socket_is_silent(
