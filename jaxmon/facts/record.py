@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from math import isfinite
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, dataclass_transform
@@ -48,7 +48,9 @@ class Fact:
         cls.fields = (*cls.fields, *cls.__annotations__)
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        vars(self).update(zip(self.fields, values, strict=False), **named)
+        if values:
+            named = {**dict(zip(self.fields, values, strict=False)), **named}
+        self.__dict__ = named
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values in some fields."""
@@ -98,9 +100,16 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
         return _text(value)
     else:
         return _number(value) if isinstance(value, Real) else f"<{_NAME(type(value))}>"
+    # Most are what they are in JSON: without a call of ours.
     for name, item in found.items():
-        # Half of all are counts: without a call.
-        if type(item) is not int or not 0 <= item < _LARGEST:
+        kind = type(item)
+        if not (
+            item is None
+            or (kind is dict and not item)
+            or (kind is int and 0 <= item < _LARGEST)
+            or (kind is str and len(item) <= _MOST_CHARACTERS)
+            or (kind is float and isfinite(item))
+        ):
             found[name] = encoded(item, depth - 1)
     return found
 
@@ -147,7 +156,7 @@ def _whole(value: int) -> int | None:
 
 
 def _real(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return value if isfinite(value) else None
 
 
 _SCALARS: Mapping[type, Callable[[Any], Any]] = {

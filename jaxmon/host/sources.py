@@ -6,6 +6,7 @@ The path may be another process's: of its files, only the names are known here.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -51,6 +52,7 @@ def tier(file: str) -> int:
     return LIBRARY if standard or package in LIBRARIES else USER
 
 
+@functools.lru_cache(512)
 def package_of(file: str) -> str | None:
     """Return the top-level package or module that *file* belongs to, if installed."""
     parts = file.split(os.sep)  # noqa: PTH206 - not worth a Path for each file
