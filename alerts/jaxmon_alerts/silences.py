@@ -29,15 +29,8 @@ _OPEN = ("active", "pending")
 @dataclass(frozen=True, slots=True)
 class DeployWindow:
     """
-    An open deploy window.
-
-    Args:
-        identity: of the silence.
-        scope: label to value of the alerts that it is limited to; one is ``job``.
-        start: when it was opened.
-        end: when it closes by itself.
-        by: who opened it.
-        comment: why.
+    An open deploy window: a silence of the alerts with the labels *scope*, one of them
+    ``job``, from its opening until it closes by itself.
     """
 
     identity: str
@@ -55,11 +48,8 @@ class DeployWindow:
 
 class DeployWindows:
     """
-    The deploy windows of one Alertmanager (0.25 or later, API v2).
-
-    Args:
-        session: of the Alertmanager.
-        noise: label and value of the alerts that a deployment causes.
+    The deploy windows of one Alertmanager (0.25 or later, API v2); *noise* is label and
+    value of the alerts that a deployment causes.
     """
 
     def __init__(self, session: Session, noise: Mapping[str, str]) -> None:
@@ -67,12 +57,7 @@ class DeployWindows:
         self._noise = dict(noise)
 
     def open(self) -> list[DeployWindow]:
-        """
-        Return the open windows, by service.
-
-        Raises:
-            MonitoringError: no response, or not one of an Alertmanager.
-        """
+        """Return the open windows, by service, or raise a `MonitoringError`."""
         response = self._session.get("/api/v2/silences")
         silences = self._session.decoded(response)
         if response.status != HTTPStatus.OK or not isinstance(silences, list):
@@ -100,10 +85,8 @@ class DeployWindows:
     ) -> DeployWindow:
         """
         Open a window that closes by itself after *length*, or extend the open one to
-        that; it is never shortened, nor open for more than `LONGEST` in all.
-
-        Raises:
-            MonitoringError: no response, not an Alertmanager, or it rejects this.
+        that; it is never shortened, nor open for more than `LONGEST` in all. Raises
+        `MonitoringError`: no response, not an Alertmanager, or it rejects this.
         """
         now = now or datetime.now(UTC)
         open_windows = self.of(scope)

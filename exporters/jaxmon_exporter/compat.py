@@ -60,10 +60,8 @@ class DcgmNames:
 
     def families(self, found: Sequence[Family]) -> list[Family]:
         """
-        Return the families in *found* that have dcgm-exporter's names, under those.
-
-        Of the accelerators only NVIDIA's have such names; instances of one (MIG) have
-        its labels, and their own. Thread-safe.
+        Return the families in *found* that have dcgm-exporter's names, under those: of
+        NVIDIA's accelerators, and their instances (MIG). Thread-safe.
         """
         plan = self._plan
         identities = tuple(name for name, _ in samples_of(found, *_IDENTITIES))
@@ -100,8 +98,8 @@ class _Place:
 
 class _MappingCache:
     """
-    How series are mapped as long as the devices, which *identities* name, stay the
-    same; *devices* has the text of dcgm-exporter's labels by our UUID.
+    How series are mapped while the *identities* of devices stay the same; *devices* has
+    the text of dcgm-exporter's labels by our UUID.
     """
 
     def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:

@@ -31,14 +31,9 @@ _MJ = Conversion(lambda value: value / 1000, lambda value: round(value * 1000))
 
 class DcgmField(NamedTuple):
     """
-    A field of DCGM.
-
-    Args:
-        name: the usual one of its names.
-        text: its help when it is exported, ``""`` if it is only read.
-        metrics: ours, whose first label is ``uuid``. Several are added up, all must be
-            present, and they cannot be read.
-        labels: values of the labels after ``uuid``.
+    A field of DCGM by its usual name, with its help if it is exported; *labels* are the
+    values after ``uuid``. Several metrics are added up, must all be present, and not
+    read.
     """
 
     name: str

@@ -61,20 +61,11 @@ _NAME = rb"agent-([0-9]{1,4})\.end"
 @dataclass(slots=True)
 class ObservedRank:
     """
-    What is known of the process in a slot.
-
-    Attributes:
-        rank: what it reported last.
-        read: when, by the clock.
-        trouble: why it does not respond; empty if it does.
-        stopped: whether a signal or a debugger has stopped it.
-        ended: how it ended, empty if it has not; *since* when that is known.
-        stacks: the response of ``/debug/stacks`` when it did not get on, or before.
-        starts: which process of the slot it is, counted from 1; 0 if unknown.
-        end: its record; `None` if it has none, or another release's.
-        closed: when the kernel closed its files; `None` if unknown.
-        kills: what the kernel has killed for memory so far.
-        killed: how many of these between the last response and the end.
+    What is known of the process in a slot: what it reported last, and why it does not
+    respond; how it *ended*, if it has, with its record and when its files were
+    *closed*; the number of processes *killed* for memory between its last response and
+    its end; and its *stacks* when it did not get on. It is number *starts* of the slot,
+    0 if unknown.
     """
 
     rank: Mapping[str, Any]
@@ -162,8 +153,7 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
 class Kills:
     """
     What the kernel has killed for memory, as far as it shows that: only in a process
-    namespace in which *pid* is the process, `None` if it is in another one. So many
-    processes of the host have been killed *on_host* so far.
+    namespace in which *pid* is the process. So many *on_host* so far.
     """
 
     def __init__(
@@ -196,10 +186,7 @@ class Kills:
 
 
 class Closings:
-    """
-    Watches a run directory on a thread of its own, which sleeps until something is
-    closed there.
-    """
+    """Watches a run directory on a thread that sleeps until something is closed."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
@@ -242,8 +229,8 @@ class Closings:
 
     def at(self, worker: str, *, completed: bool = False) -> float | None:
         """
-        Return when the record of *worker* was closed last, by the clock, other than by
-        who has *completed* it.
+        Return when the record of *worker* was closed last, but not by who *completed*
+        it.
         """
         return self._closed.get(worker, (None, None))[completed]
 

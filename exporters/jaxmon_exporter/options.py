@@ -60,12 +60,7 @@ def _place(address: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarOptions:
-    """
-    Options of the sidecar.
-
-    `prices` are dollars per hour by model of accelerator, `limits` what processes are
-    judged by; `jaxmon exporter` reads both.
-    """
+    """Options of the sidecar; `jaxmon exporter` reads prices and limits from files."""
 
     # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
     # another host, and serves only metrics.

@@ -37,12 +37,9 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
     """
     Raised when a collector has nothing to read, such as on a host without GPUs.
 
-    Args:
-        reason: one short word; a value of the label ``reason``.
-        message: what was found and what to do, for the log and the landing page.
-        families: metric families that are still valid, such as ``up 0``. Values of
-            earlier polls are dropped.
-        costly: retrying is expensive, so back off.
+    *reason* is one word, a value of the label; the message says what was found and what
+    to do. *families* are still valid, such as ``up 0``. If *costly*, the poller backs
+    off.
     """
 
     def __init__(
@@ -61,12 +58,8 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
 
 class Collector(Protocol):
     """
-    A source of metrics. All methods run on the collector's own thread.
-
-    Attributes:
-        name: value of the label ``collector``.
-        interval: seconds from the start of one poll to the start of the next.
-        deadline: seconds after which an unfinished poll counts as failed.
+    A source of metrics, whose methods all run on a thread of its own: a poll each
+    *interval* seconds; after *deadline*, an unfinished one counts as failed.
     """
 
     name: str
@@ -83,10 +76,8 @@ class Collector(Protocol):
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
     """
-    Return failures that cost a collector some metrics but not the poll.
-
-    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
-    and ``error``, which the poller counts.
+    Return failures that cost a collector some metrics but not the poll. Their reasons
+    differ from those of `CollectorUnavailable`, and from ``timeout`` and ``error``.
     """
     found = {(collector, reason): count for reason, count in counts.items()}
     return by_label(catalog.COLLECTOR_ERRORS, found)
@@ -110,18 +101,9 @@ Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
 
 class Status(NamedTuple):
     """
-    Status of a collector.
-
-    Args:
-        success: the last poll succeeded, and none is overdue.
-        polled: at least one poll has finished or is overdue.
-        age: seconds since the start of the poll that returned the current values;
-            `None` before the first.
-        duration: of the last finished poll, in seconds; `None` before the first.
-        reason: why the last poll failed; ``""`` if it did not.
-        message: the same as text.
-        absent: its source never existed here, or has ended, which is normal.
-        errors: failures so far, by reason.
+    Status of a collector: whether the last poll succeeded, and none is overdue; whether
+    one has finished; age of its values, and duration; why it failed, in one word and as
+    text; whether its source never existed here, or has ended, which is normal.
     """
 
     name: str
@@ -346,10 +328,7 @@ class PollerGroup:
         return sum(poller.dropped for poller in self._pollers)
 
     def families(self) -> list[Family]:
-        """
-        Return the latest values of all collectors, and metrics about them; a metric may
-        come in several families.
-        """
+        """Return the latest values of all collectors, and metrics about them."""
         statuses = self.statuses()
         found = _status_families(statuses)
         owned: set[str] = set()

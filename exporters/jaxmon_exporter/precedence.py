@@ -31,11 +31,7 @@ Counters by the rate metric they replace: rates are only for devices without cou
 
 
 def instance(uuid: str, number: str) -> str:
-    """
-    Return the name that a secondary collector gives a GPU instance: GPU and number.
-
-    `unserved` replaces it by the UUIDs of the MIG devices, which only NVML knows.
-    """
+    """Return the name of a GPU instance, for which `unserved` puts MIG's UUIDs."""
     return f"{uuid}/{number}"
 
 
@@ -47,14 +43,10 @@ def unserved(
     all_rates: bool = False,
 ) -> list[Family]:
     """
-    Return the series of *second* that are not in *first*.
-
-    Args:
-        first: of our own collectors.
-        second: of another exporter; of duplicate series the first one counts.
-        all_gpus: include GPUs that *first* does not know, although it knows some. A
-            process in a container may see fewer GPUs than its host has.
-        all_rates: include rates of what *first* counts.
+    Return the series of *second*, of another exporter, that are not in *first*. Of GPUs
+    that *first* does not know, although it knows some, only with *all_gpus*: in a
+    container not all may be visible; rates of what *first* counts, only with
+    *all_rates*.
     """
     served = {name for family in first for name, _ in family.samples}
     ours = _identities(first)
@@ -84,9 +76,8 @@ def unserved(
 
 def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
     """
-    Return *families* without devices in *owned*, and add theirs to it: if several
-    agents, or an agent and a driver, know a device, the first provides all of its
-    metrics. Only the metrics in the catalogue's `BORROWED` can overlap.
+    Return *families* without devices in *owned*, and add theirs to it: of several
+    agents and a driver that know a device, the first provides all of its metrics.
     """
     described = {device_of(name) for name, _ in samples_of(families, *catalog.BORROWED)}
     described |= _identities(families)
@@ -110,10 +101,7 @@ def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
 
 
 def device_of(name: str) -> str:
-    """
-    Return the UUID in a series of a device, ``""`` if its first label is a different
-    one.
-    """
+    """Return the UUID in a series of a device, ``""`` if it is not the first label."""
     match = _UUID.search(name)
     return match[1] if match else ""
 

@@ -23,11 +23,8 @@ def pusher(
     names: str,
 ) -> Pusher:
     """
-    Return what pushes the page's families, which *collect* returns, as OpenTelemetry's
-    standard variables say; see `Pusher`.
-
-    Raises:
-        CommandError: the extra is missing, or a variable is invalid.
+    Return what pushes the families that *collect* returns, by OpenTelemetry's
+    variables; `CommandError` if the extra is missing, or a variable is invalid.
     """
     made = Pusher(
         lambda: unpushed(collect()),

@@ -77,13 +77,8 @@ _fetched = partial(fetch_all, timeout=_TIMEOUT, max_total=_MOST_TOTAL)
 @dataclass(frozen=True, slots=True)
 class HostSources:
     """
-    What a sidecar knows besides its ranks.
-
-    Attributes:
-        xids: returns the latest Xid errors of this host's GPUs.
-        gpus: returns those that are throttled, with reasons.
-        nccl: returns what NCCL's RAS knows of the job here, if anything.
-        collectives: returns what NCCL Inspector recorded here, if anything.
+    Return what a sidecar knows besides its ranks: Xid errors, throttled GPUs, and what
+    NCCL's RAS and Inspector know of a job here.
     """
 
     xids: Callable[[], list[XidError]] = list
@@ -96,10 +91,7 @@ _NOTHING = HostSources()
 
 
 class Ranks:
-    """
-    Follows the ranks of one run directory. *failed* is called with what fails, on the
-    thread that reads; *sources* have what else is known of this host.
-    """
+    """Follows the ranks of one run directory; *failed* is called with what fails."""
 
     def __init__(
         self,
@@ -362,10 +354,7 @@ class Ranks:
 
 
 class Setups:
-    """
-    The setups of ranks, of which those on a host usually share one: each once, by its
-    digest. `size` is their length as JSON.
-    """
+    """The setups of ranks, of which most share one, by digest, and their size."""
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Mapping[str, Any]] = {}

@@ -46,10 +46,7 @@ _EVERY = 0.1
 
 
 class Unseen:
-    """
-    Which ended processes were in a response, or a push; *families* returns the latest
-    values.
-    """
+    """Which ended processes were in a response, or a push, of the latest *families*."""
 
     def __init__(
         self, families: Callable[[], Iterable[Family]], *, clock: Clock
@@ -117,11 +114,8 @@ _ADVICE = {
 
 class Service:
     """
-    A running sidecar: created, started and stopped once.
-
-    Args:
-        give_up: called from another thread, with the reason, if only a new process can
-            continue; at most once per poll.
+    A running sidecar: created, started and stopped once. *give_up* is called from
+    another thread, with the reason, if only a new process can continue.
     """
 
     def __init__(
@@ -198,10 +192,7 @@ class Service:
         )
 
     def start(self) -> int:
-        """
-        Bind, then start serving and polling; return the port. Raises `CommandError`:
-        the address cannot be bound.
-        """
+        """Bind, then start all; return the port. Raises `CommandError`."""
         host, wanted = self._options.host, self._options.port
         try:
             port = self._server.listen_tcp(host, wanted, gate=self._gate)
@@ -221,10 +212,7 @@ class Service:
         return port
 
     def stop(self) -> None:
-        """
-        Finish pending responses and stop, within about eleven seconds, and `linger`
-        before.
-        """
+        """Finish responses and stop within about eleven seconds, after `linger`."""
         if self._options.linger and "agents" not in self._options.disabled:
             # A process that has just ended is seen by the next poll.
             least = 2 * self._options.agents_interval
@@ -326,9 +314,8 @@ class Service:
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
         """
-        Return what serves the ranks of this host to others, with what those of the
-        *collectors* know of them that read NCCL. Raises `CommandError`: anyone could
-        read them.
+        Return what serves the ranks of this host to others, with what the *collectors*
+        of NCCL know of them; `CommandError` if anyone could read them.
         """
         from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise

@@ -21,8 +21,7 @@ _NOT = PROGRAMS.name
 def lasting(families: Iterable[Family]) -> list[Family]:
     """
     Return those *families* that outlive the process of an agent: what it counted from
-    zero. Not gauges, and not what a process, its container or its devices count, nor
-    what runs count, which outlives each process anyway.
+    zero. Not gauges, nor what a process, its container or devices, or runs count.
     """
     return [
         family
@@ -44,10 +43,7 @@ def prepare() -> None:
 
 
 def read(text: str) -> list[Family]:
-    """
-    Return the families in *text* that outlive a process and are in the catalogue.
-    Raises `PageError`: they cannot be exported.
-    """
+    """Return the families in *text* that outlive a process, or raise `PageError`."""
     # Few processes need them, and only when they exit.
     from jaxmon.catalog import BY_NAME  # noqa: PLC0415
     from jaxmon.exposition.distributions import check_distribution  # noqa: PLC0415
@@ -68,10 +64,8 @@ def read(text: str) -> list[Family]:
 
 def added(families: Iterable[Family], before: Iterable[Family]) -> list[Family]:
     """
-    Return *families* with the counts *before* added, series by series, and those that
-    only *before* has. 0.3 to 1.4 µs for each sample.
-
-    A histogram whose buckets were others cannot be added, and stays as it is.
+    Return *families* with the counts *before* added, and those that only *before* has;
+    0.3 to 1.4 µs for each sample. A histogram whose buckets were others stays as it is.
     """
     earlier = {family.metric.name: family for family in before}
     found = []

@@ -1,9 +1,4 @@
-"""
-Validates histograms and summaries: complete, with consistent counts.
-
-OpenMetrics requires all of this, and a strict parser rejects all output for one invalid
-histogram.
-"""
+"""Validates histograms and summaries: a strict parser rejects all output for one."""
 
 from __future__ import annotations
 
@@ -19,8 +14,8 @@ _HIGHEST = 1e300
 
 def check_distribution(family: Family) -> None:
     """
-    Check the histograms, or summaries, of *family*. About 0.7 µs per sample. Raises
-    `PageError`: with the reason.
+    Check the histograms, or summaries, of *family*, or raise a `PageError` with the
+    reason; about 0.7 µs per sample.
     """
     label = "le" if family.metric.kind == "histogram" else "quantile"
     seen: set[str] = set()
@@ -99,8 +94,8 @@ def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
 
 def _parts(rest: str, label: str) -> tuple[str, str, str]:
     """
-    Return which part of a distribution a series is, its labels without *label*, and
-    the value of that; *rest* is what follows the name of the metric.
+    Return which part a series is, its labels without *label*, and the value of that;
+    *rest* is what follows the name of the metric.
     """
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
@@ -114,9 +109,7 @@ def _parts(rest: str, label: str) -> tuple[str, str, str]:
 
 
 def _bound(text: str, label: str) -> float:
-    """
-    Return the number that *text* is: spelled in one way, or two bounds may be the same.
-    """
+    """Return the number *text*: spelled in one way, or two bounds may be the same."""
     if text == "+Inf" and label == "le":
         return inf
     number = float(text)

@@ -51,8 +51,7 @@ _SHOWN = 80
 class ParsedFamily:
     """
     One family as exported, ``untyped`` without a TYPE line. Samples have series name,
-    text of the labels without braces, and value; exemplars are as OpenMetrics writes
-    them, by the index of their sample.
+    text of the labels without braces, and value; exemplars are by their index.
     """
 
     name: str
@@ -64,12 +63,9 @@ class ParsedFamily:
 
 def parse(text: str) -> list[ParsedFamily]:
     """
-    Return the families in *text* in order of appearance.
-
-    Timestamps are dropped: the sidecar exports current values. So are exemplars that
-    OpenMetrics does not allow: one of them is no reason to reject the rest. Names are
-    those of text format 0.0.4. Raises `PageError`: with the number and the beginning of
-    the invalid line.
+    Return the families in *text*, in order, under the names of text format 0.0.4;
+    without timestamps, and without exemplars that OpenMetrics does not allow. Raises
+    `PageError`: with the number and the beginning of the invalid line.
     """
     page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _ParsedPage()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -96,10 +92,8 @@ def labels(label_text: str) -> dict[str, str]:
 
 def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
     """
-    Return *family* with the label *name* put first on every series.
-
-    A series that has such a label already keeps it as ``exported_`` and the name,
-    as Prometheus does for the labels of a target.
+    Return *family* with the label *name* put first on every series; one that has it
+    keeps it as ``exported_`` and the name, as in Prometheus.
     """
     first = labels_text((name,), (value,))
     samples = [

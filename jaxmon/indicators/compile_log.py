@@ -42,13 +42,8 @@ _USUAL = 2.0
 
 class LoggedSpan(NamedTuple):
     """
-    A compile.
-
-    Attributes:
-        began: when the call that caused it left JAX's fast path.
-        end: empty while it lasts.
-        thread: the thread that compiles.
-        holds_loop: whether an event loop runs on that thread, which stands still.
+    A compile: when the call that caused it left JAX's fast path, its end, and whether
+    an event loop runs on that thread, which stands still.
     """
 
     began: float
@@ -98,16 +93,11 @@ class CompileLog:
         """
         Return whether compiles delayed a request on behalf of which none ran.
 
-        Either one held the event loop that the request lives in; or it took much longer
-        than usual, and compiles were in progress for most of that excess. If nothing is
-        known of its route yet, it must have outlasted compiles that lasted for most of
-        its time: a request that waits for a compile cannot end before the compile does.
-
-        Args:
-            home: the thread that the request began on.
-            began: when it began.
-            ended: when it ended.
-            usual: seconds that requests of its route took while nothing compiled.
+        Either one held the event loop of its *home* thread; or it took much longer than
+        those *usual* of its route while nothing compiled, and compiles were in progress
+        for most of that excess. If nothing is known of its route yet, it must have
+        outlasted compiles that lasted for most of its time: a request cannot end before
+        the compile that it waits for.
         """
         spans = [span for span in list(self._spans) if span.overlap(began, ended) > 0]
         if any(span.holds_loop and span.thread == home for span in spans):

@@ -32,15 +32,10 @@ def decorated(
     step: Callable[[], Step] | None = None,
 ) -> F:
     """
-    Return *function* with *context* around each call.
-
-    That is, around the work: awaiting a coroutine, exhausting a generator.
-
-    Args:
-        function: of any kind.
-        context: creates the context manager for a call.
-        step: creates, for one generator, the context of each of its steps. Between
-            steps, the consumer runs, in any thread and context.
+    Return *function*, of any kind, with *context* around each call: around the work,
+    which is awaiting a coroutine, exhausting a generator. *step* creates what surrounds
+    each step of a generator: between them, the consumer runs, in any thread and
+    context.
     """
     kind = kind_of(function)
     wrapper: Callable[..., Any]

@@ -56,7 +56,7 @@ def on_finalize(watched: object, note: Iterator[object]) -> ref[Any]:
 class SingleUse:
     """
     A callable for one call that runs its ``__del__``, which must be in C, as soon as it
-    is no longer referenced. Half the cost of a partial with a weak reference to it.
+    is not referenced. Half the cost of a partial with a weak reference to it.
     """
 
     __slots__ = ("__call__", "__del__")

@@ -46,20 +46,14 @@ class FirstUse(Generic[T]):
 
 class Indicators:
     """
-    The application metrics of one agent.
+    The application metrics of one agent, at most *limit* values of each label that the
+    program chooses; *on_error* is called for each exception that leaves a request, an
+    activity or the source of a loop, and must not raise.
 
-    Args:
-        limit: maximum number of values of each label that the program chooses.
-        on_error: called for each exception that leaves a request, an activity or the
-            source of a loop; must not raise.
-
-    Attributes:
-        flush: pushes what is measured, within so many seconds.
-        place_of: returns the line of the program that an exception came from.
-        on_logged: called when the program logs values and no part reads them yet.
-        checks: returns the part that records checks of determinism, if there is any.
-        serverless: whether the process is frozen between requests.
-        tracer: makes the spans of requests, if traces are on.
+    `on_logged` is called when the program logs values and no part reads them yet;
+    `checks` returns the part that records checks of determinism, `place_of` the line
+    that an exception came from; `flush` pushes within so many seconds. A `serverless`
+    process is frozen between requests; `tracer` makes their spans.
     """
 
     def __init__(

@@ -228,12 +228,7 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 
 
 class _Event:
-    """
-    What an invocation is called with, if that is an HTTP request. No method raises.
-
-    Attributes:
-        origin: for its span.
-    """
+    """What an invocation is called with, if an HTTP request. No method raises."""
 
     __slots__ = ("_is_http", "origin")
 

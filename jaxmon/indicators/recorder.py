@@ -18,14 +18,9 @@ if TYPE_CHECKING:
 
 class RequestOrigin:
     """
-    What a server knows of a request, for its span.
-
-    Attributes:
-        system: ``"http"``, ``"grpc"``, or ``"function"`` for an event that is an HTTP
-            request.
-        method: ``GET``, say; only of HTTP.
-        headers: those that carry the context of a trace, names in lower case.
-        status: status code of the response, once it is known; of gRPC its name.
+    What a server knows of a request, for its span: *system* is ``"http"``, ``"grpc"``,
+    or ``"function"`` for an event that is an HTTP request; *headers* carry the context
+    of a trace, names in lower case; of gRPC, the status is a name.
     """
 
     __slots__ = ("headers", "method", "status", "system")
@@ -105,8 +100,7 @@ class FailureGuard(Protocol):
     ) -> None:
         """
         Record the exception being handled at *site*, which it may disable unless it
-        *stays_on*. Raises exceptions of the program; *theirs*: code of the program was
-        called on purpose.
+        *stays_on*. Raises the program's; *theirs*: its code was called on purpose.
         """
         ...
 

@@ -289,13 +289,7 @@ class MarkedRequest:
 
 
 class ServedRequest(MarkedRequest):
-    """
-    A request of a server.
-
-    Args:
-        route: as for `request`.
-        origin: what the server knows of it; `None` without traces.
-    """
+    """A request of a server, which knows its *origin*, `None` without traces."""
 
     __slots__ = ("origin",)
 
@@ -311,11 +305,9 @@ class ServedRequest(MarkedRequest):
 
 class _Step:
     """
-    Entered for each step of a generator: the blocks entered in the generator, which
-    are not those of its consumer.
-
-    Frameworks advance a generator from varying threads, each time in a copy of some
-    context, which has nothing that an earlier step entered.
+    Entered for each step of a generator: the blocks entered in the generator, which are
+    not those of its consumer. Frameworks advance it from varying threads, each time in
+    a copy of some context, without what an earlier step entered.
     """
 
     __slots__ = ("_asking", "_inside", "_set")
@@ -392,13 +384,8 @@ def origin_of(
     route: str, system: str, method: str, headers: Iterable[tuple[str, str]]
 ) -> RequestOrigin | None:
     """
-    Return the origin of a request to *route*, `None` without traces.
-
-    Args:
-        route: its label; the first of a process may turn traces on.
-        system: ``"http"``, ``"grpc"``, or ``"function"``.
-        method: of the request.
-        headers: all of them, names in lower case; read only with traces.
+    Return the origin of a request to *route*, whose first may turn traces on; `None`
+    without traces. Of *headers*, with names in lower case, none is read then.
     """
     indicators = recorder()
     if indicators is None:

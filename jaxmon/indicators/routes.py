@@ -31,9 +31,8 @@ PlaceOf = Callable[[BaseException], str]
 
 class Failures:
     """
-    The failed requests of a route, by exception and line: the first twenty kinds.
-
-    Of an exception the class is kept, not the message, which may quote a request.
+    The failed requests of a route, by exception and line: the first twenty kinds. Of an
+    exception the class is kept, not the message, which may quote a request.
     """
 
     __slots__ = ("_counts", "_lock")
@@ -46,12 +45,8 @@ class Failures:
         self, error: BaseException | None, response: str, place_of: PlaceOf
     ) -> None:
         """
-        Count a request that failed.
-
-        Args:
-            error: what it raised, `None` if the program only set its outcome.
-            response: how it responded, such as ``status 503``; empty if unknown.
-            place_of: finds the line.
+        Count a request that failed with *error*, if it raised one, or with a *response*
+        such as ``status 503``; *place_of* finds the line.
         """
         kind = response if error is None else type(error).__name__
         if error is not None and response:
@@ -80,12 +75,8 @@ _LATEST = 32
 
 class RequestInProgress(Protocol):
     """
-    A request in progress.
-
-    Attributes:
-        home: the thread that it began on.
-        started: when it began, on the performance counter.
-        trace: its span, if traces are on.
+    A request in progress: on which thread and when it began, by the performance
+    counter.
     """
 
     home: int
@@ -103,12 +94,9 @@ class RequestRoute:
     histogram from the first request that ends that way: there are nine of fifteen
     series each, of which most routes need two or three.
 
-    Attributes:
-        failures: what those failed with that failed.
-        serving: its requests in progress, in the order of their beginning.
-        counts: finished requests, by outcome and start.
-        seconds: their latency, by the same.
-        usual: seconds that the latest took while nothing compiled.
+    `serving` has its requests in progress, in the order of their beginning; `counts`
+    and `seconds` are by outcome and start; `usual` are those that the latest took while
+    nothing compiled.
     """
 
     __slots__ = (
@@ -187,12 +175,7 @@ class RequestRoute:
 
 
 class Routes:
-    """
-    Routes by label, at most *limit* of them.
-
-    Attributes:
-        on_new: each is called when a route has its first request; may raise.
-    """
+    """Routes by label, at most *limit*; `on_new` are called at a first request."""
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)

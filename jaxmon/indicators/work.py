@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 class RequestEntry:
     """
     An entered block: by which object, for which request, and within which other block
-    of that request. The object ends the request when it is no longer referenced, so it
-    is not referenced here.
+    of that. The object is not referenced: it ends the request when it is not, either.
     """
 
     # Set from outside: an `__init__` would cost each request a call.
@@ -68,16 +67,9 @@ _MANY = 64
 
 class Work:
     """
-    What one thread or task works for.
-
-    Args:
-        owner: the thread and task.
-        requests: taken already, or named.
-        named: whether the program has named them.
-        root: the work of the same thread or task outside this batch.
-
-    Attributes:
-        compiled: the end of its latest compile.
+    What one thread or task works for: *requests* taken already, or *named* by the
+    program. *root* is its work outside this batch; `compiled` is the end of its latest
+    compile.
     """
 
     __slots__ = (
@@ -152,10 +144,8 @@ current = _work.get
 
 def of_this_task(*, inherited: bool = False) -> Work:
     """
-    Return the work of this thread or task.
-
-    Args:
-        inherited: it takes something for the task that started it.
+    Return the work of this thread or task; *inherited* if it takes something for the
+    task that started it.
     """
     work, owner = _work.get(), here()
     if work is None or (work.owner != owner and not inherited):

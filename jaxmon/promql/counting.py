@@ -31,16 +31,10 @@ _GROUP = "sloth_id"
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """
-    When rules count.
-
-    Args:
-        interval: between two evaluations of the rule; must be that of its group.
-        delay: how late a sample may be stored, because a scrape is slow or samples are
-            sent on. Longer than the scrape timeout: what is stored later is not
-            counted.
-        memory: how old the previous sample of a series may be: failed scrapes within it
-            lose nothing.
-        group: what distinguishes `RESTARTED` and `RETURNED` of a group from others'.
+    When rules count: each *interval*, that of their group, samples that may be stored
+    with a *delay*, longer than the scrape timeout; what is stored later is not counted.
+    Scrapes that fail within *memory* lose nothing. The *group* tells its `RESTARTED`
+    and `RETURNED` from others'.
     """
 
     interval: str = "30s"
@@ -67,13 +61,8 @@ class Evaluation:
 
 def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
     """
-    Return by how much each series rose since the previous evaluation.
-
-    Args:
-        counter: the series.
-        when: the evaluations.
-        rare: whether most are 0. These are omitted, which is cheaper, and so are those
-            that did not rise.
+    Return by how much each series rose since the previous evaluation; of a *rare* rise,
+    only where there is one, which is cheaper.
 
     A series that falls started again, as does one whose process did. These, and new
     ones of a new process or of one that is known, count in full. A series that returns
@@ -109,10 +98,7 @@ def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
 
 
 def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
-    """
-    Yield what a group has to record before it counts; *ours* as opposed to metrics of
-    others.
-    """
+    """Yield what a group has to record before it counts metrics, *ours* or others'."""
     yield RESTARTED, _restarted(when)
     yield RETURNED, _returned(when, ours=ours)
 
@@ -120,8 +106,7 @@ def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Ex
 def _restarted(when: Evaluation) -> Expr:
     """
     Return the processes whose counters were zero since the previous evaluation: they
-    count since less long, or are others and do not continue what those before them
-    counted, for longer than they exist.
+    count since less long, or are others and do not continue what those before counted.
     """
     counting, counted_before = _evaluated(catalog.COUNTING_SECONDS, when)
     start, before = _evaluated(catalog.PROCESS_START_TIME_SECONDS, when)

@@ -27,12 +27,9 @@ INTERVAL = "1m"
 @dataclass(frozen=True, slots=True)
 class Events:
     """
-    What is recorded of one counter, or of the sum of one histogram.
-
-    Args:
-        metric: what counts them.
-        by: labels by which they are added up, also where none happened; by default,
-            those of each process, where some did.
+    What is recorded of one counter, or of the sum of one histogram: added up *by*
+    labels, also where none happened; by default, by those of each process, where some
+    did.
     """
 
     metric: Metric

@@ -17,11 +17,8 @@ _INSTANCE_TEXT = "{{ $labels.instance }}"
 @dataclass(frozen=True, slots=True)
 class Identity:
     """
-    Labels besides ours.
-
-    Args:
-        service: identify a service, together with ``job``.
-        process: of a process, beside ``instance``.
+    Labels besides ours: of a service, with ``job``, and of a process, with
+    ``instance``.
     """
 
     service: tuple[str, ...] = ()
@@ -71,12 +68,8 @@ _ADDED, _MULTIPLIED = 2, 2.5
 @dataclass(frozen=True, slots=True)
 class Expr:
     """
-    An instant vector (or scalar) as text, with how tightly it binds.
-
-    Args:
-        marked: the text, with its lists of labels marked.
-        binding: higher for what needs no brackets.
-        shape: of what it yields.
+    An instant vector (or scalar): its text, with its lists of labels *marked*, how
+    tightly it binds, and the shape of what it yields.
     """
 
     marked: str
@@ -122,9 +115,7 @@ class Expr:
         return Expr(text, shape=self.shape.keeping(by))
 
     def count_values(self, label: str, *by: str) -> Expr:
-        """
-        Count the series of each value, which becomes *label*, keeping the labels *by*.
-        """
+        """Count the series of each value, which becomes *label*, by the labels *by*."""
         counted = self.count(*by).shape
         labels = counted.labels and counted.labels | {label}
         text = f'count_values by ({_listed(by)}) ("{label}", {self.marked})'
@@ -155,9 +146,7 @@ class Expr:
         return self.and_(self._over_range("min").bottomk(number))
 
     def quantile(self, q: float, *by: str) -> Expr:
-        """
-        Estimate the *q* quantile (0 to 1) of these buckets, keeping the labels *by*.
-        """
+        """Estimate the *q* quantile (0 to 1) of these buckets, by the labels *by*."""
         if not 0 <= q <= 1:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
@@ -187,10 +176,7 @@ class Expr:
         return self._binary("<", other, _COMPARED)
 
     def reaching(self, other: Expr, *on: str) -> Expr:
-        """
-        Keep the series whose value is at least that of *other*'s one series with the
-        same labels *on*.
-        """
+        """Keep the series that reach *other*'s one series with the same labels *on*."""
         return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
 
     def relative_to(self, other: Expr, *on: str) -> Expr:
@@ -229,10 +215,7 @@ class Expr:
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def and_(self, other: Expr, *on: str) -> Expr:
-        """
-        Keep the series that *other* has too, comparing the labels *on* (all by
-        default).
-        """
+        """Keep the series that *other* has too, comparing the labels *on*, or all."""
         return self._binary(f"and{_on(on)}", other, _SET)
 
     def or_(self, other: Expr) -> Expr:
@@ -240,10 +223,7 @@ class Expr:
         return self._binary("or", other, _SET)
 
     def unless(self, other: Expr, *on: str) -> Expr:
-        """
-        Drop the series that *other* has too, comparing the labels *on* (all by
-        default).
-        """
+        """Drop the series that *other* has too, comparing the labels *on*, or all."""
         return self._binary(f"unless{_on(on)}", other, _SET)
 
     def provided(self, condition: Expr) -> Expr:
@@ -272,20 +252,12 @@ class Expr:
 
     def offset(self, back: str) -> Expr:
         """
-        Return the values of a selector *back* ago.
-
-        Raises:
-            ValueError: it is an expression; offsets are for each of its selectors.
+        Return the values of a selector *back* ago; of an expression, `ValueError`.
         """
         return replace(self, marked=f"{self._selector('an offset')}{offset(back)}")
 
     def latest(self, window: str) -> Expr:
-        """
-        Return the latest values of a selector within *window*.
-
-        Raises:
-            ValueError: it is an expression.
-        """
+        """Return the latest values of a selector within *window*, or a `ValueError`."""
         text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
         return replace(self, marked=text)
 
@@ -293,10 +265,7 @@ class Expr:
         """
         Aggregate a selector over Grafana's range. The result is the same at each moment
         of a graph, so Prometheus evaluates it once; use it to choose among many series.
-        `worst` and `least` use a subquery, whose parts are evaluated at each moment.
-
-        Raises:
-            ValueError: it is an expression; `worst` and `least` are for those.
+        Of expressions, `worst` and `least` use a subquery, evaluated at each moment.
         """
         text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
         return replace(self, marked=text)
@@ -308,9 +277,7 @@ class Expr:
         return self.marked
 
     def _over_range(self, function: Literal["max", "min"]) -> Expr:
-        """
-        Aggregate over Grafana's range, the same at each moment: evaluated only once.
-        """
+        """Aggregate over Grafana's range, the same at each moment: evaluated once."""
         subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
@@ -346,10 +313,7 @@ def time() -> Expr:
 
 
 def call(function: str, *arguments: Expr | str | float) -> Expr:
-    """
-    Return ``function(arguments…)`` for functions without a dedicated method, such as
-    ``vector``, ``clamp_max``, ``sort_desc``.
-    """
+    """Return ``function(arguments…)``, for functions such as ``vector``."""
     shapes = [argument.shape for argument in arguments if isinstance(argument, Expr)]
     vectors = [candidate for candidate in shapes if not candidate.scalar]
     shape = next(iter(vectors or shapes), ExpressionType())
@@ -379,12 +343,7 @@ def offset(back: str) -> str:
 
 
 def checked(window: str) -> str:
-    """
-    Return *window* as it is.
-
-    Raises:
-        ValueError: it is not a duration, nor a variable of Grafana for one.
-    """
+    """Return *window*, or a `ValueError` if it is no duration or Grafana's variable."""
     if not _WINDOW.fullmatch(window):
         msg = f"{window!r} is not a window such as 5m, 1h or {RATE_INTERVAL}"
         raise ValueError(msg)

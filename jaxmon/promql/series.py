@@ -68,13 +68,9 @@ class Counter:
     def rise(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
         """
         Return the rise over *window*, including series whose first sample is nonzero,
-        for which `increase` returns 0. For what a sidecar counts and for distributions:
-        it misses what a process counts as its predecessor did; see
-        `jaxmon.promql.events`.
-
-        Args:
-            window: how far back.
-            memory: a series without a sample for this long is a new one.
+        for which `increase` returns 0; without a sample for *memory*, a series is new.
+        For what a sidecar counts and for distributions: it misses what a process counts
+        as its predecessor did; see `jaxmon.promql.events`.
         """
         born = self.total().unless(self.latest(memory, back=window))
         return self._new(born, window, memory).or_(self.increase(window))
@@ -115,14 +111,8 @@ class Counter:
 @dataclass(frozen=True, slots=True)
 class HistogramQuery:
     """
-    Buckets, count and sum of one metric.
-
-    Args:
-        metric: what is observed.
-        matchers: conditions on the labels.
-        rare: whether the first observation of a series matters, as for compiles: the
-            series starts with it, see `Counter.rise`. Costs five times as much over a
-            range.
+    Buckets, count and sum of one metric; *rare* if the first observation of a series
+    matters, as for compiles: see `Counter.rise`. Costs five times as much over a range.
     """
 
     metric: Metric
@@ -151,12 +141,7 @@ class HistogramQuery:
         return self._series("sum")
 
     def at_most(self, bound: float) -> Counter:
-        """
-        Return the count of observations up to *bound*, in the unit of the metric.
-
-        Raises:
-            ValueError: the histogram has no bucket that ends there.
-        """
+        """Return the count of observations up to *bound*, or `ValueError`."""
         if bound not in self.metric.buckets:
             bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
             msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
@@ -259,16 +244,8 @@ def recorded(
     name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
 ) -> Expr:
     """
-    Return the series of a recording rule (``level:metric:operations``).
-
-    Args:
-        name: that of the rule.
-        matchers: conditions on the labels.
-        labels: of the series, if they matter.
-        unit: base unit of the values.
-
-    Raises:
-        ValueError: *name* is not a valid name of a recording rule.
+    Return the series of a recording rule (``level:metric:operations``), with their
+    *labels* if they matter, and *unit*; `ValueError` without such a name.
     """
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
@@ -283,11 +260,9 @@ def recorded_over(
     function: Literal["min", "sum"], series: Expr, window: int | str
 ) -> Expr:
     """
-    Return the values of a recorded *series* aggregated over *window*: so many seconds,
-    or one of Grafana's.
-
-    The window is a millisecond shorter: Prometheus 2 includes the sample at its start,
-    which rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    Return the values of a recorded *series* aggregated over *window*, in seconds or
+    Grafana's, a millisecond less: Prometheus 2 includes the sample at its start, which
+    rules evaluated at the same time hit exactly, and Prometheus 3 does not.
     """
     if isinstance(window, int):
         days, rest = divmod(window - 1, 86400)
@@ -305,12 +280,7 @@ def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
 
 
 def check(metric: Metric, matchers: Iterable[Matcher]) -> None:
-    """
-    Check *matchers* against the catalogue.
-
-    Raises:
-        ValueError: *metric* has no such label, or the label never has the value.
-    """
+    """Raise a `ValueError` if *metric* has no such label, or it never has the value."""
     allowed = (*metric.labels, *SCRAPED_LABELS)
     for matcher in matchers:
         if matcher.label not in allowed:

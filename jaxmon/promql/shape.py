@@ -31,14 +31,9 @@ _RATES = {
 @dataclass(frozen=True, slots=True)
 class ExpressionType:
     """
-    Metrics, labels and unit of the series that an expression yields.
-
-    Args:
-        metrics: names that the expression reads.
-        labels: those of the result; `None` when unknown.
-        unit: a base unit as in the catalogue or a unit per second, ``""`` for counts;
-            `None` when unknown, as for a product of two units.
-        scalar: the same for every series.
+    What an expression yields: the names it reads, labels and unit (a base unit as in
+    the catalogue or one per second, ``""`` for counts), `None` if unknown, as for a
+    product of two units; whether it is a scalar.
     """
 
     metrics: frozenset[str] = frozenset()
@@ -47,12 +42,7 @@ class ExpressionType:
     scalar: bool = False
 
     def keeping(self, labels: Iterable[str]) -> ExpressionType:
-        """
-        Return the shape after an aggregation by *labels*.
-
-        Raises:
-            ValueError: the series have no such label.
-        """
+        """Return the shape after an aggregation by *labels*, or `ValueError`."""
         kept = frozenset(labels)
         if self.labels is not None and not kept <= self.labels:
             wrong, present = sorted(kept - self.labels), sorted(self.labels)

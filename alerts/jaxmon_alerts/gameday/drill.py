@@ -37,14 +37,8 @@ class DrillPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class Patience:
     """
-    How long a drill waits, in seconds; durations of rules are those of `REFERENCE`.
-
-    Args:
-        scale: speed-up of the rules.
-        start: until programs are up, whatever the rules are.
-        settle: until no alert fires, in excess of what the scenario asks for.
-        detect: until the alert arrives.
-        resolve: until it is resolved.
+    How many seconds a drill waits, at most: until programs are up, and, for rules of
+    the speed `REFERENCE`, for the start to be over, the alert, and its end.
     """
 
     scale: float
@@ -61,16 +55,8 @@ class Patience:
 @dataclass(slots=True)
 class DrillResult:
     """
-    What came of a drill.
-
-    Attributes:
-        outcome: `None` until it is known.
-        severity: of the alert that arrived first.
-        detected: seconds from the fault to the alert, `None` without one.
-        resolved: seconds from the end of the fault to that of the alert.
-        others: further alerts that arrived, in this order, expected or not.
-        unexpected: those that should not have.
-        reason: what went wrong, for a person.
+    What came of a drill: seconds from the fault to the alert, and from the end of the
+    fault to that of the alert; *others* are further alerts, in this order.
     """
 
     outcome: Outcome | None = None
@@ -83,14 +69,7 @@ class DrillResult:
 
 
 class Drill:
-    """
-    Takes a scenario through its phases.
-
-    Args:
-        scenario: what breaks.
-        workload: what runs.
-        patience: how long it waits.
-    """
+    """Takes a scenario through its phases."""
 
     def __init__(
         self, scenario: Scenario, workload: Workload, patience: Patience
@@ -124,10 +103,7 @@ class Drill:
         self._workload.start()
 
     def advance(self, now: float, firing: Collection[Firing]) -> None:
-        """
-        Do what is due at this time, on a monotonic clock; *firing* are the alerts of
-        its job. Does not block.
-        """
+        """Do what is due *now*; *firing* are the alerts of its job. Does not block."""
         try:
             if self.phase is not DrillPhase.STOPPING or self._leaves:
                 self._workload.keep()

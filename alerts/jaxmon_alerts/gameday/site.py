@@ -24,14 +24,7 @@ Labels = Mapping[str, str]
 
 
 class Firing(NamedTuple):
-    """
-    An alert that fires.
-
-    Attributes:
-        name: of the alert.
-        severity: ``page`` or ``ticket``.
-        job: of which service.
-    """
+    """An alert that fires, in a service."""
 
     name: str
     severity: str
@@ -48,10 +41,8 @@ class AlertSite(Protocol):
 
     def firing(self) -> list[Firing]:
         """
-        Return the alerts that fire, without those that only inhibit others.
-
-        Raises:
-            CommandError: they cannot be read.
+        Return the alerts that fire, without those that only inhibit others;
+        `CommandError` if they cannot be read.
         """
 
 
@@ -88,20 +79,12 @@ class Receiver:
         return f"http://{HOST}:{self._server.server_address[1]}"
 
     def firing(self) -> Mapping[str, Labels]:
-        """
-        Return the labels of the alerts that were notified and are not resolved, by
-        Alertmanager's fingerprint.
-        """
+        """Return the labels of the alerts that fire, by Alertmanager's fingerprint."""
         with self._lock:
             return dict(self._firing)
 
     def take(self, notification: Any) -> None:
-        """
-        Record a decoded notification.
-
-        Raises:
-            AttributeError, LookupError, TypeError: it is not one.
-        """
+        """Record a decoded notification; raises what indexing raises if it is none."""
         with self._lock:
             for alert in notification["alerts"]:
                 if alert["status"] == "firing":
@@ -111,13 +94,7 @@ class Receiver:
 
 
 class OwnSite:
-    """
-    A stack that was started for this; an alert fires once its notification arrives.
-
-    Args:
-        running: Prometheus and Alertmanager.
-        receiver: to which Alertmanager sends.
-    """
+    """A stack that was started for this; an alert fires once that is notified."""
 
     scale: float = stack.SCALE
 
@@ -157,12 +134,8 @@ class OwnSite:
 
 class TheirSite:
     """
-    A stack in use; an alert fires once its Prometheus says so.
-
-    Args:
-        prometheus: its URL.
-        targets: file for its ``file_sd_configs``, which is written here.
-        scale: by which the durations of its rules were divided.
+    A stack in use; an alert fires once its Prometheus says so. *targets* is a file for
+    its ``file_sd_configs``, which is written here.
     """
 
     def __init__(self, prometheus: str, targets: Path, scale: float) -> None:

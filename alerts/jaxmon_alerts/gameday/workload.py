@@ -27,15 +27,8 @@ _GPUS = "2"
 
 class Workload:
     """
-    A host of its own for one scenario. Nothing here blocks: `keep` is called often.
-
-    Args:
-        scenario: what runs, and how it breaks.
-        children: to which all processes are added.
-        directory: for sockets, logs and shared files; a short path, created here.
-        scale: speed-up of the rules that judge it.
-        host: address that the sidecar listens on.
-        library: directory of the stand-in for the driver, if the scenario needs it.
+    A host of its own for one scenario, in *directory*, which has a short path and is
+    created here. Nothing here blocks: `keep` is called often.
     """
 
     def __init__(
@@ -93,10 +86,8 @@ class Workload:
 
     def is_ready(self) -> bool:
         """
-        Return whether the sidecar listens and all programs are up.
-
-        Raises:
-            CommandError: one of them has exited.
+        Return whether the sidecar and all programs are up; `CommandError` if one
+        exited.
         """
         return self.address is not None and self._are_up()
 
@@ -132,10 +123,8 @@ class Workload:
 
     def keep(self) -> None:
         """
-        Start what is to be started, as soon as that is possible.
-
-        Raises:
-            CommandError: a process has exited that should not.
+        Start what is due as soon as possible; `CommandError` if one exited that should
+        not.
         """
         if self._sidecar is not None:
             self._sidecar.check()
@@ -246,13 +235,7 @@ class Workload:
 
 
 class Driver:
-    """
-    The stand-in, as one sidecar sees it.
-
-    Args:
-        library: directory that holds `LIBRARY`.
-        directory: for its orders; empty.
-    """
+    """The stand-in in *library*, as one sidecar sees it."""
 
     def __init__(self, library: Path, directory: Path) -> None:
         self._library = library
@@ -284,12 +267,7 @@ class Driver:
 
 
 def require_driver(library: Path) -> Path:
-    """
-    Return *library*, a directory, as an absolute path.
-
-    Raises:
-        CommandError: it does not hold a driver library.
-    """
+    """Return the directory *library*, absolute; `CommandError` if it has none."""
     if not (library / LIBRARY).is_file():
         msg = (
             f"{library} holds no {LIBRARY}; give the directory of a stand-in for the "

@@ -14,9 +14,7 @@ _UNIQUE = re("uuid", "(GPU|MIG)-.+")
 
 
 def _owners() -> Expr:
-    """
-    Return the GPUs that a process uses or a sidecar reads, whichever job reads them.
-    """
+    """Return the GPUs that a process uses or a sidecar reads, of whichever job."""
     used = gauge(catalog.DEVICE_INFO, _UNIQUE).max(*PROCESS, "uuid")
     read = gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*PROCESS, "uuid")
     info = gauge(catalog.GPU_MIG_INFO)

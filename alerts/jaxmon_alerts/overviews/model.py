@@ -20,14 +20,9 @@ HOST = ("job", "instance")
 @dataclass(frozen=True, slots=True)
 class Windows:
     """
-    Windows of the rules.
-
-    Args:
-        recent: over which things are counted.
-        memory: a counter without a sample for this long is a new one.
-        restarts: long enough for a process that backs off before it starts again.
-        silent: a target that is down has an alert in less than this.
-        young: how long a process counts as one that starts; two scrapes a minute apart.
+    Windows of the rules: over which things are counted; after which a counter without a
+    sample is a new one; in which a process that backs off starts again; in which a
+    target that is down has an alert; and how long a process counts as starting.
     """
 
     recent: str = "5m"
@@ -54,12 +49,8 @@ _NOMINAL = Windows()
 @dataclass(frozen=True, slots=True)
 class OverviewRule:
     """
-    A recorded series.
-
-    Args:
-        metric: what it is about.
-        operations: what was done with it, the last one first.
-        made: what is recorded, or returns it for windows.
+    A recorded series about *metric*, with the *operations* done, the last one first;
+    *made* is what is recorded, or returns it for windows.
     """
 
     metric: Metric
@@ -69,8 +60,8 @@ class OverviewRule:
     @property
     def name(self) -> str:
         """
-        Return ``level:metric:operations``; the level is ``job``, ``instance`` or
-        ``worker``, of whose labels it has all, and may have others.
+        Return ``level:metric:operations``; it has all labels of the level, and may have
+        others.
         """
         metric = self.metric.name.removesuffix("_total")
         labels = self._labels
@@ -98,17 +89,12 @@ class OverviewRule:
 
 
 def of_agents(series: Expr) -> Expr:
-    """
-    Return *series* of agents alone; other exporters have metrics called ``process_…``.
-    """
+    """Return *series* of agents alone; others have ``process_…`` metrics, too."""
     return series.and_(gauge(RUNTIME_INFO), *PROCESS)
 
 
 def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> OverviewRule:
-    """
-    Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
-    not 0, nothing else is recorded.
-    """
+    """Return an aggregation of a gauge, *how* as in `Expr`; if *rare*, without 0."""
     made: Expr = getattr(gauge(metric), how)(*by)
     return OverviewRule(metric, how, made > 0 if rare else made)
 

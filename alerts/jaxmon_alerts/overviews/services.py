@@ -149,8 +149,8 @@ _CALLED = (*PROCESS, "function")
 
 def _utilization(window: Windows) -> Expr:
     """
-    Return the utilization of each process whose calls are all known: a function whose
-    FLOPs are unknown, and which is called, would make it too low.
+    Return the utilization of processes whose calls are all known: a function that is
+    called and whose FLOPs are unknown would make it too low.
     """
     rate = counter(catalog.IDEAL_SECONDS, _MODEL).rate(window.recent).sum(*PROCESS)
     called = counter(catalog.JIT_CALLS).rate(window.recent).sum(*_CALLED) > 0

@@ -190,12 +190,8 @@ _VARIABLES = {
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
     """
-    How the rules will be used.
-
-    Args:
-        scale: divides every duration, so that alerts can be watched arriving: at 60, an
-            hour is a minute. Limits that are not durations stay.
-        drawn: whether there are dashboards, for which overviews are recorded.
+    How the rules will be used: *scale* divides every duration, so that alerts can be
+    watched arriving, and no other limit; without dashboards, nothing is *drawn*.
     """
 
     scale: float = 1
@@ -265,16 +261,8 @@ def all_alerts(
     slos: Slos | None = None, options: RuleOptions | None = None
 ) -> tuple[Alert, ...]:
     """
-    Return every alert.
-
-    Several alerts share a name if an objective has several conditions.
-
-    Args:
-        slos: objectives, limits and site; by default those that jaxmon ships.
-        options: how the rules will be used.
-
-    Raises:
-        SloError: an override or a local threshold concerns no alert.
+    Return every alert, those of an objective several times. Raises `SloError`: an
+    override or a local threshold concerns no alert.
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
     alerts = [
@@ -358,16 +346,9 @@ def render(
     form: Format = "prometheus",
 ) -> dict[str, str]:
     """
-    Return the files by name.
-
-    Args:
-        slos: objectives, limits and site; by default those that jaxmon ships.
-        options: how the rules will be used.
-        form: ``prometheus`` for rule files, ``prometheusrule`` for one resource of the
-            Prometheus operator, ``mimir`` for one namespace of a ruler of Mimir.
-
-    Raises:
-        SloError: an override or a local threshold concerns no alert.
+    Return the files by name: rule files for ``prometheus``, one resource of the
+    Prometheus operator (``prometheusrule``), or one namespace of a ruler of Mimir.
+    Raises `SloError`: an override or a local threshold concerns no alert.
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
     recorded, alerting = recording(slos, options), groups(slos, options)
@@ -413,11 +394,7 @@ def _yaml(content: dict[str, Any]) -> str:
 
 
 def burn_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
-    """
-    Yield one alert for each pair of windows.
-
-    They read only what is recorded, whose names keep the nominal windows.
-    """
+    """Yield an alert for each pair of windows; they read only what is recorded."""
     for pair in slo.pairs:
         yield _alert(slo, pair, scale)
 

@@ -53,10 +53,8 @@ def cause_alerts(limits: SiteLimits) -> list[Alert]:
 
 def causes(slos: Slos, scale: float) -> Iterator[Alert]:
     """
-    Yield the cause alerts, with the local limits of some of their subjects.
-
-    Raises:
-        SloError: a local limit concerns no alert with its labels.
+    Yield the cause alerts, with the local limits of some of their subjects; `SloError`
+    if a local limit concerns no alert with its labels.
     """
 
     def build(limits: Limits) -> list[Alert]:
@@ -104,10 +102,8 @@ def overridden(
     alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
     """
-    Yield the alerts as *overrides* change them, without those that are disabled.
-
-    Raises:
-        SloError: an override names no alert.
+    Yield the alerts as *overrides* change them, without those that are disabled;
+    `SloError` if an override names no alert.
     """
     alerts = list(alerts)
     by_name = {override.alert: override for override in overrides}

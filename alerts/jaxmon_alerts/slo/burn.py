@@ -33,16 +33,9 @@ WINDOW = "5m"
 @dataclass(frozen=True, slots=True)
 class Condition:
     """
-    One condition, as ``slo.yaml`` states it.
-
-    Args:
-        long: the window that must have spent this much.
-        short: the window that must still do so.
-        limit: what *value* is: the fraction of the *budget* spent within the long
-            window, the burn *rate*, or the *ratio* of bad events.
-        value: of the limit.
-        severity: of the alert.
-        for_: how long both must hold.
+    One condition, as ``slo.yaml`` states it: both windows must exceed a limit, *for_*
+    so long. The *value* is a fraction of the *budget* spent within the long window, a
+    burn *rate*, or a *ratio* of bad events.
     """
 
     long: str
@@ -56,11 +49,8 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class Pair(Condition):
     """
-    A condition for objectives over one period.
-
-    Args:
-        factor: burn rate that both windows must exceed; `None` if the limit is a ratio,
-            whatever the budget.
+    A condition for objectives over one period: *factor* is the burn rate that both
+    windows must exceed; `None` if the limit is a ratio, whatever the budget.
     """
 
     factor: float | None = None

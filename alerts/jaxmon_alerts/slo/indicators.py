@@ -104,13 +104,8 @@ class Ratio(Indicator):
 @dataclass(frozen=True)
 class LatencyIndicator(Indicator):
     """
-    Observations of a histogram above *threshold*.
-
-    Args:
-        histogram: what is observed.
-        threshold: in the unit of the metric.
-        between: the bucket bounds next to a threshold that is none; observations
-            between them are taken for evenly distributed.
+    Observations of a histogram above *threshold*, in the unit of the metric. If that is
+    no bucket bound, those *between* the bounds next to it count as evenly distributed.
     """
 
     histogram: Selector
@@ -149,11 +144,7 @@ def _remaining(events: Expr, good: Expr) -> Expr:
 @dataclass(frozen=True)
 class Freshness(Indicator):
     """
-    Time during which something was older than *within*.
-
-    Args:
-        age: a gauge in seconds: an age, or the time since which it counts.
-        within: the limit.
+    Time during which something was older than *within*: *age* is a gauge in seconds.
 
     A process that compiles, or is busy with an activity such as an evaluation or a
     checkpoint, makes progress: JaxmonTrainingStalled fires if that takes too long. A
@@ -194,13 +185,7 @@ class Freshness(Indicator):
 
 @dataclass(frozen=True)
 class Throughput(Indicator):
-    """
-    Time during which fewer than *floor* events a second happened.
-
-    Args:
-        total: a counter.
-        floor: events a second over five minutes, per combination of labels.
-    """
+    """Time with fewer than *floor* events a second over five minutes."""
 
     total: Selector
     floor: float

@@ -49,12 +49,7 @@ def default() -> str:
 
 
 def load(path: Path | None = None) -> Slos:
-    """
-    Load the file *path*; defaults to the shipped one.
-
-    Raises:
-        SloError: the file cannot be read or is invalid.
-    """
+    """Load the file *path*, by default the shipped one; `SloError` if it is invalid."""
     document = read(path or _OBJECTIVES).mapping(["slos"], _OPTIONAL)
     place = site.site(document["site"]) if "site" in document else site.Site()
     shared = Shared(
@@ -187,12 +182,7 @@ class Shared:
 
 
 def objective(source: Source, shared: Shared) -> Slo:
-    """
-    Return one objective.
-
-    Raises:
-        SloError: it is invalid; names the line and what is allowed.
-    """
+    """Return one objective, or raise a `SloError` with line and what is allowed."""
     found = source.mapping(_REQUIRED, _OF_OBJECTIVE)
     name = found["name"].text()
     if not _NAME.fullmatch(name):
@@ -346,11 +336,8 @@ _ESCAPES = {r"\\": "\\", r"\"": '"'}
 
 class Metrics:
     """
-    Metrics that indicators may read: the catalogue's, and those that a file declares.
-
-    Args:
-        declared: metrics of others, by name.
-        series: labels that the site's Prometheus adds to every series.
+    Metrics that indicators may read: the catalogue's, and those that a file has
+    *declared*; to all, the site's Prometheus adds the labels *series*.
     """
 
     def __init__(self, declared: Mapping[str, Metric], series: tuple[str, ...]) -> None:
@@ -370,11 +357,8 @@ class Metrics:
 
     def selector(self, source: Source, *kinds: str) -> Selector:
         """
-        Return the series that a text such as ``name{label="value"}`` selects.
-
-        Raises:
-            SloError: the text is not a selector, or there is no such metric, kind,
-                label or value.
+        Return the series that a text such as ``name{label="value"}`` selects;
+        `SloError` if there is no such metric, kind, label or value.
         """
         text = source.text()
         match = _SELECTOR.fullmatch(text)

@@ -37,21 +37,12 @@ class Slo:
     """
     One objective.
 
-    Args:
-        name: identifier in kebab case; the name of its alert derives from it.
-        title: a few words for a panel or a table.
-        description: the objective, as a sentence.
-        owner: who is responsible.
-        objective: fraction of events that must be good, between 0 and 1.
-        window: period over which the objective holds, such as ``30d``.
-        service: Sloth's service label; distinguishes the files of several teams.
-        by: labels whose combinations each have their own budget, ``job`` first.
-        indicator: what is counted.
-        page: whether a fast burn pages.
-        deploy_noise: whether deployments burn the budget; tickets are then inhibited.
-        minimum_events: events in the long window below which no burn rate alerts.
-        minimum_errors: errors in the long window below which no alert fires.
-        policy: conditions of its alerts.
+    Events of an *indicator* are counted for each combination of the labels *by*,
+    ``job`` first; *objective* is the fraction that must be good over the *window*, a
+    period. A fast burn pages if *page*. With *deploy_noise*, deployments burn the
+    budget, and tickets are then inhibited. Below *minimum_events* in the long window no
+    burn rate alerts, below *minimum_errors* nothing. *service* is Sloth's label, which
+    distinguishes the files of several teams.
     """
 
     name: str
@@ -71,9 +62,7 @@ class Slo:
 
     @property
     def budget(self) -> float:
-        """
-        The fraction of events that may be errors; 0.001 for an objective of 0.999.
-        """
+        """The fraction of events that may be bad; 0.001 for an objective of 0.999."""
         return float(1 - Decimal(str(self.objective)))
 
     @property
@@ -129,9 +118,7 @@ class Slo:
         )
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
-        """
-        Return the series that the recording rule *name* records for this objective.
-        """
+        """Return the series that the rule *name* records for this objective."""
         of_slo = (promql.eq(label, value) for label, value in self.labels.items())
         labels = (*self.by, *self.labels, "sloth_window")
         return promql.recorded(name, *of_slo, *matchers, labels=labels)

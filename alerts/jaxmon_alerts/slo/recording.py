@@ -75,11 +75,7 @@ def recording_groups(
 ) -> Iterator[RuleGroup]:
     """
     Yield the rules of each objective: counts and short windows, long ones, the period.
-
-    Args:
-        slos: the objectives.
-        when: how late samples may be; its interval follows from the objective.
-        scale: divides every duration.
+    *when* says how late samples may be; *scale* divides every duration.
     """
     for slo in slos:
         # Scaled apart, delay and interval add up to whole seconds.

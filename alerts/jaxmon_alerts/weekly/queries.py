@@ -28,14 +28,8 @@ _GAP_STEPS = 3
 @dataclass(frozen=True, slots=True)
 class Fired:
     """
-    An alert of one service that fired.
-
-    Args:
-        name: of the alert.
-        severity: ``page`` or ``ticket``, or the site's names for these.
-        service: ``job=web cluster=eu``.
-        seconds: for how long in all, to a step.
-        times: start and end of each time that it fired, in Unix time.
+    An alert of one service that fired: *seconds* in all, and start and end of each
+    time.
     """
 
     name: str
@@ -62,12 +56,8 @@ def fired(
     step: float,
 ) -> list[Fired]:
     """
-    Return the alerts, longest first.
-
-    Args:
-        sampled: what fired at each step.
-        at_all: what fired within the window, perhaps between two steps.
-        step: seconds between two samples.
+    Return the alerts, longest first: *sampled* each *step* of seconds, and what fired
+    *at_all* within the window, perhaps between two of them.
     """
     times = {_key(series): tuple(_intervals(series, step)) for series in sampled}
     keys = {**dict.fromkeys(times), **{_key(series): None for series in at_all}}

@@ -49,17 +49,8 @@ def calendar(start: float, end: float, zone: tzinfo) -> list[Day]:
 @dataclass(frozen=True, slots=True)
 class Objective:
     """
-    How one objective fared in one service.
-
-    Args:
-        name: of the objective.
-        title: a few words.
-        service: ``job=web cluster=eu``.
-        objective: fraction of events that must be good; `None` if unknown.
-        events: in the window.
-        errors: bad ones among them.
-        remaining: of the period's budget, where the least is left; `None` if unknown.
-        days: error ratio of each day; days without events are absent.
+    How one objective fared in one service, in the window and by day; *remaining* is of
+    the period's budget, where the least is left.
     """
 
     name: str
@@ -112,13 +103,7 @@ class Ranked:
 class ServiceCost:
     """
     What the accelerators of one service cost; `None` if Prometheus does not know.
-
-    Args:
-        service: ``job=web cluster=eu``.
-        hours: accelerator hours held.
-        busy: mean utilisation while held.
-        kilowatt_hours: energy of its GPUs; shared ones count in full.
-        dollars: by the recorded prices, or by the one given.
+    Shared GPUs count in full.
     """
 
     service: str
@@ -138,15 +123,8 @@ class ServiceCost:
 @dataclass
 class SloReport:
     """
-    Args:
-        end: Unix time up to which it reports.
-        days: of 24 hours.
-        zone: that of its dates.
-        objectives: by name and service.
-        fired: alerts, longest first.
-        rankings: by title, the largest first.
-        costs: most hours first.
-        missing: what could not be determined, and why.
+    What is known about the days up to *end*, in Unix time; *missing* says what is not,
+    and why.
     """
 
     end: float
@@ -178,14 +156,9 @@ _UNITS = {"lost": _HOUR}
 
 class ReportCollector:
     """
-    Collects a report; a query that fails leaves its part out, and says why.
-
-    Args:
-        prometheus: what to query.
-        end: up to when to report; dates are those of its time zone.
-        days: how many, of 24 hours.
-        titles: of objectives by name: those to report, in that order; all if empty.
-        price: dollars per accelerator hour, instead of the recorded prices.
+    Collects a report; a query that fails leaves its part out, and says why. Reported
+    are all objectives, or those with *titles*; *price* is in dollars per accelerator
+    hour.
     """
 
     def __init__(
@@ -206,10 +179,8 @@ class ReportCollector:
 
     def collect(self) -> SloReport:
         """
-        Return the report; about 20 queries, one after the other.
-
-        Raises:
-            MonitoringError: no response, or not one of a Prometheus.
+        Return the report, by about 20 queries; `MonitoringError` if it is no
+        Prometheus.
         """
         self._add_objectives()
         self._add_alerts()

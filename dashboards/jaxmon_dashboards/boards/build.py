@@ -175,13 +175,9 @@ Format: TypeAlias = Literal["classic", "v2"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
     """
-    How dashboards are rendered.
-
-    Args:
-        runbooks: URL to which a runbook's file name is appended; by default the site's,
-            or jaxmon's own.
-        datasource: uid of the data source to preselect; empty for Grafana's default.
-        slo: your ``slo.yaml``, for thresholds; by default the one that jaxmon ships.
+    How dashboards are rendered: *runbooks* is the URL to which a runbook's file name is
+    appended, by default the site's or jaxmon's; *datasource* the uid of the one to
+    preselect; *slo* your ``slo.yaml``, for thresholds.
     """
 
     runbooks: str = ""
@@ -190,12 +186,7 @@ class DashboardOptions:
 
 
 def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, ...]:
-    """
-    Return every dashboard, as the site in the options sees it.
-
-    Raises:
-        SloError: the file with the objectives is invalid.
-    """
+    """Return every dashboard, as the site sees it; `SloError` if that is invalid."""
     slos, runbooks = _loaded(options or DashboardOptions())
     return tuple(localized(board, slos.site) for board in _boards(slos, runbooks))
 
@@ -204,12 +195,8 @@ def render_all(
     options: DashboardOptions | None = None, form: Format = "classic"
 ) -> dict[str, str]:
     """
-    Return Grafana's JSON of every dashboard, in the model *form*, by file name.
-
-    Needs grafana-foundation-sdk, which the extra ``dashboards`` brings.
-
-    Raises:
-        SloError: the file with the objectives is invalid.
+    Return Grafana's JSON of every dashboard, in the model *form*, by file name, with
+    the grafana-foundation-sdk of the extra ``dashboards``; raises as `all_dashboards`.
     """
     with warnings.catch_warnings():
         # The SDK announces at import that the classic model is not its latest; it is
@@ -237,13 +224,7 @@ def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
 
 
 def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
-    """
-    Yield all dashboards: which rows each has, and for whom.
-
-    Args:
-        slos: objectives and limits.
-        runbooks: URL to which a runbook's file name is appended.
-    """
+    """Yield all dashboards: which rows each has, and for whom."""
     # For those who answer for services: are they good, and at what price.
     yield _board(
         *("executive", "Executive", "now-7d"),

@@ -49,10 +49,7 @@ _MANY_HOSTS = 100
 
 
 def of_gpus(series: Expr) -> Expr:
-    """
-    Return those *series* with a uuid that are about GPUs of the selected processes, or
-    read by the selected sidecars.
-    """
+    """Return those *series* by uuid that are about GPUs of the selected processes."""
     return series.and_(_used(), "uuid")
 
 
@@ -62,17 +59,12 @@ def gpu(metric: Metric, *matchers: Matcher) -> Expr:
 
 
 def accelerator(metric: Metric) -> Expr:
-    """
-    Return a gauge of the selected GPUs, whichever sidecar reads them, and of the TPUs
-    that the selected sidecars read.
-    """
+    """Return a gauge of the selected GPUs, and of the TPUs of the selected sidecars."""
     return gpu(metric).or_(gauge(metric, *HOST, _TPU))
 
 
 def host(metric: Metric, *matchers: Matcher) -> Expr:
-    """
-    Return a gauge of the selected sidecars, and of those that read the selected GPUs.
-    """
+    """Return a gauge of the selected sidecars, and of those that read selected GPUs."""
     others = gauge(metric, _READER, *matchers).and_(_readers(), *_BY_HOST)
     return gauge(metric, *HOST, *matchers).or_(others)
 
@@ -93,8 +85,8 @@ def worst_of_services(
     recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
     """
-    Return the *number* largest *total* series of the hosts of the selected services,
-    and of those that read their GPUs; by uuid, of their GPUs.
+    Return the *number* largest *total* series of the hosts, or by uuid GPUs, of the
+    selected services, and of hosts that read these.
     """
     return total(recorded()).and_(_extremes(recorded, total, "max").topk(number))
 
@@ -111,9 +103,7 @@ def _extremes(
     total: Callable[[Expr], Expr],
     function: Literal["max", "min"],
 ) -> Expr:
-    """
-    Return the extremes over Grafana's range of what services have; evaluated once.
-    """
+    """Return the extremes over Grafana's range of what services have, found once."""
     every = total(recorded().over_range(function))
     if "uuid" in (recorded().shape.labels or ()):
         return every.and_(_owned(), "uuid")
@@ -134,9 +124,7 @@ def down(*, ever: bool = False) -> Expr:
 
 
 def firing(*matchers: Matcher) -> Expr:
-    """
-    Return the firing alerts about the selected services and the hardware they run on.
-    """
+    """Return the firing alerts about the selected services and their hardware."""
     of_services, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
     return of_services.or_(gpus).or_(hosts)
 
@@ -153,10 +141,7 @@ def fired() -> tuple[Expr, Expr]:
 
 
 def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:
-    """
-    Return the firing alerts that *find* returns for matchers: about the selected
-    services, their GPUs, and the hosts of these.
-    """
+    """Return the alerts *find* returns: about services, their GPUs, and the hosts."""
     owned = ALERTED(JOB).over_range("last")
     read = ALERTED_READERS().over_range("last")
     return (

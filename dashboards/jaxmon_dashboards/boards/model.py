@@ -66,13 +66,7 @@ _UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """
-    Colours by value.
-
-    Args:
-        base: colour below the first step.
-        steps: increasing values, each the start of another colour.
-    """
+    """Colours by value: below the first of the increasing *steps*, and from each on."""
 
     base: Color
     steps: tuple[tuple[float, Color], ...]
@@ -103,14 +97,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    One query of a panel.
-
-    Args:
-        expr: knows its metrics, labels and unit.
-        legend: name of a series, with ``{{label}}``; in a table, the column's title.
-        thresholds: colours of the column, in a table.
-    """
+    """One query; *legend* has ``{{label}}``, or is a column's title in a table."""
 
     expr: Expr
     legend: str = ""
@@ -253,15 +240,7 @@ class PanelLine:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """
-    Panels under a heading.
-
-    Args:
-        id: stable, unique among rows and panels.
-        title: what the panels are about.
-        lines: from top to bottom.
-        collapsed: closed, so that its queries run when it is opened.
-    """
+    """Panels under a heading; collapsed, its queries run when it is opened."""
 
     id: int
     title: str
@@ -274,12 +253,7 @@ class Row:
         return tuple(panel for line in self.lines for panel in line.panels)
 
     def panel(self, title: str) -> Panel:
-        """
-        Return the panel *title*, for a line of another board, with a part of its width.
-
-        Raises:
-            ValueError: the row has no such panel.
-        """
+        """Return the panel *title* for a line of another board, or `ValueError`."""
         for panel in self.panels:
             if panel.title == title:
                 return replace(panel, width=0, height=0)
@@ -314,15 +288,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """
-    A whole dashboard.
-
-    Args:
-        uid: stable; part of its address.
-        title: unique in its folder.
-        description: its purpose.
-        since: start of the time range, such as ``now-3h``.
-    """
+    """A whole dashboard; its uid is part of its address, and stays."""
 
     uid: str
     title: str
@@ -356,13 +322,8 @@ def row(
     number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
     """
-    Return a decorator that puts the panels that a function yields under a heading.
-
-    Args:
-        number: id of the row.
-        title: what the panels are about.
-        lines: how many panels each line has.
-        collapsed: whether the row is closed at first.
+    Return a decorator that puts the panels that a function yields under a heading, as
+    many on each of the *lines*. *number* is the id of the row.
     """
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:

@@ -51,9 +51,8 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 def share(part: Expr, whole: Expr) -> Expr:
     """
-    Return *part* / *whole*: 0 if *part* is absent, nothing without *whole*.
-
-    Rates of two counters are extrapolated apart, and a part never exceeds its whole.
+    Return *part* / *whole*, which the rates of two counters may exceed a little: at
+    most 1, 0 if *part* is absent, nothing without *whole*.
     """
     return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
@@ -162,10 +161,7 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
 
 
 def hit_rate(*by: str) -> Expr:
-    """
-    Return the fraction of the services' calls that needed no tracing, per combination
-    of labels.
-    """
+    """Return the fraction of the services' calls that needed no tracing."""
     calls = services.CALLS(JOB).sum(*by)
     return share(services.CACHE_HITS(JOB).sum(*by), calls)
 

@@ -45,12 +45,7 @@ class LostError(ValueError):
 
 
 def resource(classic: d.Dashboard) -> Json:
-    """
-    Return *classic* as a v2 resource; its uid is the resource's name.
-
-    Raises:
-        LostError: it has something that is not carried over yet.
-    """
+    """Return *classic* as a v2 resource; `LostError` if not all can be carried over."""
     left: Json = json.loads(JSONEncoder().encode(classic))
     rows = list(_rows(left.pop("panels", ())))
     time = left.pop("time", {})
@@ -224,12 +219,7 @@ def _carried(left: Json, *names: str) -> Json:
 
 
 def _kind(kind: str, spec: Json, left: Json | None = None) -> Json:
-    """
-    Return an object of the v2 model, of which *left* is what was not carried over.
-
-    Raises:
-        LostError: it says something.
-    """
+    """Return an object of the v2 model; `LostError` if something is *left*."""
     _require_nothing(kind, left or {})
     return {"kind": kind, "spec": spec}
 

@@ -11,15 +11,8 @@ from jaxmon.promql import Expr, Matcher, counter, gauge
 @dataclass(frozen=True, slots=True)
 class Variable:
     """
-    A dashboard variable: the values of a label.
-
-    Args:
-        label: also the variable's name.
-        title: shown before the list.
-        metric: not a histogram; its series have the label.
-        matchers: may refer to variables further left.
-        all_value: pattern for "All"; by default, the values that were found.
-        text: what selecting a value does.
+    A dashboard variable: the values of a label, which is also its name, in a *metric*,
+    selected by variables further left. "All" is a pattern, or what was found.
     """
 
     label: str
@@ -47,18 +40,9 @@ class Variable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependentVariable:
     """
-    A variable that follows from the others: the values of a label in the result of a
-        query.
-
-    Args:
-        name: of the variable.
-        title: shown before the list.
-        label: the label whose values it offers.
-        values: pattern of the values that it offers.
-        expr: has the label; evaluated at the end of the selected time range.
-        text: what selecting a value does.
-        all_value: pattern for "All"; by default, the values that were found.
-        hidden: not shown, so that all values found are always selected.
+    A variable that follows from the others: the values of a label in the result of
+    *expr* at the end of the selected time range, which match the pattern *values*. If
+    *hidden*, all values found are always selected.
     """
 
     name: str

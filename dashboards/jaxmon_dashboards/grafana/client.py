@@ -32,12 +32,7 @@ class ConflictError(GrafanaError):
 
 
 class Grafana:
-    """
-    One Grafana, as a service account sees it.
-
-    Each method raises `GrafanaError` if Grafana cannot be reached or rejects the
-    request.
-    """
+    """One Grafana, as a service account sees it; methods raise `GrafanaError`."""
 
     def __init__(self, session: GrafanaSession) -> None:
         self._session = session
@@ -65,12 +60,7 @@ class Grafana:
         return response.text("title")
 
     def create_folder(self, uid: str, title: str) -> None:
-        """
-        Create a folder at the top level.
-
-        Raises:
-            ConflictError: a folder with that uid or, on old servers, that title exists.
-        """
+        """Create a folder; `ConflictError` if its uid or title is taken."""
         response = self._session.request(
             "POST", "/api/folders", body={"uid": uid, "title": title}
         )
@@ -99,14 +89,8 @@ class Grafana:
 
     def dashboard(self, uid: str, *, v2: bool = False) -> Observed:
         """
-        Return the dashboard *uid*, in the model in which it is stored.
-
-        Args:
-            uid: of the dashboard.
-            v2: it will be saved in the v2 model, whatever it is stored in.
-
-        Raises:
-            NotServedError: that model is wanted, and this Grafana does not have it.
+        Return the dashboard *uid*, in the model in which it is stored. Raises
+        `NotServedError`: it will be saved as *v2*, which this Grafana does not have.
         """
         # Before the rest: what changes after this no longer fits the lock.
         lock = self._resource(uid) if v2 else None
@@ -149,15 +133,9 @@ class Grafana:
 
     def save(self, desired: Board, base: Stored | None, folder: str) -> SaveResult:
         """
-        Store *desired* as the next version, in its model.
-
-        Args:
-            desired: the id and version of a classic one are ignored.
-            base: what it replaces, `None` for a new dashboard.
-            folder: without it, Grafana would move the dashboard out of its folder.
-
-        Raises:
-            ConflictError: *base* is not what is stored.
+        Store *desired* in its model, as the version after *base*, in *folder*, out of
+        which Grafana would move it otherwise. Raises `ConflictError`: *base* is not
+        what is stored.
         """
         if desired.model == "v2":
             return self._save_v2(desired, base, folder)
@@ -200,11 +178,9 @@ class Grafana:
 
     def _message(self, uid: str, number: int) -> str | None:
         """
-        Return the message of version *number*, `None` if Grafana does not return it.
-
-        The version is requested by number first: in the list, older releases show
-        "Initial save" for the first version instead of its message. Some later releases
-        find no version by number, but have the message in the list.
+        Return the message of version *number*, `None` if Grafana does not return it: in
+        the list, old releases have another for the first version; by number, new ones
+        find none.
         """
         path = f"/api/dashboards/uid/{_quoted(uid)}/versions"
         listed = self._session.request("GET", f"{path}/{number}")

@@ -49,13 +49,7 @@ class ContentError(JaxmonError, ValueError):
 
 @dataclass(frozen=True)
 class Board:
-    """
-    A desired dashboard.
-
-    Args:
-        body: from a file or a renderer, plus the tag `TAG`.
-        twin: the same dashboard in the v2 model, for a Grafana that stores it so.
-    """
+    """A desired dashboard with the tag `TAG`; *twin* is it in the v2 model."""
 
     uid: str
     title: str
@@ -114,12 +108,7 @@ def is_uid(text: str) -> bool:
 
 
 def parse(text: str, source: str) -> Board:
-    """
-    Return the dashboard that *text* describes, in either of Grafana's models.
-
-    Raises:
-        ContentError: it cannot be pushed; the message names *source*.
-    """
+    """Return the dashboard in *text*, or raise a `ContentError` that names *source*."""
     try:
         body = json_text.parse(text)
     except ValueError as error:
@@ -139,12 +128,7 @@ def parse(text: str, source: str) -> Board:
 
 
 def load(paths: Iterable[Path]) -> list[Board]:
-    """
-    Return the dashboards in files, and in the ``*.json`` files of directories.
-
-    Raises:
-        ContentError: a file cannot be read or pushed.
-    """
+    """Return the dashboards in files, and in the ``*.json`` files of directories."""
     files = [
         file
         for path in paths
@@ -163,10 +147,8 @@ def load(paths: Iterable[Path]) -> list[Board]:
 
 def parse_all(texts: Mapping[str, str]) -> list[Board]:
     """
-    Return the dashboards in *texts*, which are by source; uids and titles are unique.
-
-    Raises:
-        ContentError: one cannot be pushed, or two share a uid or title.
+    Return the dashboards in *texts*, by source; `ContentError` if one cannot be pushed,
+    or two share a uid or title.
     """
     found: list[Board] = []
     seen: dict[str, str] = {}
@@ -182,9 +164,7 @@ def parse_all(texts: Mapping[str, str]) -> list[Board]:
 
 
 def _unusable(body: Body) -> str:
-    """
-    Return why Grafana would not take *body*, or not as it is meant; ``""`` if it will.
-    """
+    """Return why Grafana would not take *body* as it is meant; ``""`` if it will."""
     if body.get("__inputs"):
         return (
             "exported for manual import (__inputs); use a datasource variable instead"

@@ -48,10 +48,9 @@ def shown(body: Body) -> Body:
 
 def content(body: Body) -> dict[str, Any]:
     """
-    Return *body* without what Grafana assigns, keeps as state, or treats as absent.
-
-    The current value of a variable is state; ``null``, ``[]`` and ``{}`` count as
-    absent. Of a resource only the spec counts.
+    Return *body* without what Grafana assigns, keeps as state (the current value of a
+    variable), or treats as absent: ``null``, ``[]``, ``{}``. Of a resource, only the
+    spec.
     """
     if model_of(body) == "v2":
         variables = shown(body).get("variables")
@@ -101,11 +100,7 @@ def _same(value: object, other: object) -> bool:
 
 
 def _compact(value: Any) -> Any:
-    """
-    Return *value* without members that are as good as absent; 1.0 becomes 1.
-
-    The items of a list stay: their places mean something.
-    """
+    """Return *value* without absent members, and 1.0 as 1; lists keep places."""
     if isinstance(value, Mapping):
         members = {key: _compact(item) for key, item in value.items()}
         return {key: item for key, item in members.items() if not _absent(item)}
@@ -128,20 +123,11 @@ ROOT_FOLDER = "general"
 @dataclass(frozen=True)
 class Stored:
     """
-    A dashboard as Grafana has it.
-
-    Args:
-        body: of a v2 dashboard the whole resource.
-        version: of a v2 dashboard its generation.
-        folder: uid; `ROOT_FOLDER` if outside of all folders.
-        message: of the last push, for v2, or of the current version; `None` if Grafana
-            does not return it.
-        author: login or service account that saved it last.
-        updated: time of that save, in Grafana's format.
-        resource: as the v2 API returned it, before the rest was read; it locks a save
-            in that model.
-        later: it was saved after the push that left *message*.
-        manager: a tool that keeps it and allows no edits, ``""`` if none is named.
+    A dashboard as Grafana has it: of a v2 dashboard, the body is the whole resource,
+    the version its generation. *message* is of the last push or of the current version,
+    `None` if Grafana does not return it; *later* says that it was saved after that
+    push. *resource*, as it was before the rest was read, locks a save in the v2 model.
+    A *manager* keeps it and allows no edits.
     """
 
     body: Body
@@ -163,12 +149,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """
-    A dashboard in a model that Grafana does not return to us.
-
-    Args:
-        reason: what it would take.
-    """
+    """A dashboard in a model that Grafana does not return to us; *reason* says why."""
 
     reason: str
 
@@ -178,12 +159,7 @@ Observed: TypeAlias = Stored | Unreadable | None
 
 @dataclass(frozen=True)
 class SaveResult:
-    """
-    The result of a save.
-
-    Args:
-        pending: accepted but not stored yet: it needs approval.
-    """
+    """The result of a save; a *pending* one needs approval, and is not stored yet."""
 
     version: int | None
     url: str

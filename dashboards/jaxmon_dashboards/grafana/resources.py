@@ -45,13 +45,7 @@ _RECORD = r"(jaxmon push \S+ sha256:[0-9a-f]{64}) generation:(\d{1,9})"
 
 
 def stored(resource: Body, redacted: Callable[[str], str]) -> Stored:
-    """
-    Return a dashboard of the v2 model as it is stored.
-
-    Args:
-        resource: valid, as `is_valid` says.
-        redacted: makes text of others fit to be shown.
-    """
+    """Return a dashboard of the v2 model as it is stored, its texts *redacted*."""
     metadata = resource["metadata"]
     notes = _texts(metadata.get("annotations"))
     generation: int = metadata["generation"]
@@ -92,11 +86,7 @@ def is_valid(resource: Any, uid: str) -> bool:
 
 
 def written(desired: Board, base: Stored | None, folder: str) -> dict[str, Any]:
-    """
-    Return the resource that replaces *base*, under its lock, or that is new.
-
-    Labels and annotations of others are kept.
-    """
+    """Return the resource that replaces *base* under its lock, with others' labels."""
     before = base.resource["metadata"] if base and base.resource else {}
     notes = _texts(before.get("annotations"))
     notes.pop(_GRANT, None)
@@ -139,11 +129,7 @@ class NotServedError(GrafanaError):
 
 
 class Apis:
-    """
-    Dashboards of the v2 model in one organisation, or stack, of a Grafana.
-
-    What cannot change while a push runs is asked once.
-    """
+    """Dashboards of the v2 model in one organisation; versions are read once."""
 
     def __init__(self, session: GrafanaSession) -> None:
         self._session = session
@@ -156,12 +142,7 @@ class Apis:
             self._namespace = found[1]
 
     def get(self, uid: str) -> JsonResponse:
-        """
-        Return the response to a request for the resource *uid*.
-
-        Raises:
-            NotServedError: this Grafana does not have it in this model.
-        """
+        """Return the response to a request for *uid*, or raise `NotServedError`."""
         response = self._session.request("GET", f"{self._path()}/{quote(uid, safe='')}")
         if response.status == _OK and not is_valid(response.data, uid):
             msg = f"dashboard {uid}: Grafana returned no whole {API_VERSION} resource"

@@ -39,19 +39,15 @@ _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 
 def usable(url: str) -> str:
-    """
-    Return *url*, with a path added if it has none. Raises `ValueError`: it is not HTTP
-    or HTTPS, or has no host.
-    """
+    """Return *url* of HTTP or HTTPS, with a path if it has none; else `ValueError`."""
     parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
 
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
     """
-    GET *url*, with its user and password if any, and return content type and body, or
-    raise a `FetchError`. *timeout* is for the whole exchange, *max_bytes* includes the
-    head. Redirects are not followed: their target was not configured by the user.
+    GET *url* and return content type and body, or raise a `FetchError`. *timeout* is
+    for the whole exchange, *max_bytes* includes the head. Redirects are not followed.
     """
     parts = parts_of(url)
     route = Route(parts)
@@ -111,11 +107,8 @@ class DcgmValue:
 
 def lines(page: bytes, wanted: Container[str]) -> Iterator[DcgmValue | None]:
     """
-    Yield DCGM's values in *page*, and `None` for each malformed line.
-
-    Lines of other exporters are ignored. Parsing takes about 15 µs per line, or 1 µs if
-    its field is not *wanted*: such a line is yielded without labels and value. The page
-    is not copied, because it may be large.
+    Yield DCGM's values in *page*, and `None` for each malformed line; about 15 µs per
+    line. A field that is not *wanted* takes 1 µs, and has no labels or value.
     """
     for raw in io.BytesIO(page):
         line = raw.strip()
@@ -162,10 +155,7 @@ _TOO_MANY = "too_many_gpus"
 
 
 class Dcgm(Collector):
-    """
-    Reads the metrics of one dcgm-exporter, which itself polls every 30 s by default, at
-    a *url* that may contain user and password.
-    """
+    """Reads one dcgm-exporter, which itself polls every 30 s by default."""
 
     name = "dcgm"
 
@@ -188,7 +178,7 @@ class Dcgm(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Read the metrics; a few milliseconds for eight GPUs. Raises
-        `CollectorUnavailable`: there is no response, or it is not dcgm-exporter's.
+        `CollectorUnavailable`.
         """
         page = self._page()
         found: dict[str, Family] = {}

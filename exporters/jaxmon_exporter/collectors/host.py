@@ -1,9 +1,4 @@
-"""
-CPU, memory, pressure, network and disks of the host.
-
-In a container these are the node's values, not the container's (see
-`jaxmon.host.resources.container`).
-"""
+"""CPU, memory, pressure, network and disks of the host, also from a container."""
 
 from __future__ import annotations
 
@@ -30,13 +25,9 @@ _MOST_INTERFACES = 16
 
 class Host(Collector):
     """
-    Reads the host's metrics from psutil, and from ``/proc`` and ``/sys`` what psutil
-    lacks. Values that are not available are omitted.
-
-    Args:
-        directories: their file systems are watched; a hung one makes this collector's
-            values stale.
-        root: the directory that contains ``proc`` and ``sys``.
+    Reads the host from psutil, and from ``proc`` and ``sys`` below *root*; what is
+    missing is omitted. Of *directories*, the file systems are watched; a hung one makes
+    values stale.
     """
 
     name = "host"

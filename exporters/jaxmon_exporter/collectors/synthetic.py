@@ -60,14 +60,9 @@ def gpu_figures(
     elapsed: float, *, busy: float, worked: float, used: float, dusty: bool
 ) -> Iterator[Figure]:
     """
-    Yield metric, value and labels after ``uuid`` of one GPU.
-
-    Args:
-        elapsed: seconds since the fleet started.
-        busy: fraction of time in which a kernel ran.
-        worked: seconds in which kernels ran, the integral of *busy*.
-        used: bytes of memory in use, of 80 GiB.
-        dusty: throttled by heat for a tenth of the time.
+    Yield metric, value and labels after ``uuid`` of one GPU: *busy* is the fraction of
+    time in which a kernel ran, *worked* its integral since the start, *used* the bytes
+    of memory of 80 GiB; a *dusty* one is throttled by heat for a tenth of the time.
     """
     for metric, value in _HEALTHY:
         yield metric, value, ()
@@ -186,14 +181,9 @@ _IDLE_POWER = 85.0
 @dataclass(frozen=True, slots=True)
 class _Function:
     """
-    A jitted function of the synthetic program.
-
-    Args:
-        rate: calls per second and worker.
-        shapes: programs compiled at startup.
-        recompiles_per_hour: further programs, by cause.
-        compile_seconds: backend compile time of one program.
-        of_peak: fraction of the peak that its products reach.
+    A jitted function of the synthetic program: calls per second and worker, programs at
+    startup and later, seconds of a compile, and which fraction of the peak products
+    reach.
     """
 
     name: str
@@ -222,12 +212,7 @@ FUNCTIONS = (
 
 
 class Demo(Collector):
-    """
-    Generates the metrics of the synthetic fleet.
-
-    Args:
-        seed: a different seed yields a different fleet.
-    """
+    """Generates the metrics of the synthetic fleet; each *seed* yields another."""
 
     name = "demo"
     deadline = 5.0

@@ -49,13 +49,9 @@ _REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace
 
 class AccessGate:
     """
-    The active web configuration. Reloaded when one of its files changes; an invalid
-    change is logged once and exported as a metric, and the previous configuration stays
-    in effect.
-
-    Raises:
-        WebConfigError: it is invalid.
-        CommandError: it has passwords, and bcrypt is not installed.
+    The active web configuration, reloaded when one of its files changes; an invalid
+    change is logged once and exported, and the previous configuration stays in effect.
+    Raises `WebConfigError`: it is invalid; `CommandError`: passwords need bcrypt.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,10 +72,7 @@ class AccessGate:
         self._read()
 
     def reload(self) -> bool:
-        """
-        Read the files now, changed or not, and return whether they are in effect;
-        thread-safe, never raises.
-        """
+        """Read the files now; return whether they are in effect. Thread-safe."""
         with self._lock:
             self._renew()
             return not self._failed
@@ -112,9 +105,8 @@ class AccessGate:
 
     def open(self, sock: socket.socket) -> Transport:
         """
-        Return the transport of a client, encrypted with the latest certificate.
-
-        Costs a few file lookups. Raises `OSError`: the client is gone.
+        Return the transport of a client, encrypted with the latest certificate;
+        `OSError`.
         """
         self._follow()
         if self._context is None:
@@ -208,10 +200,7 @@ class AccessGate:
             self._failed = False
 
     def _read(self) -> None:
-        """
-        Apply the files. Raises `WebConfigError`: they are invalid or unusable;
-        `CommandError`: there are passwords, and bcrypt is not installed.
-        """
+        """Apply the files; `WebConfigError` or `CommandError` if they are unusable."""
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
         # before they are read: a change in between is noticed at the next check.
@@ -285,9 +274,8 @@ _RECORD = 1 << 14
 
 class TlsTransport(Transport):
     """
-    The socket of a TLS client, just accepted and non-blocking. *context* has the
-    server's certificate; *admits* returns whether the client's, verified or `None`, is
-    accepted. Raises `OSError`: the client is gone.
+    The socket of a TLS client, just accepted; *admits* judges its certificate or
+    `None`.
     """
 
     sock: ssl.SSLSocket
@@ -304,10 +292,7 @@ class TlsTransport(Transport):
         self._admits = admits
 
     def handshake(self) -> None:
-        """
-        Perform the TLS handshake and check the client's certificate. Raises `OSError`:
-        the handshake failed, or the certificate is not accepted.
-        """
+        """Perform the TLS handshake, check the certificate; or `OSError`."""
         with self._unblocked():
             self.sock.do_handshake()
         if not self._admits(self.sock.getpeercert()):

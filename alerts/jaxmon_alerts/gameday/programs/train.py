@@ -130,14 +130,8 @@ class OrbaxSaver:
 
     def save(self, leaves: list[Any], *, writable: bool) -> None:
         """
-        Save *leaves*.
-
-        Args:
-            leaves: arrays.
-            writable: whether the directory is there; otherwise a file is in its place.
-
-        Raises:
-            OSError: it is not.
+        Save *leaves*; `OSError` unless *writable*: a file is in the place of the
+        directory.
         """
         if writable and self._absent.exists():
             self._home.unlink()

@@ -160,9 +160,7 @@ def debug() -> Iterator[Panel]:
 
 
 def _cost_of_steps(number: int) -> Expr:
-    """
-    Return dollars for *number* steps of each job; ranks of one step count it once.
-    """
+    """Return dollars for *number* steps of each job; ranks of a step count it once."""
     read_by_job = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
     # Where a sidecar of another job reads them: those that the job uses.
     by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max(

@@ -1,12 +1,12 @@
 """
-Every instrumented process on the host, over its Unix socket.
+Every instrumented process on the host, over its Unix socket, distinguished by the label
+``worker``.
 
-All agents' metrics are combined, distinguished by the label ``worker``. A faulty agent
-affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
-exists, and so does one that hangs, floods, or does not serve metrics. A process that
-exits cleanly removes its socket. What it counted stays for a while, and its successor
-adds to it (`jaxmon.facts.endings`). What else stays is of its slot: how many agents
-started in it, and how many of them did not finish.
+A faulty agent affects only itself: one that was killed, hangs, floods, or serves no
+metrics has ``jaxmon_agent_up 0`` while its socket exists. One that exits cleanly
+removes that. What it counted stays for a while, and its successor adds to it
+(`jaxmon.facts.endings`). Of its slot stays how many agents started in it and did not
+finish.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _MOST_FOLLOWED = 256
 
 class SlotSeries:
     """
-    Exports the records of slots: also of those that no process holds, so that one
-    killed between two polls is counted, with or without a successor.
+    Exports the records of slots, also of those without a process, so that one killed
+    between two polls is counted.
     """
 
     def __init__(self) -> None:
@@ -60,12 +60,8 @@ class SlotSeries:
         self, slots: Mapping[str, SlotEnds], *, up: set[str], unheard: set[str]
     ) -> list[Family]:
         """
-        Return the families of all *slots*, some 10 µs each.
-
-        Args:
-            slots: the slots by worker.
-            up: workers that have just responded.
-            unheard: workers on whose socket nothing listens.
+        Return the families of all *slots* by worker, some 10 µs each; those that are
+        *up* have just responded, on the sockets of *unheard* ones nothing listens.
         """
         died: dict[tuple[str, str], float] = {}
         counted = {}
@@ -103,8 +99,8 @@ class SlotSeries:
 
 class ExitStatuses:
     """
-    Adds to the records of processes in *run_dir* how the kernel saw them exit: from
-    Linux 6.15 on, of those that it sees from here.
+    Adds to records of processes in *run_dir* how the kernel saw them exit: since Linux
+    6.15.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -168,10 +164,8 @@ class LeftCounts(NamedTuple):
 
 class EndedCounts:
     """
-    Reads the counts that agents leave in *run_dir*, each of them once.
-
-    Args:
-        max_total: maximum size of their text; more than that count as none.
+    Reads the counts that agents leave in *run_dir*, each of them once, up to
+    *max_total*.
     """
 
     def __init__(self, run_dir: Path, max_total: int) -> None:
@@ -207,12 +201,9 @@ class EndedCounts:
         self, pages: Mapping[str, list[Family]], slots: Mapping[str, SlotEnds]
     ) -> Iterator[tuple[str, list[Family]]]:
         """
-        Yield the families of each worker: what its process responded, with the counts
-        of those before it, or what is left of it.
-
-        Args:
-            pages: responses by worker, without samples if there is none.
-            slots: what is known of the slots since then.
+        Yield the families of each worker: what its process responded, without samples
+        if nothing, with the counts of those before it; or what is left of it, as
+        *slots* are since.
         """
         for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
@@ -229,8 +220,8 @@ class EndedCounts:
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
         """
-        Return the counts that the process *of* left, `None` if they are void. Raises
-        `PageError`: their text is not what an agent may export; `ValueError`: it is no
+        Return the counts that the process *of* left, `None` if they are void;
+        `PageError` or `ValueError` if they are not what an agent may export, or no
         text.
         """
         text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
@@ -291,15 +282,12 @@ _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 class Agents(Collector):
     """
-    Collects from the agents in one run directory.
+    Collects from the agents in *run_dir*, which may be missing until an agent creates
+    it; each poll waits *timeout* seconds for the slowest.
 
-    Args:
-        run_dir: may be missing until an agent creates it.
-        timeout: seconds that a poll waits for the slowest agent.
-        max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
-            MB. Parsed, it takes about ten times as much memory.
-        max_total: maximum size of all agents' responses; beyond that, the largest are
-            dropped.
+    Responses have *max_bytes* at most (jaxmon's largest are about 1 MB), and
+    *max_total* together, without the largest; parsed, they take about ten times as much
+    memory.
     """
 
     name = "agents"
@@ -331,8 +319,8 @@ class Agents(Collector):
 
     def collect(self) -> Iterable[Family]:
         """
-        Read all agents concurrently; takes at most *timeout* seconds, plus parsing.
-        Raises `CollectorUnavailable`: the run directory is missing or unreadable.
+        Read all agents concurrently: *timeout* seconds at most, plus parsing. Raises
+        `CollectorUnavailable`: the run directory is missing or unreadable.
         """
         sockets = self._sockets()
         before = self._slots()
@@ -377,8 +365,8 @@ class Agents(Collector):
         self, answers: dict[str, str | FetchError]
     ) -> tuple[dict[str, list[Family] | None], set[str]]:
         """
-        Return the families of each agent, `None` if it has a socket and no valid
-        response, and on whose sockets nothing listens. Removes *answers*.
+        Return the families of each agent, `None` without a valid response, and on whose
+        sockets nothing listens. Removes *answers*.
         """
         pages: dict[str, list[Family] | None] = {}
         unheard = set()
@@ -430,9 +418,7 @@ class Agents(Collector):
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]
     ) -> list[Family]:
-        """
-        Return the families of *page* that do not conflict with those of earlier agents.
-        """
+        """Return the families of *page* without conflicts with earlier agents."""
         # The parser is loaded only when there is a response.
         from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
 
@@ -444,10 +430,7 @@ class Agents(Collector):
         return kept
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
-        """
-        Count a failure, and log it if it is new. A process that exited is not a
-        failure.
-        """
+        """Count a failure, log it if it is new; a process that exited is none."""
         if reason != fetch.GONE:
             self._failures[f"agent_{reason}"] += 1
         if self._troubles.get(worker) != reason:
@@ -456,10 +439,7 @@ class Agents(Collector):
 
 
 def _page(worker: str, answer: str | FetchError) -> list[Family]:
-    """
-    Return the parsed response of an agent. Raises `FetchError`: *answer* is an error;
-    `PageError`: it is invalid, or would make the combined output invalid.
-    """
+    """Return the parsed response of an agent, or raise `FetchError` or `PageError`."""
     if isinstance(answer, FetchError):
         raise answer
     # Where there is no agent, none of its grammar is compiled.

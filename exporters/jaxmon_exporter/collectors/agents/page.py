@@ -23,8 +23,8 @@ _CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 def families(worker: str, page: str) -> list[Family]:
     """
-    Return an agent's metrics as families with the label *worker*. Raises `PageError`:
-    it is invalid, or would make the combined output invalid.
+    Return an agent's metrics as families with the label *worker*; `PageError` if they
+    are invalid, or would make the combined output invalid.
     """
     found = [
         # A device does not belong to the worker: others may use it, and the driver
@@ -43,8 +43,8 @@ def families(worker: str, page: str) -> list[Family]:
 
 def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
     """
-    Add the names of a metric to *taken*, with their owner. Raises `PageError`: another
-    metric has one of them; output with both is invalid.
+    Add the names of a metric to *taken*, with their owner; `PageError` if another has
+    one.
     """
     who = f"{metric.kind} {metric.name}"
     names = names_of(metric)
@@ -60,9 +60,8 @@ def compatible(
     page: list[Family], taken: dict[str, str]
 ) -> tuple[list[Family], list[PageError]]:
     """
-    Return the families of *page* compatible with earlier agents' *taken* names, and the
-    reasons for the rest: in another release, a name that is not in the catalogue may
-    mean something else.
+    Return the families of *page* compatible with earlier agents' *taken* names, and why
+    the others are not: another release may give a name another meaning.
     """
     kept, errors = [], []
     for family in page:

@@ -61,10 +61,7 @@ class Reply(NamedTuple):
 
 
 def place_of(address: str) -> Place:
-    """
-    Return host and port of *address*, as in ``NCCL_RAS_ADDR``. Raises `ValueError`: it
-    has none.
-    """
+    """Return host and port of *address*, as in ``NCCL_RAS_ADDR``, or `ValueError`."""
     host, _, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -78,9 +75,7 @@ def place_of(address: str) -> Place:
 
 
 def found(place: Place) -> Place | None:
-    """
-    Return the address of *place* at which a process listens; costs its job nothing.
-    """
+    """Return the address of *place* at which a process listens; costs a job nothing."""
     host, port = place
     # NCCL listens at one of these; no resolver, and no thread for it, is needed.
     hosts = ("127.0.0.1", "::1") if host == "localhost" else (host,)
@@ -97,16 +92,8 @@ def found(place: Place) -> Place | None:
 
 def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
     """
-    Return the status of the job.
-
-    Args:
-        place: host and port.
-        seconds: for the reply, after at most four for a process that responds.
-        max_bytes: maximum size of all that is received.
-        json: in JSON, if that NCCL can.
-
-    Raises:
-        FetchError: with the reason.
+    Return the status of the job, in JSON if that NCCL can. The reply takes *seconds* at
+    most, after four for a process that responds, and *max_bytes*. Raises `FetchError`.
     """
     try:
         with _greeted(place, max_bytes) as (stream, bounds):
@@ -169,9 +156,7 @@ def _reject(line: bytes) -> None:
 
 
 def is_here(host: str) -> bool | None:
-    """
-    Return whether *host*, an address, is one of this host; `None` if that is unknown.
-    """
+    """Return whether the address *host* is of this host; `None` if unknown."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -199,8 +184,8 @@ Chance = Callable[[int, int], int]
 class _Stuck(NamedTuple):
     """
     How many communicators do not move although their ranks are at different
-    collectives; ranks that are *lagging*, of the communicator with the most, and those
-    of all of them that are named.
+    collectives; how many ranks of one are lagging, at most, and those of all that have
+    names.
     """
 
     communicators: int
@@ -248,12 +233,9 @@ class Nccl(Collector):
     """
     Reads NCCL's RAS at *address*, ``HOST:PORT``.
 
-    Args:
-        interval: seconds between polls. The sidecar beside the first rank queries in
-            each; others rarely, and so do all if the reply does not say where it is.
-        seconds: for a reply.
-        max_bytes: maximum size of it; a job with more in JSON is read as text.
-        chance: returns a whole number from one to another.
+    The sidecar beside the first rank queries in each poll; others rarely, as *chance*
+    has it, and so do all if the reply does not say where it is. A reply takes
+    *seconds*; a job with more than *max_bytes* in JSON is read as text.
     """
 
     name = "nccl"
@@ -283,10 +265,7 @@ class Nccl(Collector):
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
-        """
-        Query RAS, or return what it returned last. Raises `CollectorUnavailable`: no
-        job here, or it does not respond.
-        """
+        """Query RAS, or return what it returned last. Raises `CollectorUnavailable`."""
         if (place := found(self._place)) is None:
             self._forget()
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)

@@ -26,13 +26,8 @@ class BrokenReplyError(ValueError):
 
 class UnevenCommunicator(NamedTuple):
     """
-    A communicator whose ranks have launched different numbers of collectives.
-
-    Args:
-        key: identifies it from reply to reply.
-        counts: changes if any of its ranks launches another one.
-        lagging: number of ranks that are behind.
-        behind: those of them that the reply names.
+    A communicator whose ranks have launched different numbers of collectives; *counts*
+    changes if any launches another. Of those that lag, the reply names those *behind*.
     """
 
     key: str
@@ -43,20 +38,11 @@ class UnevenCommunicator(NamedTuple):
 
 class RasReport(NamedTuple):
     """
-    A job at one moment.
-
-    Args:
-        version: of NCCL.
-        cuda: version of its CUDA runtime.
-        driver: version of CUDA that the driver supports.
-        processes: of the job, by state.
-        absent: processes that are not responding or dead, if named.
-        communicators: by state.
-        faults: communicators by fault, except stuck ones.
-        uneven: whose ranks are at different collectives, which is normal for a moment.
-        first_host: address of the first rank that responds; ``""`` if unknown.
-        seconds: that it took.
-        timeouts: met meanwhile.
+    A job at one moment: versions of NCCL, of its CUDA runtime, and of CUDA that the
+    driver supports; processes and communicators by state. *absent* processes do not
+    respond or are dead; *faults* are without stuck communicators; *uneven* is normal
+    for a moment. *first_host* is the address of the first rank that responds, ``""`` if
+    unknown.
     """
 
     version: str
@@ -151,9 +137,7 @@ class _JobProcesses:
         self.gpus: set[_Process] = set()
 
     def add(self, ranks: Iterable[Any], missing: Iterable[Any]) -> int:
-        """
-        Add the ranks of a communicator; return how many do not respond or are dead.
-        """
+        """Add the ranks of a communicator; return how many are lost."""
         for rank in ranks:
             process = self._seen(rank)
             self.states.setdefault(process, "responding")

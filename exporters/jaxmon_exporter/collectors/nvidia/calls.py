@@ -44,10 +44,8 @@ _ADVICE = {
 
 class NvmlSession:
     """
-    A use of NVML by the *collector* of this name; NVML counts its users.
-
-    Attributes:
-        nvml: pynvml while NVML is initialised, else `None`.
+    A use of NVML by a *collector*, which NVML counts: `nvml` is pynvml while
+    initialised.
     """
 
     def __init__(self, collector: str) -> None:
@@ -55,10 +53,7 @@ class NvmlSession:
         self._collector = collector
 
     def open(self) -> Nvml:
-        """
-        Return NVML, initialised if it was not. Raises `CollectorUnavailable`: no
-        driver, no pynvml, or NVML cannot be initialised.
-        """
+        """Return NVML, initialised if it was not, or raise `CollectorUnavailable`."""
         if self.nvml is not None:
             return self.nvml
         if not driver_is_here():
@@ -90,10 +85,7 @@ class NvmlSession:
 
 
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
-    """
-    Return the driver failure that an NVML error means, with the reason *otherwise* if
-    its code is not about the driver.
-    """
+    """Return the driver failure that an NVML error means, else *otherwise*."""
     reason = DRIVER.get(error.value, otherwise)
     advice = _ADVICE.get(reason, "NVML will be re-initialised")
     return CollectorUnavailable(reason, f"{error}: {advice}")

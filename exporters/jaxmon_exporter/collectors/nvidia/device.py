@@ -54,9 +54,8 @@ class DeviceLostError(Exception):
 @dataclass(slots=True, eq=False, repr=False)
 class Figure:
     """
-    One value that NVML can report for a device, with the values of the labels after
-    ``uuid``. Queries that can provide the same one share the object: it is looked up
-    for each value of each device at each poll.
+    A value that NVML can report for a device, with the labels after ``uuid``. Queries
+    that can provide the same one share the object: it is looked up at each poll.
     """
 
     metric: Metric
@@ -68,15 +67,11 @@ class NvmlDevice:
     """
     A device of the inventory; its identity outlives the device.
 
-    Args:
-        place: position among all devices, which take turns reading slow-changing
-            values.
-        thorough: this poll also reads slow-changing values.
-        steady: slow-changing values, as last read.
-        no_responses: queries of this poll that got no response, not even an error.
-        paused: queries by the poll until which they are paused; forever if unsupported.
-        sources: which query provides each value, for as long as the device exists,
-            because two counters of the same thing may disagree.
+    Slow-changing values are read in a *thorough* poll, for which devices take turns by
+    their *place*, and kept in *steady*. Queries are *paused* until some poll, forever
+    if unsupported; *no_responses* counts those of this poll without even an error. Each
+    value has one of the *sources* for as long as the device exists: two counters of the
+    same thing may disagree.
     """
 
     uuid: str
@@ -95,9 +90,7 @@ class NvmlDevice:
     _names: dict[Figure, str] = field(default_factory=dict)
 
     def begin(self, every: int) -> None:
-        """
-        Begin a poll; one in *every* reads slow-changing values, including the first.
-        """
+        """Begin a poll; one in *every* reads slow-changing values; the first does."""
         self.polls += 1
         self.no_responses = 0
         self.thorough = self.polls >= self._thorough_at
@@ -120,9 +113,8 @@ class NvmlDevice:
 
     def on_mig_mode(self, divided: bool) -> None:  # noqa: FBT001 - all there is
         """
-        Query everything again from the next poll on if MIG mode was switched: a whole
-        GPU supports what a partitioned one does not, and Hopper switches without a
-        reset.
+        Query everything again if MIG mode was switched: a whole GPU supports what a
+        partitioned one does not, and Hopper switches without a reset.
         """
         before, self._divided = self._divided, divided
         if before is not None and before is not divided:
@@ -144,9 +136,8 @@ class NvmlDevice:
         found: list[Reading],
     ) -> None:
         """
-        Add the result of *query* to *found*, `None` if it has no value.
-
-        If all its values have other sources, it is never queried again.
+        Add the result of *query* to *found*; if all its values have other sources, it
+        is never queried again.
         """
         superseded = True
         for figure, value in results:
@@ -167,8 +158,8 @@ class NvmlDevice:
         unsupported: bool = False,
     ) -> None:
         """
-        Handle a failed *query*. Raises `DeviceLostError`: the device is lost, so no
-        other query can succeed; `NVMLError`: the driver as a whole failed.
+        Handle a failed *query*. Raises `DeviceLostError`: no other query can succeed;
+        `NVMLError`: the driver as a whole failed.
         """
         code = error.value
         if code in UNSUPPORTED or unsupported:
@@ -198,10 +189,7 @@ class NvmlDevice:
 def identify(
     nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
 ) -> list[Reading]:
-    """
-    Return a device's identity: what does not change while its driver is loaded. Raises
-    `NVMLError`: its name or PCI address cannot be read.
-    """
+    """Return a device's identity, which stays while its driver is loaded."""
     address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     model = text(nvml.nvmlDeviceGetName(handle))
     driver = text(nvml.nvmlSystemGetDriverVersion())
@@ -221,9 +209,7 @@ def identify(
 
 
 def pci_address(bus_id: str) -> str:
-    """
-    Return NVML's ``00000000:07:00.0`` as CUDA and sysfs spell it: ``0000:07:00.0``.
-    """
+    """Return NVML's ``00000000:07:00.0`` as sysfs spells it: ``0000:07:00.0``."""
     domain, colon, rest = bus_id.lower().partition(":")
     return f"{domain[-4:]}{colon}{rest}"
 
@@ -260,10 +246,7 @@ _MOST_DEVICES = 64
 
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
-    """
-    Yield whether *device* is partitioned, and its MIG devices. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
-    """
+    """Yield whether *device* is partitioned, and its parts; raises as `on_failure`."""
     if not device.is_due(read):
         return
     try:

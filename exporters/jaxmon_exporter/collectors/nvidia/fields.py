@@ -34,15 +34,9 @@ _HOTTEST = 200
 @dataclass(slots=True, eq=False, repr=False)
 class Field:
     """
-    A field value.
-
-    Args:
-        number: NVML's field ID.
-        divisor: from NVML's unit to that of the metric.
-        scope: which link, if there are several.
-        member: union member that holds the value, whatever its type claims.
-        highest: higher values, and 0, are invalid.
-        steady: slow-changing; read only every 30 seconds.
+    A field value with NVML's ID, a *divisor* from its unit, and a *scope*: which link.
+    Union *member* holds the value, whatever its type claims; above *highest*, and 0, it
+    is invalid. *steady* ones change slowly: read every 30 seconds.
     """
 
     number: int

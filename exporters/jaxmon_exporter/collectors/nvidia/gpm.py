@@ -77,15 +77,8 @@ _ADVICE = {
 @dataclass(slots=True, eq=False, repr=False)
 class _Unit:
     """
-    A sampled unit: a GPU, or a MIG instance of one.
-
-    Args:
-        uuids: of the devices that its values describe.
-        instance: id of the GPU instance; `None` for a whole GPU.
-        divided: the GPU is partitioned.
-        sample: of the last poll.
-        off: why it is no longer sampled; ``""`` while it is.
-        metrics: wanted, by NVML's id.
+    A sampled unit: a GPU, or a MIG instance of one, which may have several devices. If
+    *off*, it says why it is not sampled any more; *metrics* are wanted, by NVML's id.
     """
 
     uuids: tuple[str, ...]
@@ -99,11 +92,8 @@ class _Unit:
 
 class Gpm(Collector):
     """
-    Samples every GPU that the driver shows to this process and that supports it.
-
-    Args:
-        interval: seconds between two samples; NVML requires at least 0.1.
-        all_rates: export bytes per second even if the driver counts the bytes.
+    Samples every GPU that supports it, at most every 0.1 s; with *all_rates*, also what
+    the driver counts in bytes.
     """
 
     name = "gpm"
@@ -119,9 +109,8 @@ class Gpm(Collector):
 
     def collect(self) -> Iterable[Family]:
         """
-        Sample all units and compare with the previous samples; the first poll of a unit
-        has none to compare with. Raises `CollectorUnavailable`: no driver, no GPU, or
-        none that can be sampled.
+        Sample all units and compare with the samples before. Raises
+        `CollectorUnavailable`: no driver, no GPU, or none that can be sampled.
         """
         nvml = self._session.open()
         try:
@@ -255,9 +244,7 @@ class Gpm(Collector):
 def _mig_instances(
     nvml: Nvml, handle: Handle
 ) -> tuple[bool, dict[int, tuple[str, ...]]]:
-    """
-    Return whether a GPU is split, and its instances, each with its devices' UUIDs.
-    """
+    """Return whether a GPU is split, and its instances with their devices' UUIDs."""
     found: dict[int, list[str]] = {}
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)

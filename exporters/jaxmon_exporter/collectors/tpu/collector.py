@@ -113,10 +113,7 @@ _OWNERS_EVERY = 30.0
 
 
 class Tpus(Collector):
-    """
-    Reads every TPU of this host, as *root* has ``sys``, ``dev`` and ``proc``, and every
-    runtime that serves metrics, at addresses that *environ* may have.
-    """
+    """Reads every TPU of this host, and every runtime that serves metrics."""
 
     name = "tpu"
     deadline = 8.0
@@ -142,8 +139,8 @@ class Tpus(Collector):
     def collect(self) -> Iterable[Family]:
         """
         Read chips and runtimes: a few milliseconds, and at most five seconds however
-        many runtimes do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio
-        is not installed.
+        many do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio is not
+        installed.
         """
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
@@ -187,10 +184,9 @@ class Tpus(Collector):
         self, readings: Sequence[RuntimeReading], present: set[str]
     ) -> tuple[list[str], int]:
         """
-        Return the uuids of the chips in order, and how many cores each has.
-
-        If the PCI bus is hidden, by their numbers: a runtime reports the memory of each
-        core, and the duty cycle of each chip.
+        Return the uuids of the chips in order, and how many cores each has. If the PCI
+        bus is hidden, by their numbers: runtimes report memory by core, the duty cycle
+        by chip.
         """
         if not self._chips:
             return _placeholder_chips(readings)

@@ -33,8 +33,8 @@ class CorePlace:
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
     """
-    Return which of *total* cores or chips of this host each of *keys* means, which are
-    in the order of the runtimes; empty if ambiguous.
+    Return which of *total* cores or chips of this host each of *keys*, in the order of
+    the runtimes, means; empty if ambiguous.
     """
     distinct = list(dict.fromkeys(keys))
     numbers = [number for _, number in distinct]
@@ -64,9 +64,9 @@ def spread(
     values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
 ) -> list[tuple[CorePlace, T]]:
     """
-    Return the value at each of *places*: all cores of a process, *per_chip* of each
-    chip. Some metrics have a value for each core, others, or on other chips, for each
-    chip, and number them in their own way; their order is the same.
+    Return the value at each of *places*, all cores of a process. Some metrics have a
+    value for each core, others for each chip, numbered in their own way, in the same
+    order.
     """
     ordered = [values[number] for number in sorted(values)]
     at = sorted(places)
@@ -102,10 +102,7 @@ _EXACT = (1 << 53) - 1
 
 
 class Figures:
-    """
-    The families of one poll, of chips with these *uuids* and so many cores *per_chip*,
-    as the runtimes that responded have them, in order; counts what is ambiguous.
-    """
+    """The families of one poll, of chips with these *uuids*, in order."""
 
     def __init__(
         self,
@@ -130,8 +127,8 @@ class Figures:
 
     def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
         """
-        Yield uuid, core, runtime and state of each tensor core; of a core that is
-        listed twice the first counts.
+        Yield uuid, core, runtime and state of each tensor core, the first if listed
+        twice.
         """
         reported: set[tuple[int, int]] = set()
         keys = [
@@ -241,9 +238,7 @@ class Figures:
         return [(place, reported[key]) for key, place in self._placed(reported).items()]
 
     def _by_chip(self, name: str) -> dict[int, float]:
-        """
-        Return shares of a metric that has a value for each chip, or for each core.
-        """
+        """Return shares of a metric that has a value for each chip or core."""
         chips: dict[int, list[float]] = defaultdict(list)
         for reading in self._readings:
             places = self._held_by(reading.runtime)
@@ -288,10 +283,8 @@ def _histogram(
     metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
 ) -> list[Sample]:
     """
-    Return the series of a histogram in seconds; *reported* is in microseconds.
-
-    Its bounds are bounds of the runtime, so that all counts are exact: for each
-    bucket of *metric* the lowest one that is not below it.
+    Return the series of a histogram in seconds; *reported* is in microseconds. Bounds
+    are the runtime's, so that all counts are exact: for each of ours the next above.
     """
     if not reported:
         return []

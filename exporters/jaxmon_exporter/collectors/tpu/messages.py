@@ -84,8 +84,8 @@ class Measurement:
 class CoreState:
     """
     State of a tensor core: ids of the program on it and of its run, its program
-    counter, the same as text if requested, how many programs are queued, and the
-    message of its error, ``""`` without one.
+    counter, also as text if requested, how many programs are queued, and its error, if
+    any.
     """
 
     chip: int
@@ -101,8 +101,7 @@ class CoreState:
 def metric_request(name: str, *, single: bool) -> bytes:
     """
     Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
-    process alone if *single*, else of all processes of the host, as far as the runtime
-    gathers them.
+    process alone if *single*, else of as many of the host as the runtime gathers.
     """
     raw = name.encode()
     return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if single else b"")
@@ -243,10 +242,8 @@ def _distribution(message: _Message) -> BucketCounts | None:
 
 def _bounds(options: _Message) -> tuple[float, ...]:
     """
-    Return the upper bounds of all buckets but the last, which has none.
-
-    The lower bound of a bucket is in it, the upper one is not: Prometheus counts
-    the other way round, which no measured time notices.
+    Return the upper bounds of all buckets but the last. They are not in their bucket,
+    other than Prometheus has it, which no measured time notices.
     """
     found: list[float] = []
     exponential, explicit, linear = (options.message(kind) for kind in (2, 3, 4))
@@ -342,9 +339,8 @@ class GrpcFailure:
     @property
     def unknown(self) -> bool:
         """
-        Whether the server lacks the method or metric, so that retrying is useless.
-
-        A web server that answers 404 looks the same: gRPC counts that as UNIMPLEMENTED.
+        Whether the server lacks the method or metric, so that retrying is useless; as
+        does a web server's 404.
         """
         return self.code in _UNKNOWN
 
@@ -367,8 +363,8 @@ CUT_OFF = GrpcFailure("INTERNAL")
 
 def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
     """
-    Send all *calls* concurrently, and return their replies, within *seconds*. Raises
-    `ImportError`: there are calls, and grpcio is not installed.
+    Send all *calls* concurrently, and return their replies, within *seconds*;
+    `ImportError` if there are any, and no grpcio.
     """
     if not calls:
         return []
