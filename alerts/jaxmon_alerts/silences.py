@@ -110,7 +110,6 @@ class DeployWindows:
         return open_windows
 
     def _put(self, window: DeployWindow) -> str:
-        """Create or replace the silence of *window*; return its identity."""
         document = {
             **({"id": window.identity} if window.identity else {}),
             "matchers": [
@@ -170,7 +169,6 @@ class DeployWindows:
 
 
 def _equalities(matchers: Any) -> dict[str, str] | None:
-    """Return name and value of *matchers*; `None` if one is no equality."""
     found: dict[str, str] = {}
     for matcher in matchers if isinstance(matchers, Iterable) else ():
         if not isinstance(matcher, dict) or matcher.get("isRegex"):

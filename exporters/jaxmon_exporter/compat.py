@@ -129,7 +129,6 @@ class _MappingCache:
 
 
 def _devices(found: Iterable[Family], hostname: str) -> dict[str, str]:
-    """Return the text of dcgm-exporter's labels for each device, by our UUID."""
     gpus: dict[str, dict[str, str]] = {}
     for name, _ in samples_of(found, catalog.ACCELERATOR_INFO):
         gpu = labels(name)
@@ -161,7 +160,6 @@ def _text(
 
 
 def _xids(found: Iterable[Family], devices: Mapping[str, str]) -> list[Sample]:
-    """Return the last Xid error of each GPU that can report one."""
     last: dict[str, tuple[float, int]] = {}
     for name, _ in samples_of(found, catalog.GPU_XID_ERRORS):
         last.setdefault(_VALUES.findall(name)[0], (0.0, 0))

@@ -245,7 +245,6 @@ class Closings:
             os.close(number)
 
     def _take(self, events: bytes) -> bool:
-        """Note what was closed; return whether the directory is still watched."""
         now, at = self._clock(), 0
         while at + _SIZE <= len(events):
             _, mask, _, length = struct.unpack_from(_HEAD, events, at)

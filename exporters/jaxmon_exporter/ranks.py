@@ -164,7 +164,6 @@ class Ranks:
         }
 
     def _of_host(self) -> JobHost:
-        """Return what is known of this host besides its ranks."""
         sources = self._sources
         found = JobHost(
             xids=tuple(sources.xids()),
@@ -270,7 +269,6 @@ class Ranks:
             process.end = slot.of(process.starts) or process.end
 
     def _note_closing(self, worker: str, process: ObservedRank) -> None:
-        """Note when the record of a process was closed."""
         if process.ended and process.closed is None:
             completed = process.end is not None and process.end.exited
             closed = self._closings.at(worker, completed=completed) or 0.0

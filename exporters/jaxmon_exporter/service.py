@@ -307,7 +307,6 @@ class Service:
         return "off" if self._options.findings == "off" else ""
 
     def _admits(self, request: Request) -> bool:
-        """Return whether a request gets the findings."""
         if self._withheld():
             return False
         return self._options.findings == "all" or request.trusted
@@ -376,7 +375,6 @@ class Service:
 
 
 def _reason(error: OSError | OverflowError) -> str:
-    """Return why an address cannot be bound, and what to do."""
     number = getattr(error, "errno", None)
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"

@@ -104,7 +104,6 @@ def _pairwise(samples: list[Sample], past: list[Sample]) -> list[Sample] | None:
 
 
 def _histograms(family: Family) -> Iterator[tuple[str, list[Sample]]]:
-    """Return the samples of each histogram of *family*, by its labels."""
     length = len(family.metric.name)
 
     def labels(sample: Sample) -> str:

@@ -127,7 +127,6 @@ def names_of(metric: Metric) -> tuple[str, ...]:
 
 
 def _family(metric: Metric) -> tuple[str, str]:
-    """Return name and type of *metric* in OpenMetrics."""
     suffix = _SUFFIXES.get(metric.kind, "")
     # A counter without _total, for example of another exporter, is invalid in
     # OpenMetrics.
@@ -148,7 +147,6 @@ def _samples_text(samples: list[Sample]) -> str:
 
 
 def _exemplars_text(family: Family) -> str:
-    """Return the samples of *family*, those with an exemplar with it."""
     lines = []
     for sample in family.samples:
         exemplar = family.exemplars.get(sample[0])

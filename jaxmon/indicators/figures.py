@@ -106,7 +106,6 @@ class Indicators:
         return Invocations()
 
     def _used(self, name: str) -> Any:
-        """Return the statistics *name*, `None` if the marker has not been used."""
         if name == "queues" and _QUEUES in sys.modules:
             return self.queues  # of functions, too, which are only read
         return vars(self).get(name)

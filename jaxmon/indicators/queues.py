@@ -71,7 +71,6 @@ class DepthHistory:
 
 
 def _thirds(depths: list[int]) -> list[list[int]]:
-    """Return the thirds of *depths*; empty if there are too few."""
     third = len(depths) // 3
     if third < _LEAST:
         return []

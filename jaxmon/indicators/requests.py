@@ -189,7 +189,6 @@ class OpenRequest:
             route.failures.add(error, response, indicators.place_of)
 
     def _drop_notes(self) -> bool:
-        """Drop the items that are in queues; return whether there was any."""
         notes, self.notes = self.notes, None
         waits = False
         for note in notes or ():

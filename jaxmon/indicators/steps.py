@@ -163,7 +163,6 @@ class LoopRun(Generic[T]):
         )
 
     def _work(self, observed: _RunRecorder, batch: T) -> None:
-        """Begin to work on *batch*."""
         guard = observed.indicators.guard
         if guard.on(SITE):
             try:

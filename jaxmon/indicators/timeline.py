@@ -339,7 +339,6 @@ class Timeline:
     def _settle(
         self, stack: Stack, until: float = inf, ids: SpanIds | None = None
     ) -> None:
-        """Account for what was noted on *stack* until then."""
         # Inner loops first: the last turns of outer ones came after them.
         for mark in stack.marks[::-1]:
             if type(mark) is LoopMark and mark.turns:

@@ -182,7 +182,6 @@ class Drill:
             self._end("unresolved", reason, now)
 
     def _note(self, firing: Iterable[Firing]) -> None:
-        """Remember alerts other than the expected one."""
         seen = dict.fromkeys(
             (*self.result.others, *sorted({alert.name for alert in firing}))
         )

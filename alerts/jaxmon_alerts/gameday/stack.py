@@ -223,7 +223,6 @@ def _url(port: int) -> str:
 
 
 def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[str, str]:
-    """Return what the two read, by file name."""
     import yaml
 
     from jaxmon_alerts import rules as alerts

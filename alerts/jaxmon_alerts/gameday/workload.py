@@ -168,7 +168,6 @@ class Workload:
         return self.scenario.program != "rank"
 
     def _deploy(self, *, broken: bool) -> None:
-        """Replace all programs."""
         self._broken = broken
         self._leave()
         self._due = list(range(self.scenario.processes if self.scenario.program else 0))
@@ -188,7 +187,6 @@ class Workload:
         )
 
     def _variables(self, index: int, *, broken: bool) -> Mapping[str, str]:
-        """Return the variables of one process."""
         given = self.scenario.broken_environ if broken else self.scenario.environ
         named = {
             name: value.replace("{directory}", str(self._directory))
@@ -217,7 +215,6 @@ class Workload:
             act(child)
 
     def _leave(self) -> None:
-        """Have all programs exit."""
         self._for_all(ChildProcess.terminate)
         self._leaving += self._running.values()
         self._running = {}

@@ -133,7 +133,6 @@ def _place(alert: Alert) -> int:
 
 
 def _subjects(local: LocalLimits) -> set[str]:
-    """Return the labels that the alert itself must have."""
     return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
 
 

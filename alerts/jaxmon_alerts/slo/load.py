@@ -115,7 +115,6 @@ def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
 
 
 def _section() -> str:
-    """Return the section ``limits`` of ``slo.yaml``: each default and its meaning."""
     lines = [
         "# What is judged, by screens as by the other alerts, with the defaults.",
         "limits:",

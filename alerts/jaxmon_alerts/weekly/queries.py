@@ -237,7 +237,6 @@ def _anywhere(expr: Expr) -> Expr:
 
 
 def _counted(name: str, window: str) -> Expr:
-    """Return what is recorded for each evaluation, added up over *window*."""
     series = promql.recorded(name)
     seconds = durations.seconds(window)
     return promql.recorded_over("sum", series, seconds).sum(*_SLO, *SERVICE)

@@ -231,7 +231,6 @@ class ReportCollector:
             )
 
     def _days(self, what: str) -> dict[tuple[str, str], dict[Day, float]]:
-        """Return the error ratio by objective and service, and by day."""
         bad, every = (
             self._daily(what, queries.errors),
             self._daily(what, queries.events),
@@ -326,7 +325,6 @@ def _objective(series: PrometheusSeries) -> tuple[str, str]:
 
 
 def _others(series: PrometheusSeries) -> dict[str, str]:
-    """Return the labels of *series* that do not identify its service."""
     return {
         name: value
         for name, value in sorted(series.labels.items())

@@ -217,14 +217,12 @@ def render_all(
 
 
 def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
-    """Return the objectives, and the URL to which a runbook's file name is appended."""
     slos = slo.load(options.slo)
     site = f"{slos.site.runbooks}/" if slos.site.runbooks else RUNBOOKS
     return slos, options.runbooks or site
 
 
 def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
-    """Yield all dashboards: which rows each has, and for whom."""
     # For those who answer for services: are they good, and at what price.
     yield _board(
         *("executive", "Executive", "now-7d"),

@@ -152,12 +152,10 @@ def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:
 
 
 def _owned() -> Expr:
-    """Return the GPUs of the selected services."""
     return OWNED(JOB).over_range("last")
 
 
 def _used() -> Expr:
-    """Return the GPUs of the selected processes."""
     return OWNERS(*PROCESS).over_range("last")
 
 
@@ -166,7 +164,6 @@ def _readers() -> Expr:
 
 
 def _hosts() -> Expr:
-    """Return the sidecars that read the GPUs of the selected services."""
     read = READERS().over_range("last")
     # At each moment, hosts are fewer to compare than GPUs.
     return read.and_(_owned(), "uuid").max(*_BY_HOST)

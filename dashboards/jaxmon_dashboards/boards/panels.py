@@ -379,7 +379,6 @@ def _column(target: Target) -> dict[str, object]:
 
 
 def _empty(panel: Panel) -> str:
-    """Return what *panel* says without data."""
     brief = panel.kind == "stat"
     return panel.no_value or absence(panel.metrics, brief=brief)
 

@@ -113,12 +113,10 @@ def _item(panel: Json, top: int) -> Json:
 
 
 def _name(panel: Json) -> str:
-    """Return the name of *panel* among the elements, as Grafana itself gives it."""
     return f"panel-{panel['id']}"
 
 
 def _element(left: Json) -> Json:
-    """Return a panel, without its place."""
     # Each query names its data source; the panel's is not used.
     left.pop("datasource", None)
     data = {
@@ -159,7 +157,6 @@ def _panel_query(left: Json) -> Json:
 
 
 def _query(spec: Json, source: Json) -> Json:
-    """Return a query of the data source *source*."""
     return {
         **_kind("DataQuery", spec),
         "group": source["type"],

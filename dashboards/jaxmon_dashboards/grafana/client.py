@@ -199,7 +199,6 @@ class Grafana:
         return f"{response.status} {text}".rstrip()
 
     def _refused(self, what: str, response: JsonResponse) -> NoReturn:
-        """Raise the error that *response* means for the user."""
         text = self._text(response)
         if response.status == _UNAUTHORIZED:
             msg = (
@@ -229,7 +228,6 @@ def _has_dashboard(data: Any) -> bool:
 
 
 def _number(response: JsonResponse, *keys: str) -> int | None:
-    """Return the number below *keys* in the body, `None` if there is none."""
     found = response.data
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None

@@ -113,7 +113,6 @@ def written(desired: Board, base: Stored | None, folder: str) -> dict[str, Any]:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    """Return the members of *value* that are texts."""
     if not isinstance(value, dict):
         return {}
     return {key: text for key, text in value.items() if isinstance(text, str)}
@@ -170,7 +169,6 @@ class Apis:
         return f"/apis/{API_VERSION}/namespaces/{namespace}/dashboards"
 
     def _versions(self) -> list[str]:
-        """Return the versions of dashboards that this Grafana serves."""
         if self._served is None:
             try:
                 response = self._session.request("GET", f"/apis/{GROUP}")
@@ -183,7 +181,6 @@ class Apis:
         return self._served
 
     def _own_namespace(self) -> str:
-        """Return the namespace of the token's organisation."""
         response = self._session.request("GET", "/api/frontend/settings")
         found = response.text("namespace")
         return found if re.fullmatch(_NAMESPACE, found) else "default"

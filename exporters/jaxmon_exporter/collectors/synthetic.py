@@ -156,7 +156,6 @@ def nccl_figures(elapsed: float, processes: int, gpus: int) -> Iterator[Figure]:
 
 
 def _inspected(elapsed: float, worker: int) -> Iterator[Figure]:
-    """Return what Inspector has recorded of a process."""
     for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
         labels = (worker, collective, size)
         number = int(rate * elapsed)

@@ -177,7 +177,6 @@ class AccessGate:
         return None if right else _REFUSED
 
     def _follow(self) -> None:
-        """Reload the files if one has changed."""
         if self._changed():
             with self._lock:
                 if self._changed():  # no other thread did it meanwhile
@@ -244,7 +243,6 @@ def _file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
-    """Return name and password of a header of basic authentication."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -83,6 +83,5 @@ def _table(slos: Slos) -> Panel:
 
 
 def _hit_rate(calls: Expr) -> Expr:
-    """Return the fraction of *calls* by function that needed no tracing."""
     hits = counter(catalog.JIT_CACHE_HITS, *q.FUNCTION).rate().sum("function")
     return q.share(hits, calls)

@@ -89,7 +89,6 @@ class SlotSeries:
     def _number(
         self, worker: str, record: ProcessEnd, *, dead: bool
     ) -> tuple[int, int]:
-        """Return how many processes started and crashed."""
         starts, crashes = record.starts, record.crashes + dead
         before = self._counted.get(worker)
         if before is not None and before[0] <= starts:
@@ -135,7 +134,6 @@ class ExitStatuses:
                     os.close(listening)
 
     def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        """Return whether the same process still has the *slot*."""
         try:
             now = endings.slot(self._path(worker))
         except NewerSchemaError:

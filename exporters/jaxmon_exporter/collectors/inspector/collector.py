@@ -118,7 +118,6 @@ class Directory:
                 self.failures[UNREADABLE] += 1
 
     def _growing(self) -> list[_Growing]:
-        """Scan the directory; return the files to read."""
         growing: list[_Growing] = []
         processes = set()
         with os.scandir(self._path) as entries:

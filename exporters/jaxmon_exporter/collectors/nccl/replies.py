@@ -221,7 +221,6 @@ def _uneven_counts(
 
 
 def _first_host(communicators: Iterable[Any]) -> str:
-    """Return the host of the first rank of the largest communicator."""
     largest = max(
         communicators,
         key=lambda communicator: _number(communicator["size"]),
@@ -392,7 +391,6 @@ def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Return the lines about each communicator with a mismatch."""
     for head, block in _parts(_BLOCK, lines):
         if head[2] == "MISMATCH":
             yield head[1], block

@@ -295,7 +295,6 @@ class NvidiaGpus(Collector):
             self._failures["device_unidentified"] += nameless
 
     def _read(self, nvml: Nvml, device: NvmlDevice) -> list[Reading]:
-        """Return the values of one device; of a lost one, its identity."""
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
         if device.lost:
@@ -370,7 +369,6 @@ def _processes(
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:
-    """Return one family for each metric."""
     found: dict[str, Family] = {}
     for metric, sample in readings:
         if (family := found.get(metric.name)) is None:

@@ -168,7 +168,6 @@ class Gpm(Collector):
             self._lost.discard(key)
 
     def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
-        """Return the values of one unit since the last poll."""
         if unit.off:
             return []
         try:

@@ -104,7 +104,6 @@ def _moved(before: CoreState, now: CoreState) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return *text* on one line, shortened."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"
 

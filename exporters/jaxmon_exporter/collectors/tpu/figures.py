@@ -194,7 +194,6 @@ class Figures:
         return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
-        """Yield what belongs to a process rather than to a chip."""
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
@@ -229,7 +228,6 @@ class Figures:
                     yield gauge(metric, value & _EXACT, uuid, core)
 
     def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
-        """Return a metric that numbers cores."""
         reported = {
             (reading.runtime, device): value
             for reading in self._readings
@@ -313,7 +311,6 @@ def _histogram(
 def _kept(
     wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
 ) -> Iterator[tuple[float, int]]:
-    """Yield bound, in seconds, and number of observations below it."""
     # Six digits: the name of a series must not depend on how a float rounds.
     seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
     chosen = {

@@ -198,7 +198,6 @@ def _signed(value: int) -> int:
 
 
 def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
-    """Return names and values of attributes, and of lists of them."""
     found: dict[str, Attribute] = {}
     for attribute in messages:
         for value in attribute.messages(2):
@@ -407,7 +406,6 @@ def _resident_bytes() -> int:
 
 
 def _reply(future: Any) -> Reply:
-    """Return what has come of a call."""
     if not future.done():
         return SLOW
     if (error := future.exception()) is not None:
@@ -417,7 +415,6 @@ def _reply(future: Any) -> Reply:
 
 
 def _url(target: Target) -> str:
-    """Return *target* as gRPC spells it."""
     if isinstance(target, str):
         return f"unix:{quote(os.fsencode(target))}"
     host, port = target
