@@ -29,26 +29,17 @@ from jaxmon_dashboards.boards.model import (
 )
 from jaxmon_dashboards.boards.rows import (
     accelerators,
-    calls,
-    checks,
     compiles,
     devices,
     errors,
-    executive,
     fleet,
-    functions,
-    gpus,
     memory,
     monitoring,
-    now,
     processes,
-    programs,
-    ranks,
     requests,
     runs,
     services,
     training,
-    transfers,
 )
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
@@ -228,10 +219,10 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("executive", "Executive", "now-7d"),
         "Whether services keep their objectives, how fast they are, what they cost, "
         "and how that compares with last week. Requires jaxmon's recording rules.",
-        executive.glance(slos),
-        executive.quality(slos),
-        now.budgets(slos),
-        executive.cost(),
+        services.glance(slos),
+        services.quality(slos),
+        services.budgets(slos),
+        services.cost(),
         variables=SERVICES,
         annotations=SUMMARY,
     )
@@ -239,9 +230,9 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
     yield _board(
         *("oncall", "On-call", "now-3h"),
         "What is wrong, since when, who is affected, and where to look.",
-        now.oncall(slos, runbooks),
-        services.oncall(slos),
-        now.budgets(slos),
+        services.oncall(slos, runbooks),
+        services.listed(slos),
+        services.budgets(slos),
         requests.oncall(slos),
         training.oncall(slos),
         compiles.oncall(slos),
@@ -256,19 +247,19 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("debug", "Debug", "now-1h"),
         "Which function, process and device, and why. Select them above; Service and "
         "Host narrow the other lists.",
-        functions.debug(slos),
-        calls.debug(),
+        compiles.functions(slos),
+        compiles.calls(),
         compiles.debug(slos),
-        programs.debug(),
+        compiles.programs(),
         requests.debug(),
         training.debug(),
-        ranks.oncall(slos),
+        runs.ranks(slos),
         memory.debug(),
-        transfers.debug(),
-        checks.debug(),
+        memory.transfers(),
+        errors.checks(),
         errors.debug(),
         accelerators.debug(),
-        gpus.debug(),
+        accelerators.gpus(),
         devices.debug(),
         processes.debug(),
         monitoring.debug(),
@@ -282,9 +273,9 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         training.oncall(slos),
         runs.time(),
         training.across_restarts(slos),
-        ranks.oncall(slos),
+        runs.ranks(slos),
         training.debug(),
-        ranks.inspected(),
+        runs.inspected(),
     )
     # For those who run servers: how fast, for whom not, and what requests wait for.
     yield _board(
@@ -308,7 +299,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         devices.worst(),
         accelerators.oncall().opened("Load and health"),
         accelerators.debug().opened("Power and identity"),
-        gpus.debug(),
+        accelerators.gpus(),
         devices.debug(),
     )
     # From cluster to process: what runs where, and what stands out.

@@ -14,14 +14,8 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import (
-    calls,
-    compiles,
-    errors,
-    memory,
-    monitoring,
-    now,
-)
+from jaxmon_dashboards.boards.rows import compiles, errors, memory, monitoring
+from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _HOST = ("job", "instance")
@@ -37,7 +31,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
     recently = durations.seconds(slos.limits.deploy_window)
-    current = now.oncall(slos)
+    current = of_services.oncall(slos)
     yield stat(4001, "Service count")(
         hosts.count("job").count(),
         text="Services, which are jobs of Prometheus, that run jaxmon.",
@@ -215,7 +209,7 @@ def worst(slos: Slos) -> Iterator[Panel]:
     """Return the functions, devices and hosts that stand out."""
     held = memory.oncall(slos)
     yield errors.oncall().panel("Errors by function")
-    yield calls.debug().panel("Slower than before")
+    yield compiles.calls().panel("Slower than before")
     yield held.panel("Device memory in use")
     yield held.panel("Host memory available")
 

@@ -21,7 +21,7 @@ from jaxmon_dashboards.boards.model import (
     table,
     timeseries,
 )
-from jaxmon_dashboards.boards.rows import now
+from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -220,7 +220,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
-    yield now.oncall(slos).panel("Targets down")
+    yield of_services.oncall(slos).panel("Targets down")
     yield stat(4401, "Agents silent")(
         q.or_zero(silent.count()),
         text="Slots whose process does not respond to its sidecar.",

@@ -11,7 +11,7 @@ from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import compiles, now, training
+from jaxmon_dashboards.boards.rows import compiles, services, training
 
 
 @row(19, "Processes and hosts", lines=(3, 2, 3, 3, 3))
@@ -141,7 +141,7 @@ _NAMED = "{{job}} {{route}}"
 @row(33, "Services", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each of their routes."""
-    current = now.oncall(slos)
+    current = services.oncall(slos)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
     hang = durations.seconds(slos.limits.hang_after)
