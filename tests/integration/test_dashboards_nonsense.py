@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from jaxmon_dashboards.grafana.models import shown
+from jaxmon_dashboards.grafana.content import shown
 from tests.fakes.http import Reply
 from tests.helpers.dashboards import MANY, ONCALL
 from tests.helpers.processes import some

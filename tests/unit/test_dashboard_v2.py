@@ -286,7 +286,7 @@ def test_nothing_is_lost_in_silence():
     # Not before the dashboards are rendered: at import, the SDK warns of this model.
     from grafana_foundation_sdk.models import dashboard as d
 
-    from jaxmon_dashboards.boards.v2 import LostError, resource
+    from jaxmon_dashboards.boards.render import LostError, resource
 
     text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
     library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))

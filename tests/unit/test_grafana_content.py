@@ -9,6 +9,7 @@ import pytest
 
 from jaxmon_dashboards.grafana.content import (
     ContentError,
+    content,
     digest,
     lines,
     load,
@@ -16,7 +17,6 @@ from jaxmon_dashboards.grafana.content import (
     parse_all,
     pushed_digest,
 )
-from jaxmon_dashboards.grafana.models import content
 
 
 BODY: dict[str, Any] = {

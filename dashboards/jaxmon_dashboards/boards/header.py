@@ -9,7 +9,6 @@ from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.overviews.processes import STARTS
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Annotation, Notes
 from jaxmon_dashboards.boards.variables import Variable
@@ -64,7 +63,7 @@ VARIABLES = (
         all_value=".*",
         text="The local device, as JAX numbers it.",
     ),
-    *hardware.VARIABLES,
+    *q.VARIABLES,
 )
 
 _STARTS = Annotation(
@@ -77,7 +76,7 @@ _STARTS = Annotation(
 # Their beginnings: for as long as many fire, every graph would be red.
 _ALERTS = Annotation(
     name="Alerts",
-    expr=hardware.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
+    expr=q.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
     title="{{alertname}}",
     text="{{severity}}: {{job}}",
     color="red",

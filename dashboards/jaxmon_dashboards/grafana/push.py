@@ -18,24 +18,21 @@ from itertools import count
 from pathlib import Path
 
 from jaxmon.host.files import whole as whole_file
-from jaxmon_dashboards.grafana.client import ConflictError, Grafana
+from jaxmon_dashboards.grafana.client import ConflictError, Grafana, NotServedError
 from jaxmon_dashboards.grafana.content import (
+    ROOT_FOLDER,
     TAG,
     Board,
-    digest,
-    is_tagged,
-    lines,
-    pushed_digest,
-)
-from jaxmon_dashboards.grafana.models import (
-    ROOT_FOLDER,
     Model,
     Observed,
     Stored,
     Unreadable,
+    digest,
+    is_tagged,
+    lines,
+    pushed_digest,
     shown,
 )
-from jaxmon_dashboards.grafana.resources import NotServedError
 from jaxmon_dashboards.grafana.session import GrafanaError
 
 

@@ -9,7 +9,6 @@ from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, recorded
 from jaxmon_alerts.overviews import accelerators as overviews
 from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
@@ -31,7 +30,7 @@ def oncall() -> Iterator[Panel]:
     """Return load, memory, power and health, by host."""
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
-    worst, least = hardware.worst_of_services, hardware.least_of_services
+    worst, least = q.worst_of_services, q.least_of_services
     idle = least(overviews.UTILIZATION, lambda series: series.min(*by))
     full = worst(overviews.MEMORY, lambda series: series.max(*by))
     power = worst(overviews.POWER, lambda series: series.sum(*by))
@@ -100,15 +99,15 @@ def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
-    busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
-    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
-    power = hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
-    limit = hardware.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
-    hot = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
-    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *hardware.GPUS).rate()
-    joules = hardware.of_gpus(drawn).max(*by)
+    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
+    used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
+    power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
+    limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
+    hot = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
+    drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.GPUS).rate()
+    joules = q.of_gpus(drawn).max(*by)
     kinds = ("job", "vendor", "model", "driver")
-    present = hardware.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
+    present = q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
     idle = busy.bottomk(50)
     yield table(1801, "Accelerators")(
         Target(present, "Present"),
@@ -172,10 +171,8 @@ def _cost_of_steps(number: int) -> Expr:
     """Return dollars for *number* steps of each job; ranks of a step count it once."""
     read_by_job = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.HOST).sum("job")
     # Where a sidecar of another job reads them: those that the job uses.
-    by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *hardware.GPUS).max(
-        "uuid"
-    )
-    uses = gauge(catalog.DEVICE_INFO, *q.HOST, hardware.GPU).max("job", "uuid")
+    by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.GPUS).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, *q.HOST, q.GPU).max("job", "uuid")
     used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
     price = read_by_job.or_(used)
     ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
@@ -191,9 +188,9 @@ _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 def gpus() -> Iterator[Panel]:
     """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
-    errors = counter(catalog.GPU_XID_ERRORS, *hardware.GPUS).mishaps("$__range")
-    xid = hardware.of_gpus(errors.sum(*_BY, "xid"))
-    throttled = counter(catalog.GPU_THROTTLE_SECONDS, *hardware.GPUS).rate()
+    errors = counter(catalog.GPU_XID_ERRORS, *q.GPUS).mishaps("$__range")
+    xid = q.of_gpus(errors.sum(*_BY, "xid"))
+    throttled = counter(catalog.GPU_THROTTLE_SECONDS, *q.GPUS).rate()
     broken = _memory_errors()
     state = _state(catalog.GPU_PERFORMANCE_STATE)
     asked = _state(catalog.GPU_RECOVERY_ACTION)
@@ -203,7 +200,7 @@ def gpus() -> Iterator[Panel]:
         """Return a column of the GPUs that need most."""
         return Target(expr.and_(chosen), title, thresholds)
 
-    by_reason = hardware.of_gpus(throttled.max(*_BY, "reason") > 0)
+    by_reason = q.of_gpus(throttled.max(*_BY, "reason") > 0)
     yield timeseries(1808, "Throttling by reason")(
         Target(by_reason.worst(q.FEW), f"{_NAMED} {{{{reason}}}}"),
         text="Fraction of time throttled, by reason, the 20 largest; reasons overlap. "
@@ -323,8 +320,8 @@ def gpus() -> Iterator[Panel]:
 
 def _memory_errors() -> tuple[Target, ...]:
     severity, scope = eq("severity", "uncorrected"), eq("scope", "volatile")
-    errors = counter(catalog.GPU_ECC_ERRORS, *hardware.GPUS, severity, scope)
-    uncorrected = hardware.of_gpus(errors.increase("$__range").sum(*_BY))
+    errors = counter(catalog.GPU_ECC_ERRORS, *q.GPUS, severity, scope)
+    uncorrected = q.of_gpus(errors.increase("$__range").sum(*_BY))
     return (
         Target((uncorrected > 0).topk(50), "Uncorrected"),
         *(
@@ -338,12 +335,12 @@ def _memory_errors() -> tuple[Target, ...]:
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
-    return hardware.gpu(metric, *matchers).max(*_BY)
+    return q.gpu(metric, *matchers).max(*_BY)
 
 
 def _activity(metric: Metric) -> Expr:
     """Return what a part of each accelerator, or of an instance of it, is busy with."""
-    return hardware.gpu(metric).max(*_BY)
+    return q.gpu(metric).max(*_BY)
 
 
 def _link_errors() -> tuple[Target, ...]:
@@ -355,7 +352,7 @@ def _link_errors() -> tuple[Target, ...]:
     )
     return tuple(
         Target(
-            hardware.of_gpus(overview(*hardware.GPUS)).sum(*_BY, *by).worst(q.FEW),
+            q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW),
             f"{_NAMED} {name}",
         )
         for overview, by, name in found
@@ -371,11 +368,11 @@ def _traffic(
     """
     return tuple(
         Target(
-            hardware.of_gpus(
-                counter(total, *hardware.GPUS)
+            q.of_gpus(
+                counter(total, *q.GPUS)
                 .rate()
                 .sum(*_BY)
-                .or_(gauge(rate, *hardware.GPUS).max(*_BY).of_unit("bytes per second"))
+                .or_(gauge(rate, *q.GPUS).max(*_BY).of_unit("bytes per second"))
             ).worst(q.FEW),
             f"{_NAMED} {direction}",
         )

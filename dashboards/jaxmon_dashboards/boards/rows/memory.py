@@ -8,7 +8,6 @@ from jaxmon import catalog, promql
 from jaxmon.promql import counter, eq, gauge
 from jaxmon_alerts.overviews import processes
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
@@ -26,9 +25,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
             processes.RESIDENT,
         )
     )
-    host = hardware.least_of_services(
-        processes.HOST_MEMORY, lambda series: series.min(*by)
-    )
+    host = q.least_of_services(processes.HOST_MEMORY, lambda series: series.min(*by))
     yield timeseries(601, "Device memory in use")(
         Target(full, named),
         text="Fraction of JAX's memory limit in use on the fullest device of each "

@@ -9,7 +9,6 @@ from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import processes, services
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Mapping,
@@ -40,7 +39,7 @@ def oncall() -> Iterator[Panel]:
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
         for overview in (processes.DIED, processes.CRASHES)
     )
-    down = up().equals(0).and_(hardware.down(ever=True).bottomk(q.FEW))
+    down = up().equals(0).and_(q.down(ever=True).bottomk(q.FEW))
     yield states(801, "Targets that were down")(
         Target(down, "{{job}} {{instance}}"),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
@@ -161,10 +160,10 @@ def debug() -> Iterator[Panel]:
     )
     source = ("instance", "collector")
     named = "{{instance}} {{collector}}"
-    took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
-    age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
-    errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*source, "reason")
-    config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
+    took = q.host(catalog.COLLECTOR_DURATION_SECONDS)
+    age = q.host(catalog.COLLECTOR_AGE_SECONDS)
+    errors = q.host_recorded(processes.COLLECTOR_ERRORS).sum(*source, "reason")
+    config = q.host(catalog.WEB_CONFIG_SUCCESS)
     yield timeseries(2006, "Collection duration")(
         Target(took.max(*source).worst(q.FEW), named),
         text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
@@ -216,7 +215,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
     inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
-    oldest = hardware.host(catalog.COLLECTOR_AGE_SECONDS).max()
+    oldest = q.host(catalog.COLLECTOR_AGE_SECONDS).max()
     failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)

@@ -8,7 +8,6 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
 from jaxmon_dashboards.boards.rows import compiles, services, training
@@ -82,19 +81,19 @@ def debug() -> Iterator[Panel]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
-    waited = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
-    sent = hardware.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
-    received = hardware.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
+    waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
+    sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
+    received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
     left = promql.ratio(
-        hardware.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
-        hardware.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
+        q.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
+        q.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
     )
-    cpu = hardware.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
+    cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
     load = promql.ratio(
-        hardware.host(catalog.HOST_LOAD_1M).sum(*by),
-        hardware.host(catalog.HOST_CPUS).sum(*by),
+        q.host(catalog.HOST_LOAD_1M).sum(*by),
+        q.host(catalog.HOST_CPUS).sum(*by),
     )
-    available = hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
+    available = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
     yield timeseries(1906, "Host CPU by mode")(
         Target(cpu, "{{mode}}"),
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "

@@ -23,7 +23,6 @@ from jaxmon_alerts.overviews import accelerators, services
 from jaxmon_alerts.overviews.accelerators import FIRING
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Link,
@@ -60,7 +59,7 @@ _SEVERITIES = (
 @row(1, "Current status", lines=(8, 2))
 def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return the headline panels."""
-    firing = hardware.firing(re("severity", "page|ticket")).max(*ALERT)
+    firing = q.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
     stalled = q.above(durations.seconds(slos.limits.stalled_after))
     yield stat(101, "Firing")(
@@ -104,19 +103,17 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         thresholds=q.above(q.storm(slos)),
     )
     yield stat(108, "Targets down")(
-        q.or_zero(hardware.down().count()),
+        q.or_zero(q.down().count()),
         text="Agents or sidecars that Prometheus cannot scrape; no other panel "
         "includes them.",
         thresholds=q.above(1),
     )
-    firing, named = hardware.firing(), ("alertname", "job")
+    firing, named = q.firing(), ("alertname", "job")
     duration = time() - _named(alerts_since(FIRING[0])).min(*_LISTED)
     every = duration.and_(_named(firing).max(*_LISTED), *_LISTED)
     # No flood of tickets hides a page; the stat above counts all.
     shown = every.bottomk(_ALERTS, "severity")
-    of_services, of_hardware = (
-        series.max(*named).topk(_ROWS) for series in hardware.fired()
-    )
+    of_services, of_hardware = (series.max(*named).topk(_ROWS) for series in q.fired())
     longest = of_services.or_(of_hardware)
     yield table(111, "Firing alerts")(
         Target(shown, "For"),
