@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.symptoms.job import DEVICE_TIME
-from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
+from jaxmon_alerts.overviews.hosts import FUNCTION_POWER, PROCESS_POWER
 from tests.alerts.promtool import evaluate, shipped
 
 

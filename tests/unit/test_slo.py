@@ -10,7 +10,6 @@ from jaxmon.errors import JaxmonError, SloError
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.promql.counting import Evaluation
 from jaxmon_alerts import slo
-from jaxmon_alerts.slo.burn import POLICY
 
 
 VALID = """\
@@ -315,7 +314,7 @@ def test_objectives_may_be_written_in_several_ways(written, load):
 
 def test_windows_are_those_of_the_shipped_file_unless_a_file_has_its_own(load):
     """What `objectives.yaml` shows is what holds without it."""
-    assert slo.load().slos[0].policy == load(VALID).slos[0].policy == POLICY
+    assert slo.load().slos[0].policy == load(VALID).slos[0].policy != ()
 
 
 def test_an_slo_may_differ_from_the_file(load):

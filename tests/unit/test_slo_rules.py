@@ -11,7 +11,6 @@ from jaxmon.host.formats import durations
 from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.recording import recording_groups
 from tests.helpers.processes import ROOT
 
@@ -26,7 +25,9 @@ from tests.helpers.processes import ROOT
 )
 def test_factors_follow_from_the_period(period, factors):
     """The same share of the budget is gone when an alert fires, whatever the period."""
-    assert [pair.factor for pair in burn.pairs(period)] == factors
+    policy = slo.load().slos[0].policy
+
+    assert [condition.over(period).factor for condition in policy] == factors
 
 
 def test_errors_are_0_where_nothing_failed():

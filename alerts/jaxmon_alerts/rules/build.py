@@ -32,10 +32,10 @@ from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO, recorded_times
 from jaxmon.symptoms.time import TIME_ALERTS
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
+from jaxmon_alerts.overviews.hosts import recorded_power
 from jaxmon_alerts.rules.causes import causes, overridden
-from jaxmon_alerts.rules.power import recorded_power
-from jaxmon_alerts.slo import Slo, Slos, burn
-from jaxmon_alerts.slo.model import ERRORS, EVENTS
+from jaxmon_alerts.slo import Slo, Slos
+from jaxmon_alerts.slo.model import ERRORS, EVENTS, Pair
 from jaxmon_alerts.slo.recording import Rule, RuleGroup, recording_groups
 from jaxmon_alerts.slo.site import AlertRoute, Site
 
@@ -399,7 +399,7 @@ def burn_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
         yield _alert(slo, pair, scale)
 
 
-def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
+def _alert(slo: Slo, pair: Pair, scale: float) -> Alert:
     least = pair.least(slo.budget)
     expr = (slo.recording(pair.long).max(*slo.by) > least).and_(
         slo.recording(pair.short).max(*slo.by) > least
@@ -430,7 +430,7 @@ def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
     )
 
 
-def _meaning(slo: Slo, pair: burn.Pair) -> str:
+def _meaning(slo: Slo, pair: Pair) -> str:
     if pair.factor is None:
         return f"Most events of '{slo.title}' are bad, of few: {slo.description}"
     days = durations.seconds(slo.window) / pair.factor / _DAY

@@ -21,7 +21,6 @@ from jaxmon.host.formats import durations
 from jaxmon.promql import Expr
 from jaxmon.promql.counting import Evaluation, conditions
 from jaxmon.promql.expressions import Identity
-from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.model import (
     BUDGET,
     BUDGET_REMAINING,
@@ -32,6 +31,7 @@ from jaxmon_alerts.slo.model import (
     PERIOD_BURN_RATE,
     PERIOD_DAYS,
     RATIO,
+    WINDOW,
     Slo,
     increase,
 )
@@ -120,7 +120,7 @@ def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
 
 
 def _current(slo: Slo) -> Rule:
-    burning = slo.recording(burn.WINDOW).max(*slo.by) / slo.budget
+    burning = slo.recording(WINDOW).max(*slo.by) / slo.budget
     return _rule(slo, CURRENT_BURN_RATE, burning)
 
 

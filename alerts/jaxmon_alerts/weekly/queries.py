@@ -16,8 +16,8 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
 from jaxmon.promql import events as of_processes
+from jaxmon_alerts.overviews.hosts import PROCESS_POWER
 from jaxmon_alerts.prometheus import PrometheusSeries
-from jaxmon_alerts.rules.power import PROCESS_POWER
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 
 

@@ -7,8 +7,7 @@ from jaxmon.promql import Expr, alerts, eq, recorded
 from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
-from jaxmon_alerts.overviews.accelerators import FIRING
-from jaxmon_alerts.overviews.processes import STARTS
+from jaxmon_alerts.overviews.hosts import FIRING, STARTS
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Annotation, Notes
 from jaxmon_dashboards.boards.variables import Variable

@@ -40,7 +40,7 @@ from jaxmon.promql import (
     up,
 )
 from jaxmon_alerts.overviews import services
-from jaxmon_alerts.overviews.accelerators import (
+from jaxmon_alerts.overviews.hosts import (
     ABOUT_GPUS,
     ABOUT_HOSTS,
     ALERTED,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, recorded
-from jaxmon_alerts.overviews import accelerators as overviews
-from jaxmon_alerts.rules.power import FUNCTION_POWER, PROCESS_POWER
+from jaxmon_alerts.overviews import hosts
+from jaxmon_alerts.overviews.hosts import FUNCTION_POWER, PROCESS_POWER
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
@@ -31,14 +31,14 @@ def oncall() -> Iterator[Panel]:
     by, named = ("job", "instance"), "{{job}} {{instance}}"
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = q.worst_of_services, q.least_of_services
-    idle = least(overviews.UTILIZATION, lambda series: series.min(*by))
-    full = worst(overviews.MEMORY, lambda series: series.max(*by))
-    power = worst(overviews.POWER, lambda series: series.sum(*by))
-    temperature = worst(overviews.TEMPERATURE, lambda series: series.max(*by))
-    up = least(overviews.UP, lambda series: series.min(*by), _ROWS)
-    xid = worst(overviews.XIDS, lambda series: series.sum(*by_gpu, "xid"))
-    held = worst(overviews.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
-    uncorrected = worst(overviews.UNCORRECTED, lambda series: series.sum(*by_gpu))
+    idle = least(hosts.UTILIZATION, lambda series: series.min(*by))
+    full = worst(hosts.MEMORY, lambda series: series.max(*by))
+    power = worst(hosts.POWER, lambda series: series.sum(*by))
+    temperature = worst(hosts.TEMPERATURE, lambda series: series.max(*by))
+    up = least(hosts.UP, lambda series: series.min(*by), _ROWS)
+    xid = worst(hosts.XIDS, lambda series: series.sum(*by_gpu, "xid"))
+    held = worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
+    uncorrected = worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu))
     yield timeseries(701, "Accelerator utilization")(
         Target(idle, named),
         text="Fraction of time a kernel was running: the mean of each host's "
@@ -346,9 +346,9 @@ def _activity(metric: Metric) -> Expr:
 def _link_errors() -> tuple[Target, ...]:
     """Return errors within five minutes, of links that have any."""
     found = (
-        (overviews.NVLINK_ERRORS, ("type",), "NVLink {{type}}"),
-        (overviews.PCIE_ERRORS, ("type",), "PCIe {{type}}"),
-        (overviews.PCIE_REPLAYS, (), "PCIe replays"),
+        (hosts.NVLINK_ERRORS, ("type",), "NVLink {{type}}"),
+        (hosts.PCIE_ERRORS, ("type",), "PCIe {{type}}"),
+        (hosts.PCIE_REPLAYS, (), "PCIe replays"),
     )
     return tuple(
         Target(

@@ -9,7 +9,7 @@ from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
@@ -154,8 +154,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     """Return recompiles, cache hits and compiles in progress."""
     recompiles = services.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
-    running = processes.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
-    oldest = processes.COMPILE_OLDEST(q.JOB).max(*by_host)
+    running = hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
+    oldest = hosts.COMPILE_OLDEST(q.JOB).max(*by_host)
     yield timeseries(401, "Recompiles by cause")(
         Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
         text="Why functions recompiled: shape and dtype point to the data, "

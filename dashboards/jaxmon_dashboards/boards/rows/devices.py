@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, counter, gauge, histogram
-from jaxmon_alerts.overviews import accelerators
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
@@ -116,14 +116,14 @@ def worst() -> Iterator[Panel]:
     margin = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
     bandwidth = _bandwidth()
     yield timeseries(3801, "Utilization by service")(
-        Target(accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
+        Target(hosts.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
     yield timeseries(3802, "Power by service")(
-        Target(accelerators.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
+        Target(hosts.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
         text="Power of the GPUs of each service. A drop with the same load: throttled, "
         "or fewer of them.",
         no_value="Not available",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.promql import counter, events, gauge
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
@@ -16,7 +16,7 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 def oncall() -> Iterator[Panel]:
     """Return error and restart panels."""
     errors = services.ERRORS(q.JOB)
-    starts = processes.RESTARTS(q.JOB).sum("job", "instance")
+    starts = hosts.RESTARTS(q.JOB).sum("job", "instance")
     yield timeseries(501, "Errors by kind")(
         Target(errors.sum("kind"), "{{kind}}"),
         text="Exceptions raised by jitted calls within five minutes. oom: see device "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.promql import counter, eq, gauge
-from jaxmon_alerts.overviews import processes
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
@@ -19,13 +19,13 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     full, held, arrays, resident = (
         overview(q.JOB).max(*by).worst(q.FEW)
         for overview in (
-            processes.DEVICE_MEMORY,
-            processes.LIVE_BYTES,
-            processes.LIVE_ARRAYS,
-            processes.RESIDENT,
+            hosts.DEVICE_MEMORY,
+            hosts.LIVE_BYTES,
+            hosts.LIVE_ARRAYS,
+            hosts.RESIDENT,
         )
     )
-    host = q.least_of_services(processes.HOST_MEMORY, lambda series: series.min(*by))
+    host = q.least_of_services(hosts.HOST_MEMORY, lambda series: series.min(*by))
     yield timeseries(601, "Device memory in use")(
         Target(full, named),
         text="Fraction of JAX's memory limit in use on the fullest device of each "

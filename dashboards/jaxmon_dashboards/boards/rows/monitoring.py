@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
@@ -30,14 +30,14 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 @row(9, "Monitoring health", lines=(3, 4), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
-    hooks = processes.HOOKS(q.JOB).min("hook")
+    hooks = hosts.HOOKS(q.JOB).min("hook")
     by = ("job", "collector")
-    succeeding = processes.COLLECTORS(q.JOB).min(*by).least(q.FEW)
-    age = processes.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
-    silent = processes.AGENT_UP(q.JOB).min("job", "instance").equals(0)
+    succeeding = hosts.COLLECTORS(q.JOB).min(*by).least(q.FEW)
+    age = hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
+    silent = hosts.AGENT_UP(q.JOB).min("job", "instance").equals(0)
     died, crashed = (
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
-        for overview in (processes.DIED, processes.CRASHES)
+        for overview in (hosts.DIED, hosts.CRASHES)
     )
     down = up().equals(0).and_(q.down(ever=True).bottomk(q.FEW))
     yield states(801, "Targets that were down")(
@@ -70,7 +70,7 @@ def oncall() -> Iterator[Panel]:
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(805, "Internal errors")(
-        Target(processes.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
+        Target(hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
         text="Contained failures of jaxmon's own code. Please report them.",
         no_value="None",
     )
@@ -96,8 +96,8 @@ def oncall() -> Iterator[Panel]:
 @row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
-    scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
+    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
+    scrape = hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
@@ -162,7 +162,7 @@ def debug() -> Iterator[Panel]:
     named = "{{instance}} {{collector}}"
     took = q.host(catalog.COLLECTOR_DURATION_SECONDS)
     age = q.host(catalog.COLLECTOR_AGE_SECONDS)
-    errors = q.host_recorded(processes.COLLECTOR_ERRORS).sum(*source, "reason")
+    errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
     config = q.host(catalog.WEB_CONFIG_SUCCESS)
     yield timeseries(2006, "Collection duration")(
         Target(took.max(*source).worst(q.FEW), named),
@@ -214,7 +214,7 @@ _HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
-    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
+    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
     oldest = q.host(catalog.COLLECTOR_AGE_SECONDS).max()
     failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()

@@ -9,7 +9,7 @@ from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import RATE_INTERVAL
 from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
-from jaxmon_alerts.overviews import accelerators
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -86,7 +86,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
     )
     yield health.panel("Processes that crashed")
     yield compiling.panel("Oldest compile in progress")
-    busy = accelerators.TENSOR_CORES_OF_JOBS(q.JOB)
+    busy = hosts.TENSOR_CORES_OF_JOBS(q.JOB)
     yield timeseries(3204, "Tensor cores busy by service")(
         Target(busy.worst(10), "{{job}}"),
         text="Fraction of cycles in which the tensor cores of the service's GPUs were "

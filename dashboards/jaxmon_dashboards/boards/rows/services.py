@@ -19,8 +19,8 @@ from jaxmon.promql import (
     time,
     up,
 )
-from jaxmon_alerts.overviews import accelerators, services
-from jaxmon_alerts.overviews.accelerators import FIRING
+from jaxmon_alerts.overviews import hosts, services
+from jaxmon_alerts.overviews.hosts import FIRING
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, CURRENT_BURN_RATE
 from jaxmon_dashboards.boards import queries as q
@@ -265,7 +265,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value="No training",
     )
     yield stat(5005, "Utilization")(
-        _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).avg(),
+        _mean(hosts.UTILIZATION_OF_JOBS(q.JOB)).avg(),
         text="Mean utilization of accelerators over services and the selected time "
         "range. The rest is paid for, and idle.",
     )
@@ -276,7 +276,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
-    used = _mean(accelerators.UTILIZATION_OF_JOBS(q.JOB)).max("job")
+    used = _mean(hosts.UTILIZATION_OF_JOBS(q.JOB)).max("job")
     yield table(5007, "Services at a glance")(
         Target(_success("job"), "Success", q.objective(slos, "request-error")),
         Target(left, "Budget left", q.BUDGET_LEFT),
@@ -342,7 +342,7 @@ def quality(slos: Slos) -> Iterator[Panel]:
 @row(52, "Cost and use", lines=(4,))
 def cost() -> Iterator[Panel]:
     """Return what results cost, and how well what is paid for is used."""
-    used = accelerators.UTILIZATION_OF_JOBS(q.JOB).max("job")
+    used = hosts.UTILIZATION_OF_JOBS(q.JOB).max("job")
     step = _time(eq("activity", "step")).sum("job")
     yield timeseries(5201, "Cost of 1,000 requests")(
         Target(_per_requests(_price(), _requests()).worst(10), "{{job}}"),
@@ -408,7 +408,7 @@ def _goodput(*by: str) -> Expr:
 
 
 def _price() -> Expr:
-    return accelerators.PRICE_OF_JOBS(q.JOB)
+    return hosts.PRICE_OF_JOBS(q.JOB)
 
 
 def _items() -> Expr:
