@@ -28,14 +28,13 @@ from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.pages import Live, Refreshed
-from jaxmon_exporter.polling import Clock, PollerGroup
-from jaxmon_exporter.precedence import unserved
+from jaxmon_exporter.polling import Clock, PollerGroup, unserved
 
 
 if TYPE_CHECKING:
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon_exporter.compat import DcgmNames
+    from jaxmon_exporter.dcgm_fields import DcgmNames
     from jaxmon_exporter.polling import Collector
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
@@ -136,7 +135,7 @@ class Service:
 
             self._gate = AccessGate(options.web_config)
         if options.compat == "dcgm":
-            from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
+            from jaxmon_exporter.dcgm_fields import DcgmNames  # noqa: PLC0415 - see above
 
             self._names = DcgmNames()
         if options.prices:

@@ -9,8 +9,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.facts.marked import Batches
 from jaxmon.indicators import work
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import Labels, recorder
 from jaxmon.indicators.requests import OpenRequest
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
-from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.recorder import FailureGuard, RequestTracer
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.work import CompileLog
 
 
 if TYPE_CHECKING:

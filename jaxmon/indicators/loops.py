@@ -10,8 +10,8 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.indicators.endings import End, noting, now, on_finalize
-from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.marks import LoopCounts, LoopMark
+from jaxmon.indicators.recorder import Labels
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple

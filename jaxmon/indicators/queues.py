@@ -15,8 +15,7 @@ from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import marked
-from jaxmon.indicators.labels import OTHER, Labels
-from jaxmon.indicators.recorder import FailureGuard, recorder
+from jaxmon.indicators.recorder import OTHER, FailureGuard, Labels, recorder
 
 
 WITHIN_SECONDS = 600.0

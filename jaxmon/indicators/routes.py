@@ -12,8 +12,7 @@ from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import RequestTrace
+from jaxmon.indicators.recorder import Labels, RequestTrace
 from jaxmon.threads import RLock
 
 

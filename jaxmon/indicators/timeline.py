@@ -19,7 +19,6 @@ from typing import Protocol
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, SpanIds, family_of
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.marks import (
     COMPILE,
     DATA_WAIT,
@@ -33,6 +32,7 @@ from jaxmon.indicators.marks import (
     Stack,
     ThreadSentinel,
 )
+from jaxmon.indicators.recorder import OTHER, Labels
 from jaxmon.threads import RLock
 
 

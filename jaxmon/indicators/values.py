@@ -20,8 +20,7 @@ from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.marked import LoggedValue, Quantity
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import Labels, recorder
 
 
 # Values that the median is of, and how many there must be before one can be a spike.

@@ -12,8 +12,15 @@ from typing import Literal
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql.expressions import RATE_INTERVAL, Expr, checked, offset
-from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
+from jaxmon.promql.expressions import (
+    RATE_INTERVAL,
+    SCRAPED_LABELS,
+    Expr,
+    ExpressionType,
+    checked,
+    offset,
+    shape_of,
+)
 
 
 # Alerts have the labels of their expression and their rule: too many to say.

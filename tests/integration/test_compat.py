@@ -15,7 +15,7 @@ from urllib.error import URLError
 import pytest
 
 from jaxmon.exposition.parse import parse
-from jaxmon_exporter.compat import FOREIGN
+from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.fakes.dcgm import DcgmExporter, dcgm_exporter, page
 from tests.fakes.nvml.gpus import UUID
 from tests.helpers.processes import clean_environ, free_port, http_get, until

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.catalog import CLOCK_EVENTS
-from jaxmon_exporter.collectors.nvidia.calls import CALLS
-from jaxmon_exporter.collectors.nvidia.fields import FIELDS
+from jaxmon_exporter.collectors.nvidia.calls import CALLS, FIELDS
 from tests.fakes.nvml.build import build
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, fake_gpus, of
 from tests.fakes.nvml.pages import PROFILES, REVIEWED, page_of

@@ -16,7 +16,7 @@ import yaml
 from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
-from jaxmon.promql.counting import Evaluation, conditions, counted
+from jaxmon.promql.events import Evaluation, conditions, counted
 from jaxmon_exporter.collectors.agents.collector import Agents
 from tests.fakes.agents import failures, page_of, up
 from tests.helpers.preloaded import run_preloaded, start_preloaded

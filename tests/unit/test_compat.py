@@ -12,9 +12,9 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon_exporter import compat as dcgm_names
+from jaxmon_exporter import dcgm_fields as dcgm_names
 from jaxmon_exporter.collectors.synthetic import Demo
-from jaxmon_exporter.compat import FOREIGN, DcgmNames
+from jaxmon_exporter.dcgm_fields import FOREIGN, DcgmNames
 from tests.fakes.nvml import pages
 from tests.helpers.processes import PRODUCT, ROOT
 
@@ -211,7 +211,7 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
         if path.parent != ROOT / "jaxmon" / "catalog"
         if re.search(r"(?<![\w.])Metric\(", path.read_text())
     }
-    assert makers == {"compat.py", "load.py", "parse.py"}
+    assert makers == {"dcgm_fields.py", "load.py", "parse.py"}
 
 
 def test_devices_without_end_are_not_remembered() -> None:

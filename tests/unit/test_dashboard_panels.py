@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 from tests.helpers.processes import each
 

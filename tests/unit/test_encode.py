@@ -22,7 +22,7 @@ from jaxmon.exposition.encode import (
     negotiate,
 )
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon_exporter.compat import FOREIGN
+from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.helpers.processes import each, require_program
 
 

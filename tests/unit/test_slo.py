@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.errors import JaxmonError, SloError
 from jaxmon.limits import LIMITS, Limits
-from jaxmon.promql.counting import Evaluation
+from jaxmon.promql.events import Evaluation
 from jaxmon_alerts import slo
 
 

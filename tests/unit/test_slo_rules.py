@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.catalog import BY_NAME
 from jaxmon.host.formats import durations
-from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
+from jaxmon.promql.events import RESTARTED, RETURNED, Evaluation
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo.recording import recording_groups

@@ -10,7 +10,7 @@ from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
 from jaxmon.promql.events import Events
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
 PROCESS = SCRAPED_LABELS

@@ -10,7 +10,7 @@ import yaml
 
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, events
-from jaxmon.promql.counting import Evaluation
+from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
     compiles,

@@ -18,7 +18,7 @@ from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.limits.table import FleetLimits, Form, Limit, ProcessLimits
 from jaxmon.promql import Matcher, series
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
 from jaxmon_alerts.slo import site

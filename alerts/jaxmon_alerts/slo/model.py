@@ -2,7 +2,7 @@
 Objectives: their indicators, conditions of their alerts, and the queries that follow.
 
 An indicator yields, per combination of some labels, the events and the bad events since
-the previous evaluation of the rule; see `jaxmon.promql.counting`. Events are requests,
+the previous evaluation of the rule; see `jaxmon.promql.events`. Events are requests,
 calls or observations, which are counted, or time: then, each evaluation is an event,
 and what has stopped reporting is not evaluated, so neither late nor slow.
 
@@ -30,8 +30,8 @@ from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
-from jaxmon.promql.counting import Evaluation, counted
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.events import Evaluation, counted
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import ExpectedRun, Severity
 from jaxmon.symptoms.steps import busy, patience
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site

@@ -19,7 +19,7 @@ from typing import Any, Self
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr
-from jaxmon.promql.counting import Evaluation, conditions
+from jaxmon.promql.events import Evaluation, conditions
 from jaxmon.promql.expressions import Identity
 from jaxmon_alerts.slo.model import (
     BUDGET,

@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec
 
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql import Expr
-from jaxmon.promql.shape import PER_SECOND
+from jaxmon.promql.expressions import PER_SECOND
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
 

@@ -3,7 +3,7 @@ Metrics from a neighbouring dcgm-exporter that we cannot read ourselves.
 
 That is the activity of GPUs before Hopper, and everything if this process has no
 driver. Metrics get our names and units; those of our own collectors take precedence
-(`jaxmon_exporter.precedence`).
+(`jaxmon_exporter.polling`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
 from jaxmon_exporter.dcgm_fields import READ
-from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
-from jaxmon_exporter.precedence import instance
+from jaxmon_exporter.polling import (
+    Collector,
+    CollectorUnavailable,
+    instance,
+    partial_failures,
+)
 
 
 UNREACHABLE = "unreachable"

@@ -37,8 +37,8 @@ from jaxmon_exporter.polling import (
     Collector,
     CollectorUnavailable,
     partial_failures,
+    unowned,
 )
-from jaxmon_exporter.precedence import unowned
 
 
 _KINDS = ("counter", "histogram")

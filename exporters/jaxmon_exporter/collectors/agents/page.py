@@ -8,7 +8,7 @@ from jaxmon.exposition.distributions import check_distribution
 from jaxmon.exposition.encode import names_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels, parse, relabel, to_family
-from jaxmon_exporter.precedence import device_of
+from jaxmon_exporter.polling import device_of
 
 
 # An agent may be newer than this, but must not report that a target is down.

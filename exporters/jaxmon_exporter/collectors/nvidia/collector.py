@@ -1,7 +1,7 @@
 """
 NVIDIA GPUs, read through NVML without root, DCGM or a profiler.
 
-Reads the tables in `calls` and `fields`, MIG devices and, if enabled, processes. What a
+Reads the tables in `calls`, MIG devices and, if enabled, processes. What a
 device does not support is learned once and not queried again; a lost device keeps its
 identity and shows ``up 0`` while the others are unaffected; a driver that fails is
 initialised again, at the pace of the poller's backoff.
@@ -21,7 +21,6 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
-from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
 from jaxmon_exporter.collectors.nvidia.calls import (
     DRIVER_MISMATCH,
     INIT_FAILED,
@@ -320,7 +319,7 @@ class NvidiaGpus(Collector):
         device.begin(self._every)
         found = [
             *nvml_calls.read(nvml, device, self._failures),
-            *nvml_fields.read(nvml, device, self._failures),
+            *nvml_calls.read_fields(nvml, device, self._failures),
             *mig.read(nvml, device, self._failures),
         ]
         if self._processes:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, by_label
-from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
+from jaxmon_exporter.collectors.nvidia.calls import FIELDS, NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     LOST,
@@ -31,9 +31,12 @@ from jaxmon_exporter.collectors.nvidia.device import (
     Nvml,
     text,
 )
-from jaxmon_exporter.collectors.nvidia.fields import FIELDS
-from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
-from jaxmon_exporter.precedence import COUNTERS
+from jaxmon_exporter.polling import (
+    COUNTERS,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 
 
 log = logging.getLogger("jaxmon.exporter")
