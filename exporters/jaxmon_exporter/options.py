@@ -48,7 +48,7 @@ def _page(url: str) -> str:
 
 
 def _place(address: str) -> str:
-    from jaxmon_exporter.collectors.nccl.collector import place_of  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.nccl import place_of  # noqa: PLC0415 - see above
 
     place_of(address)
     return address

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
     from jaxmon_exporter.dcgm_fields import DcgmNames
+    from jaxmon_exporter.gate import AccessGate
     from jaxmon_exporter.polling import Collector
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
-    from jaxmon_exporter.web.gate import AccessGate
 
 
 _EVERY = 0.1
@@ -131,7 +131,7 @@ class Service:
         self._prices: Prices | None = None
         # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
         if options.web_config:
-            from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
+            from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
 
             self._gate = AccessGate(options.web_config)
         if options.compat == "dcgm":
@@ -315,8 +315,8 @@ class Service:
         Return what serves the ranks of this host to others, with what the *collectors*
         of NCCL know of them; `CommandError` if anyone could read them.
         """
-        from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise
+        from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
+        from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.ranks import (  # noqa: PLC0415 - likewise
             HostSources,

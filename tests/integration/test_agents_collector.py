@@ -17,7 +17,7 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.host.http.server import metrics_handler
 from jaxmon.host.resources.process import ProcessFamilies
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import CollectorUnavailable, Poller
 from tests.fakes.agents import (
     GOOD,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxmon.host.http.server import Request, Response
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import (
     GOOD,

@@ -13,7 +13,7 @@ import pytest
 from jaxmon.facts.host import host
 from jaxmon.job.text import lines
 from jaxmon.job.verdict import judge
-from jaxmon_exporter.collectors.inspector import collectives
+from jaxmon_exporter.collectors import collectives
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import HostSources, Ranks

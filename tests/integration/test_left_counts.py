@@ -10,7 +10,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.clocks import monotonic
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of
 from tests.helpers.sidecars import counts, job, left, rewrite
 

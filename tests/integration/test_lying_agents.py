@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from jaxmon.exposition.encode import OPENMETRICS, TEXT, encode
 from jaxmon.host.http.server import Request, Response, Server
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve
 from tests.helpers.processes import require_program, until

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
-from jaxmon_exporter.collectors.inspector import collectives
+from jaxmon_exporter.collectors import collectives
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
 from tests.helpers.processes import until

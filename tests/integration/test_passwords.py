@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from jaxmon.errors import CommandError
-from jaxmon_exporter.web import gate
+from jaxmon_exporter import gate
 from tests.helpers.processes import until
 from tests.helpers.servers import PAGE, TLS, GuardedSite
 

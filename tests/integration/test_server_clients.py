@@ -15,7 +15,7 @@ from time import monotonic
 import pytest
 
 from jaxmon.host.http.server import Response, Server
-from jaxmon_exporter.web.gate import AccessGate
+from jaxmon_exporter.gate import AccessGate
 from tests.helpers.processes import require_program, until
 from tests.helpers.servers import BIG, TLS, Site, everything, head_of, sites, status
 

@@ -17,7 +17,7 @@ from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.promql import counter
 from jaxmon.promql.events import Evaluation, conditions, counted
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import failures, page_of, up
 from tests.helpers.preloaded import run_preloaded, start_preloaded
 from tests.helpers.processes import clean_environ, free_port, run_python, until
@@ -87,7 +87,7 @@ def test_the_next_process_adds_to_it(run_dir: Path) -> None:
     inside = (
         "sys.path.insert(0, os.getcwd())\n"
         "from pathlib import Path\n"
-        "from jaxmon_exporter.collectors.agents.collector import Agents\n"
+        "from jaxmon_exporter.collectors.agents import Agents\n"
         "found = Agents(Path(os.environ['JAXMON_RUN_DIR'])).collect()\n"
         "page = {n: v for one in found for n, v in one.samples}\n"
         "print(json.dumps(page))\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from jaxmon.errors import WebConfigError
-from jaxmon_exporter.web.config import _TLS as TLS_KEYS
-from jaxmon_exporter.web.config import Tls, WebConfig, load, openssl_name
+from jaxmon_exporter.web_config import _TLS as TLS_KEYS
+from jaxmon_exporter.web_config import Tls, WebConfig, load, openssl_name
 from tests.helpers.processes import require_program
 
 

@@ -26,7 +26,7 @@ from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.sockets import READ, WRITE, Transport
-from jaxmon_exporter.web.config import WebConfig, load
+from jaxmon_exporter.web_config import WebConfig, load
 
 
 if TYPE_CHECKING:

@@ -226,7 +226,7 @@ class EndedCounts:
         if text is None:
             return None
         # Loaded only if there is something.
-        from jaxmon_exporter.collectors.agents import page  # noqa: PLC0415
+        from jaxmon_exporter.collectors import agent_page as page  # noqa: PLC0415
 
         found = [o for o in page.families(worker, text) if o.metric.kind in _KINDS]
         return LeftCounts(of, found, len(text))
@@ -418,7 +418,7 @@ class Agents(Collector):
     ) -> list[Family]:
         """Return the families of *page* without conflicts with earlier agents."""
         # The parser is loaded only when there is a response.
-        from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
+        from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
 
         kept, errors = agent_page.compatible(page, taken)
         self._failures[CONFLICT] += len(errors)
@@ -441,6 +441,6 @@ def _page(worker: str, answer: str | FetchError) -> list[Family]:
     if isinstance(answer, FetchError):
         raise answer
     # Where there is no agent, none of its grammar is compiled.
-    from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
+    from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
 
     return agent_page.families(worker, answer)

@@ -29,7 +29,7 @@ from jaxmon_exporter.polling import NO_JOB, Clock, Collector, CollectorUnavailab
 
 
 if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.nccl.replies import RasReport, UnevenCommunicator
+    from jaxmon_exporter.collectors.ras_replies import RasReport, UnevenCommunicator
 
 
 GONE = "gone"
@@ -326,7 +326,7 @@ class Nccl(Collector):
             place, seconds=self._seconds, max_bytes=self._max_bytes, json=self._json
         )
         # Few hosts have such a job.
-        from jaxmon_exporter.collectors.nccl import replies  # noqa: PLC0415 - see above
+        from jaxmon_exporter.collectors import ras_replies as replies  # noqa: PLC0415 - see above
 
         parse = replies.parse_json if reply.json else replies.parse_text
         try:

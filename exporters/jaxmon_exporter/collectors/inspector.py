@@ -19,7 +19,7 @@ from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collectors.inspector.collectives import (
+from jaxmon_exporter.collectors.collectives import (
     BrokenRecordError,
     InspectedProcess,
     RecentCollectives,
