@@ -33,8 +33,8 @@ Missing: TypeAlias = Callable[[], tuple[str, str] | None]
 class CollectorEntry(NamedTuple):
     """
     One of the collectors: its class is at a *place* in this package, and made with
-    these *arguments*, `None` if the options do not enable it. If devices are *missing*, a
-    `DeviceCollector` stands in for it, with this deadline. What one that *fills_gaps*
+    these *arguments*, `None` if the options do not enable it. If devices are *missing*,
+    a `DeviceCollector` stands in for it, with this deadline. What one that *fills_gaps*
     reads from another exporter, the others read at the source, with precedence.
     """
 
