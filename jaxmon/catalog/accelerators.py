@@ -20,11 +20,7 @@ _accelerators_of_sidecar = Sheet("Accelerators", SIDECAR, of="uuid")
 ACCELERATOR_INFO = _accelerators.info(
     "jaxmon_accelerator_info",
     "Accelerators of this host.",
-    "index",
-    "vendor",
-    "model",
-    "driver",
-    "pci_bus_id",
+    "index vendor model driver pci_bus_id",
 )
 ACCELERATOR_UP = _accelerators.flag(
     "jaxmon_accelerator_up",
@@ -106,9 +102,7 @@ _MANY = (0, 1e7)
 NCCL_INFO = _nccl.info(
     "jaxmon_nccl_info",
     "NCCL of a job on this host, its CUDA runtime, and the CUDA of the driver.",
-    "version",
-    "cuda",
-    "driver",
+    "version cuda driver",
 )
 NCCL_PROCESSES = _nccl.gauge(
     "jaxmon_nccl_processes",
@@ -143,8 +137,7 @@ NCCL_LAGGING_RANKS = _nccl.gauge(
 NCCL_RANK_LAG = _nccl.gauge(
     "jaxmon_nccl_rank_lag",
     "Collectives that a rank of a stuck communicator is behind, of the 8 furthest.",
-    "host",
-    "rank",
+    "host rank",
     limits=(0, 2**53),
 )
 NCCL_MISSING_PROCESSES = _nccl.gauge(
@@ -231,20 +224,18 @@ ACCELERATOR_MEMORY_BANDWIDTH_RATIO = _tpus.gauge(
     "uuid",
 )
 TPU_CORE_IDLE_SECONDS = _tpus.gauge(
-    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy.", "uuid", "core"
+    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy.", "uuid core"
 )
 TPU_HLO_QUEUE_SIZE = _tpus.gauge(
     "jaxmon_tpu_hlo_queue_size",
     "Programs dispatched to the core and not yet finished.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 1e9),
 )
 TPU_HLO_EXECUTION_SECONDS = _tpus.histogram(
     "jaxmon_tpu_hlo_execution_seconds",
     "Execution time of programs on the core, as measured by the runtime.",
-    "uuid",
-    "core",
+    "uuid core",
     buckets=_EXECUTIONS,
 )
 TPU_COLLECTIVE_SECONDS = _tpus.histogram(
@@ -293,36 +284,31 @@ TPU_THROTTLE_SCORE = _tpus.gauge(
 TPU_CORE_QUEUED_PROGRAMS = _tpus.gauge(
     "jaxmon_tpu_core_queued_programs",
     "Programs queued for the core, by core state.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 1e9),
 )
 TPU_CORE_PROGRAM_ID = _tpus.gauge(
     "jaxmon_tpu_core_program_id",
     "ID of the program on the core, identical on all chips that run it.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_RUN_ID = _tpus.gauge(
     "jaxmon_tpu_core_run_id",
     "ID of the run on the core; changes with each run.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_PROGRAM_POSITION = _tpus.gauge(
     "jaxmon_tpu_core_program_position",
     "Program counter of the core.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_ERROR = _tpus.flag(
     "jaxmon_tpu_core_error",
     "1 while the core reports an error; the text is in the sidecar's log.",
-    "uuid",
-    "core",
+    "uuid core",
 )
 TPU_OWNER_PID = _tpus.gauge(
     "jaxmon_tpu_owner_pid",

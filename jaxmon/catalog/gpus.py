@@ -26,8 +26,7 @@ GPU_XID_ERRORS = _gpus.counter(
 GPU_INFO = _gpus.info(
     "jaxmon_gpu_info",
     "GPU firmware version, and the latest CUDA version supported by the driver.",
-    "vbios",
-    "cuda",
+    "vbios cuda",
 )
 GPU_XID_LAST_TIMESTAMP_SECONDS = _gpus.gauge(
     "jaxmon_gpu_xid_last_timestamp_seconds",
@@ -127,10 +126,7 @@ GPU_MIG_MODE = _gpus.flag("jaxmon_gpu_mig_mode", "1 while MIG mode is on.")
 GPU_MIG_INFO = _gpus.info(
     "jaxmon_gpu_mig_info",
     "MIG devices by uuid, with their parent GPU.",
-    "parent",
-    "profile",
-    "gpu_instance",
-    "compute_instance",
+    "parent profile gpu_instance compute_instance",
 )
 GPU_MIG_MEMORY_USED_BYTES = _gpus.gauge(
     "jaxmon_gpu_mig_memory_used_bytes", "Memory in use on a MIG device."

@@ -26,8 +26,7 @@ COLLECTOR_AGE_SECONDS = _collectors.gauge(
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
     "Collector failures, by reason.",
-    "collector",
-    "reason",
+    "collector reason",
 )
 AGENT_UP = _collectors.flag(
     "jaxmon_agent_up",
@@ -48,8 +47,7 @@ AGENT_DIED = _collectors.flag(
     "jaxmon_agent_died",
     "1 from when a process ended without finishing until another takes its slot; loop "
     "is what it ran.",
-    "worker",
-    "loop",
+    "worker loop",
 )
 AGENT_ENDED_SECONDS = _collectors.gauge(
     "jaxmon_agent_ended_seconds",

@@ -93,8 +93,7 @@ STEPS = _training.counter("jaxmon_steps_total", "Completed steps of a loop.", "l
 ITEMS = _training.counter(
     "jaxmon_items_total",
     "Items (tokens, images, sequences) processed by a loop.",
-    "loop",
-    "item",
+    "loop item",
 )
 DATA_WAIT_SECONDS = _training.counter(
     "jaxmon_data_wait_seconds_total",

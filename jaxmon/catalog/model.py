@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Literal
 
@@ -79,7 +80,7 @@ class Sheet:
 
     Each method creates a metric of that kind. Its text is the metric's help; the unit
     follows from the name. A label with a closed set of values is passed together with
-    it.
+    it; others by name, several in one text.
     """
 
     __slots__ = ("_first", "_group", "_sources")
@@ -146,13 +147,14 @@ class Sheet:
             kind,
             text,
             unit=suffix if suffix in _UNITS else "",
-            labels=(
-                *self._first,
-                *[label if isinstance(label, str) else label[0] for label in labels],
-            ),
+            labels=(*self._first, *[name for of in labels for name in _names(of)]),
             buckets=buckets,
             sources=self._sources,
             group=self._group,
             values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )
+
+
+def _names(label: Label) -> Sequence[str]:
+    return label.split() if isinstance(label, str) else label[:1]

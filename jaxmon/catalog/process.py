@@ -29,21 +29,12 @@ BUILD_INFO = _identity_of_both.info(
 RUNTIME_INFO = _identity.info(
     "jaxmon_runtime_info",
     "Versions of JAX, its libraries and its platform.",
-    "jax",
-    "jaxlib",
-    "python",
-    "platform",
-    "platform_version",
+    "jax jaxlib python platform platform_version",
 )
 DEVICE_INFO = _identity.info(
     "jaxmon_device_info",
     "Local devices of this process; uuid and pci_bus_id join accelerator metrics.",
-    "device",
-    "platform",
-    "device_kind",
-    "process_index",
-    "uuid",
-    "pci_bus_id",
+    "device platform device_kind process_index uuid pci_bus_id",
 )
 PROCESS_INDEX = _identity.gauge(
     "jaxmon_process_index", "Index of this process in the JAX cluster."
@@ -181,14 +172,12 @@ DEVICE_ALLOCATIONS = _memory.counter(
 LIVE_ARRAYS = _memory.gauge(
     "jaxmon_live_arrays",
     "Live arrays with a shard in a local device's memory.",
-    "device",
-    "dtype",
+    "device dtype",
 )
 LIVE_ARRAY_BYTES = _memory.gauge(
     "jaxmon_live_array_bytes",
     "Bytes of live array shards in a local device's memory.",
-    "device",
-    "dtype",
+    "device dtype",
 )
 OFFLOADED_ARRAY_BYTES = _memory.gauge(
     "jaxmon_offloaded_array_bytes",
@@ -263,8 +252,7 @@ DEVICE_DEVIATIONS = _numerics.counter(
     "jaxmon_device_deviations_total",
     "Determinism checks in which an output differed on this local device, but not on "
     "all.",
-    "function",
-    "device",
+    "function device",
 )
 GRADIENT_CHECKS = _numerics.counter(
     "jaxmon_gradient_checks_total",

@@ -215,13 +215,7 @@ class Histogram:
     """
 
     __slots__ = (
-        "_counts",
-        "_exemplars",
-        "_labels",
-        "_lock",
-        "_metric",
-        "_series",
-        "_sum",
+        *("_counts", "_exemplars", "_labels", "_lock", "_metric", "_series", "_sum"),
     )
 
     def __init__(self, metric: Metric, *labels: object) -> None:

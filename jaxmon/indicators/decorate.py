@@ -26,10 +26,7 @@ class Step(Protocol):
 
 
 def decorated(
-    function: F,
-    context: Manager,
-    *,
-    step: Callable[[], Step] | None = None,
+    function: F, context: Manager, *, step: Callable[[], Step] | None = None
 ) -> F:
     """
     Return *function*, of any kind, with *context* around each call: around the work,
@@ -146,9 +143,7 @@ class _ManagerInStep:
     """*manager*, entered and left as if by a step of a generator."""
 
     def __init__(
-        self,
-        step: Step | None,
-        manager: AbstractContextManager[object],
+        self, step: Step | None, manager: AbstractContextManager[object]
     ) -> None:
         self._step = _StepContext(step)
         self._manager = manager

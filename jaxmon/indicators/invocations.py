@@ -143,11 +143,7 @@ def serverless(
 
 
 def serverless(
-    handler: F | None = None,
-    /,
-    *,
-    route: str = "",
-    timeout: float = FLUSH_SECONDS,
+    handler: F | None = None, /, *, route: str = "", timeout: float = FLUSH_SECONDS
 ) -> F | Callable[[F], F]:
     """
     Decorate the *handler* of a serverless function, ``def`` or ``async def``.

@@ -41,13 +41,7 @@ class StepLoop:
     count of `steps` before, and how many of the whole run were done until then.
     """
 
-    __slots__ = (
-        "_lock",
-        "_running",
-        "counts",
-        "name",
-        "numbered",
-    )
+    __slots__ = ("_lock", "_running", "counts", "name", "numbered")
 
     def __init__(self, name: str) -> None:
         self.name = name

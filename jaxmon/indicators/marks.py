@@ -75,15 +75,8 @@ class LoopMark(Mark):
     """
 
     __slots__ = (
-        "arrived",
-        "began",
-        "body",
-        "counts",
-        "item",
-        "items",
-        "note",
-        "totals",
-        "turns",
+        *("arrived", "began", "body", "counts", "item", "items", "note"),
+        *("totals", "turns"),
     )
 
     def __init__(

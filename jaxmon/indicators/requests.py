@@ -62,18 +62,8 @@ class OpenRequest:
     """
 
     __slots__ = (
-        "_compiles",
-        "_ended",
-        "_indicators",
-        "_route",
-        "cold",
-        "delayed",
-        "home",
-        "notes",
-        "outcome",
-        "response",
-        "started",
-        "trace",
+        *("_compiles", "_ended", "_indicators", "_route", "cold", "delayed", "home"),
+        *("notes", "outcome", "response", "started", "trace"),
     )
 
     response: str

@@ -99,14 +99,8 @@ class RequestRoute:
     """
 
     __slots__ = (
-        "_lock",
-        "counts",
-        "failures",
-        "name",
-        "seconds",
-        "series",
-        "serving",
-        "usual",
+        *("_lock", "counts", "failures", "name", "seconds", "series"),
+        *("serving", "usual"),
     )
 
     def __init__(self, name: str) -> None:
@@ -126,11 +120,7 @@ class RequestRoute:
         self._lock = RLock()
 
     def count(
-        self,
-        seconds: float,
-        outcome: Outcome,
-        start: Start,
-        ids: SpanIds | None = None,
+        self, seconds: float, outcome: Outcome, start: Start, ids: SpanIds | None = None
     ) -> None:
         """Count a finished request, and keep the *ids* of its span as an exemplar."""
         kind = (outcome, start)

@@ -184,15 +184,8 @@ class _RunRecorder:
     """
 
     __slots__ = (
-        "_figures",
-        "_per_batch",
-        "_tracer",
-        "end",
-        "indicators",
-        "loops",
-        "mark",
-        "outer",
-        "trace",
+        *("_figures", "_per_batch", "_tracer", "end", "indicators", "loops", "mark"),
+        *("outer", "trace"),
     )
 
     def __init__(  # noqa: PLR0913 - what was given to `steps`

@@ -59,18 +59,8 @@ class Trend:
     """
 
     __slots__ = (
-        "_best",
-        "_chunk",
-        "_first",
-        "_recent",
-        "count",
-        "latest",
-        "nan",
-        "nonfinite",
-        "run",
-        "since",
-        "spike",
-        "spikes",
+        *("_best", "_chunk", "_first", "_recent", "count", "latest", "nan"),
+        *("nonfinite", "run", "since", "spike", "spikes"),
     )
 
     def __init__(self) -> None:
@@ -140,9 +130,7 @@ class Trend:
         middle = median(recent)
         spread = median([abs(value - middle) for value in recent])
         far = max(
-            _DEVIATIONS * _OF_MAD * spread,
-            abs(middle),
-            _BEYOND * (highest - middle),
+            _DEVIATIONS * _OF_MAD * spread, abs(middle), _BEYOND * (highest - middle)
         )
         # Where nothing has varied around 0, nothing says what is far.
         return middle if far and value > middle + far else None

@@ -194,15 +194,7 @@ class Work:
     compile.
     """
 
-    __slots__ = (
-        "compiled",
-        "fresh",
-        "named",
-        "owner",
-        "passed_on",
-        "requests",
-        "root",
-    )
+    __slots__ = ("compiled", "fresh", "named", "owner", "passed_on", "requests", "root")
 
     def __init__(
         self,

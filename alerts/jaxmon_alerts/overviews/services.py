@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from jaxmon import catalog
-from jaxmon.promql import (
-    Expr,
-    counter,
-    eq,
-    events,
-    gauge,
-    histogram,
-    ne,
-    ratio,
-)
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne, ratio
 from jaxmon_alerts.overviews.model import (
     PROCESS,
     OverviewRule,

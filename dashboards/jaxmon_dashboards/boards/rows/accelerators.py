@@ -352,8 +352,7 @@ def _link_errors() -> tuple[Target, ...]:
     )
     return tuple(
         Target(
-            q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW),
-            f"{_NAMED} {name}",
+            q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW), f"{_NAMED} {name}"
         )
         for overview, by, name in found
     )

@@ -88,8 +88,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
 def down() -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
     load = promql.ratio(
-        q.host(catalog.HOST_LOAD_1M).sum(*_HOST),
-        q.host(catalog.HOST_CPUS).sum(*_HOST),
+        q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
     )
     left = promql.ratio(
         q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),

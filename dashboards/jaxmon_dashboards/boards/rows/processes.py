@@ -90,8 +90,7 @@ def debug() -> Iterator[Panel]:
     )
     cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
     load = promql.ratio(
-        q.host(catalog.HOST_LOAD_1M).sum(*by),
-        q.host(catalog.HOST_CPUS).sum(*by),
+        q.host(catalog.HOST_LOAD_1M).sum(*by), q.host(catalog.HOST_CPUS).sum(*by)
     )
     available = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
     yield timeseries(1906, "Host CPU by mode")(

@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.host.formats import durations
-from jaxmon.promql import (
-    Expr,
-    counter,
-    eq,
-    events,
-    gauge,
-    histogram,
-    re,
-    recorded,
-)
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import RATE_INTERVAL
 from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
 from jaxmon_alerts.overviews import hosts
