@@ -49,17 +49,17 @@ class DcgmField(NamedTuple):
 
 
 def _row(
-    name: str, text: str, *metrics: Metric, of: str = "", unit: Conversion = _SAME
+    name: str, text: str, metric: Metric, of: str = "", unit: Conversion = _SAME
 ) -> DcgmField:
-    return DcgmField(f"DCGM_FI_{name}", text, metrics, tuple(of.split()), unit)
+    return DcgmField(f"DCGM_FI_{name}", text, (metric,), tuple(of.split()), unit)
 
 
 def _share(name: str, what: str, metric: Metric) -> DcgmField:
     return _row(name, f"Fraction of time {what}.", metric)
 
 
-def _count(name: str, what: str, *metrics: Metric, of: str = "") -> DcgmField:
-    return _row(name, f"{what} so far.", *metrics, of=of)
+def _count(name: str, what: str, metric: Metric, of: str = "") -> DcgmField:
+    return _row(name, f"{what} so far.", metric, of)
 
 
 _CLOCK = catalog.ACCELERATOR_CLOCK_HERTZ
@@ -67,127 +67,94 @@ _HEAT = catalog.ACCELERATOR_TEMPERATURE_CELSIUS
 _USE = catalog.ACCELERATOR_UTILIZATION_RATIO
 _ENGINE = catalog.GPU_ENGINE_UTILIZATION_RATIO
 _CONTROLLER = catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO
-_SENT, _RECEIVED = catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES
-_FREE, _USED = (
-    catalog.ACCELERATOR_MEMORY_FREE_BYTES,
-    catalog.ACCELERATOR_MEMORY_USED_BYTES,
-)
+_NVLINK = (catalog.GPU_NVLINK_TRANSMIT_BYTES, catalog.GPU_NVLINK_RECEIVE_BYTES)
+_FREE = catalog.ACCELERATOR_MEMORY_FREE_BYTES
+_USED = catalog.ACCELERATOR_MEMORY_USED_BYTES
 _OF_MIG = catalog.GPU_MIG_MEMORY_USED_BYTES
 _RESERVED = catalog.ACCELERATOR_MEMORY_RESERVED_BYTES
 _REMAPPED, _ECC = catalog.GPU_REMAPPED_ROWS, catalog.GPU_ECC_ERRORS
+_SENT = catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND
+_RECEIVED = catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND
+_ENERGY = catalog.ACCELERATOR_ENERGY_JOULES
+_DRIVEN = "ECC errors since the driver was loaded,"
 
 # In the order in which they are exported. Of two with one name, the first is read.
 FIELDS = (
-    _row("DEV_SM_CLOCK", "Clock of the SMs in MHz.", _CLOCK, of="sm", unit=_MHZ),
-    _row(
-        "DEV_MEM_CLOCK", "Clock of the memory in MHz.", _CLOCK, of="memory", unit=_MHZ
-    ),
-    _row("DEV_VIDEO_CLOCK", "", _CLOCK, of="video", unit=_MHZ),
-    _row("DEV_MEMORY_TEMP", "Memory temperature in C.", _HEAT, of="memory"),
-    _row("DEV_GPU_TEMP", "GPU temperature in C.", _HEAT, of="gpu"),
+    _row("DEV_SM_CLOCK", "Clock of the SMs in MHz.", _CLOCK, "sm", _MHZ),
+    _row("DEV_MEM_CLOCK", "Clock of the memory in MHz.", _CLOCK, "memory", _MHZ),
+    _row("DEV_VIDEO_CLOCK", "", _CLOCK, "video", _MHZ),
+    _row("DEV_MEMORY_TEMP", "Memory temperature in C.", _HEAT, "memory"),
+    _row("DEV_GPU_TEMP", "GPU temperature in C.", _HEAT, "gpu"),
     _row("DEV_POWER_USAGE", "Power in W.", catalog.ACCELERATOR_POWER_WATTS),
     _row("DEV_ENFORCED_POWER_LIMIT", "", catalog.ACCELERATOR_POWER_LIMIT_WATTS),
     _row(
-        "DEV_TOTAL_ENERGY_CONSUMPTION",
-        "Energy in mJ since the driver was loaded.",
-        catalog.ACCELERATOR_ENERGY_JOULES,
+        *("DEV_TOTAL_ENERGY_CONSUMPTION", "Energy in mJ since the driver was loaded."),
+        _ENERGY,
         unit=_MJ,
     ),
     _count("DEV_PCIE_REPLAY_COUNTER", "PCIe replays", catalog.GPU_PCIE_REPLAYS),
-    _row("DEV_GPU_UTIL", "GPU utilization in %.", _USE, unit=_PERCENT),
-    _row("DEV_MEM_COPY_UTIL", "Memory utilization in %.", _CONTROLLER, unit=_PERCENT),
-    _row(
-        "DEV_ENC_UTIL",
-        "Encoder utilization in %.",
-        _ENGINE,
-        of="encoder",
-        unit=_PERCENT,
-    ),
-    _row(
-        "DEV_DEC_UTIL",
-        "Decoder utilization in %.",
-        _ENGINE,
-        of="decoder",
-        unit=_PERCENT,
-    ),
-    _row("DEV_FB_FREE", "Free memory in MiB.", _FREE, unit=_MIB),
-    _row("DEV_FB_USED", "Used memory in MiB.", _USED, unit=_MIB),
-    _row("DEV_FB_USED", "Used memory in MiB.", _OF_MIG, unit=_MIB),
-    _row("DEV_FB_RESERVED", "Reserved memory in MiB.", _RESERVED, unit=_MIB),
-    _row("DEV_FB_TOTAL", "", catalog.ACCELERATOR_MEMORY_SIZE_BYTES, unit=_MIB),
-    _row(
-        "DEV_NVLINK_BANDWIDTH_TOTAL",
+    _row("DEV_GPU_UTIL", "GPU utilization in %.", _USE, "", _PERCENT),
+    _row("DEV_MEM_COPY_UTIL", "Memory utilization in %.", _CONTROLLER, "", _PERCENT),
+    _row("DEV_ENC_UTIL", "Encoder utilization in %.", _ENGINE, "encoder", _PERCENT),
+    _row("DEV_DEC_UTIL", "Decoder utilization in %.", _ENGINE, "decoder", _PERCENT),
+    _row("DEV_FB_FREE", "Free memory in MiB.", _FREE, "", _MIB),
+    _row("DEV_FB_USED", "Used memory in MiB.", _USED, "", _MIB),
+    _row("DEV_FB_USED", "Used memory in MiB.", _OF_MIG, "", _MIB),
+    _row("DEV_FB_RESERVED", "Reserved memory in MiB.", _RESERVED, "", _MIB),
+    _row("DEV_FB_TOTAL", "", catalog.ACCELERATOR_MEMORY_SIZE_BYTES, "", _MIB),
+    DcgmField(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
         "NVLink traffic in KiB, both directions combined.",
-        _SENT,
-        _RECEIVED,
+        metrics=_NVLINK,
+        labels=(),
         unit=_KIB,
     ),
     _count(
-        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "Rows remapped for uncorrectable errors",
+        *("DEV_UNCORRECTABLE_REMAPPED_ROWS", "Rows remapped for uncorrectable errors"),
         _REMAPPED,
-        of="uncorrected",
+        "uncorrected",
     ),
     _count(
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "Rows remapped for correctable errors",
+        *("DEV_CORRECTABLE_REMAPPED_ROWS", "Rows remapped for correctable errors"),
         _REMAPPED,
-        of="corrected",
+        "corrected",
     ),
     _row("DEV_ROW_REMAP_PENDING", "", catalog.GPU_ROW_REMAP_PENDING),
     _row(
-        "DEV_ROW_REMAP_FAILURE",
-        "1 if a row remapping has failed.",
+        *("DEV_ROW_REMAP_FAILURE", "1 if a row remapping has failed."),
         catalog.GPU_ROW_REMAP_FAILURE,
     ),
     _share(
-        "PROF_GR_ENGINE_ACTIVE",
-        "graphics or compute ran",
+        *("PROF_GR_ENGINE_ACTIVE", "graphics or compute ran"),
         catalog.GPU_GRAPHICS_ACTIVE_RATIO,
     ),
     _share(
-        "PROF_PIPE_TENSOR_ACTIVE",
-        "tensor cores were busy",
+        *("PROF_PIPE_TENSOR_ACTIVE", "tensor cores were busy"),
         catalog.GPU_TENSOR_ACTIVE_RATIO,
     ),
     _share("PROF_DRAM_ACTIVE", "memory was busy", catalog.GPU_DRAM_ACTIVE_RATIO),
     # Rates, whatever their names say.
-    _row(
-        "PROF_PCIE_TX_BYTES",
-        "Bytes per second sent over PCIe.",
-        catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND,
-    ),
-    _row(
-        "PROF_PCIE_RX_BYTES",
-        "Bytes per second received over PCIe.",
-        catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND,
-    ),
+    _row("PROF_PCIE_TX_BYTES", "Bytes per second sent over PCIe.", _SENT),
+    _row("PROF_PCIE_RX_BYTES", "Bytes per second received over PCIe.", _RECEIVED),
     _row("PROF_NVLINK_TX_BYTES", "", catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND),
     _row("PROF_NVLINK_RX_BYTES", "", catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND),
     # Off by default there, and nearly always enabled.
     _share("PROF_SM_ACTIVE", "an SM had work", catalog.GPU_SM_ACTIVE_RATIO),
     _row(
-        "PROF_SM_OCCUPANCY",
-        "Resident warps as a fraction of the maximum.",
+        *("PROF_SM_OCCUPANCY", "Resident warps as a fraction of the maximum."),
         catalog.GPU_SM_OCCUPANCY_RATIO,
     ),
     _share("PROF_PIPE_FP64_ACTIVE", "FP64 was busy", catalog.GPU_FP64_ACTIVE_RATIO),
     _share("PROF_PIPE_FP32_ACTIVE", "FP32 was busy", catalog.GPU_FP32_ACTIVE_RATIO),
     _share("PROF_PIPE_FP16_ACTIVE", "FP16 was busy", catalog.GPU_FP16_ACTIVE_RATIO),
+    _count("DEV_ECC_SBE_VOL_TOTAL", f"Corrected {_DRIVEN}", _ECC, "corrected volatile"),
     _count(
-        "DEV_ECC_SBE_VOL_TOTAL",
-        "Corrected ECC errors since the driver was loaded,",
+        *("DEV_ECC_DBE_VOL_TOTAL", f"Uncorrected {_DRIVEN}"),
         _ECC,
-        of="corrected volatile",
+        "uncorrected volatile",
     ),
-    _count(
-        "DEV_ECC_DBE_VOL_TOTAL",
-        "Uncorrected ECC errors since the driver was loaded,",
-        _ECC,
-        of="uncorrected volatile",
-    ),
-    _row("DEV_ECC_SBE_AGG_TOTAL", "", _ECC, of="corrected aggregate"),
-    _row("DEV_ECC_DBE_AGG_TOTAL", "", _ECC, of="uncorrected aggregate"),
+    _row("DEV_ECC_SBE_AGG_TOTAL", "", _ECC, "corrected aggregate"),
+    _row("DEV_ECC_DBE_AGG_TOTAL", "", _ECC, "uncorrected aggregate"),
 )
 
 _SPELLED_NOW = {
