@@ -48,10 +48,7 @@ def render() -> dict[str, str]:
 
 
 def memory_used(by: str, scope: str) -> str:
-    """
-    Return PromQL for the fraction of its limit that the fullest device uses, with the
-    labels *by*; *scope* are conditions on the labels of the scraper.
-    """
+    """Return PromQL for the used fraction of the fullest device, in *scope*."""
     labels = ", ".join(filter(None, (by, "instance", "worker", "device")))
 
     def bytes_of(kind: str) -> str:

@@ -28,10 +28,7 @@ _OPEN = ("active", "pending")
 
 @dataclass(frozen=True, slots=True)
 class DeployWindow:
-    """
-    An open deploy window: a silence of the alerts with the labels *scope*, one of them
-    ``job``, from its opening until it closes by itself.
-    """
+    """An open deploy window: a silence of alerts with the labels *scope*."""
 
     identity: str
     scope: Mapping[str, str]
@@ -47,10 +44,7 @@ class DeployWindow:
 
 
 class DeployWindows:
-    """
-    The deploy windows of one Alertmanager (0.25 or later, API v2); *noise* is label and
-    value of the alerts that a deployment causes.
-    """
+    """The deploy windows of one Alertmanager (0.25 or later), by *noise* labels."""
 
     def __init__(self, session: Session, noise: Mapping[str, str]) -> None:
         self._session = session

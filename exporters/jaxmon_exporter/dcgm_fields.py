@@ -228,10 +228,7 @@ class DcgmNames:
         self._plan = _MappingCache((), {})
 
     def families(self, found: Sequence[Family]) -> list[Family]:
-        """
-        Return the families in *found* that have dcgm-exporter's names, under those: of
-        NVIDIA's accelerators, and their instances (MIG). Thread-safe.
-        """
+        """Return those in *found* with dcgm-exporter's names. Thread-safe."""
         plan = self._plan
         identities = tuple(name for name, _ in samples_of(found, *_IDENTITIES))
         if identities != plan.identities:
@@ -266,10 +263,7 @@ class _Place:
 
 
 class _MappingCache:
-    """
-    How series are mapped while the *identities* of devices stay the same; *devices* has
-    the text of dcgm-exporter's labels by our UUID.
-    """
+    """How series are mapped while the *identities* of devices stay the same."""
 
     def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:
         self.identities = identities

@@ -131,10 +131,7 @@ def words(end: ProcessEnd) -> dict[str, Any]:
 
 
 def left(end: ProcessEnd, now: float) -> ObservedRank | None:
-    """
-    Return what a process left that ended before it was ever read, such as for an
-    argument that is wrong; `None` if it has not failed and was no rank of a job.
-    """
+    """Return what a process left that ended before it was ever read, if it failed."""
     age = age_of(end)
     if not end.failed and end.rank is None:
         return None
@@ -151,10 +148,7 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
 
 
 class Kills:
-    """
-    What the kernel has killed for memory, as far as it shows that: only in a process
-    namespace in which *pid* is the process. So many *on_host* so far.
-    """
+    """What the kernel has killed for memory in the cgroup of *pid*, and *on_host*."""
 
     def __init__(
         self, pid: int | None, on_host: int | None, root: Path = Path("/")

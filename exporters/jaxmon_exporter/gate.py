@@ -114,10 +114,7 @@ class AccessGate:
         return TlsTransport(sock, self._context, self.admits_certificate)
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
-        """
-        Return the response that rejects *request*, `None` if it is allowed; for a new
-        password that takes a slow hash, on a separate thread.
-        """
+        """Return the response that rejects *request*, `None` if it is allowed."""
         self._follow()
         users = self._config.users
         if not users or request.path in OPEN_PATHS:

@@ -149,10 +149,7 @@ class Live:
         verdict: HostVerdict,
         worker: str | None = None,
     ) -> Summary | None:
-        """
-        Return the status as of now, with the findings in *verdict*: of the host, or of
-        the process *worker*, `None` if there is none.
-        """
+        """Return the status as of now, of the host or of the process *worker*."""
         from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
         from jaxmon.screens.status import summarise  # noqa: PLC0415 - likewise
         from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
@@ -202,10 +199,7 @@ def summary_page(
     admits: Callable[[Request], bool],
     refresh: Callable[[], Future[None] | None],
 ) -> SlowPage:
-    """
-    Return the handler of ``/api/summary``, and of that of one process, ``?worker=3``;
-    *refresh* returns what is done when the findings are recent, `None` if they are.
-    """
+    """Return the handler of ``/api/summary``, also of ``?worker=3``."""
 
     def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
         return _json(summary(admitted, None))

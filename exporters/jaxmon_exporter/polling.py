@@ -182,10 +182,7 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
 
 
 class Collector(Protocol):
-    """
-    A source of metrics, whose methods all run on a thread of its own: a poll each
-    *interval* seconds; after *deadline*, an unfinished one counts as failed.
-    """
+    """A source of metrics, on a thread of its own; polled each *interval* seconds."""
 
     name: str
     interval: float
@@ -200,10 +197,7 @@ class Collector(Protocol):
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
-    """
-    Return failures that cost a collector some metrics but not the poll. Their reasons
-    differ from those of `CollectorUnavailable`, and from ``timeout`` and ``error``.
-    """
+    """Return failures that cost a collector some metrics but not the poll."""
     found = {(collector, reason): count for reason, count in counts.items()}
     return by_label(catalog.COLLECTOR_ERRORS, found)
 
@@ -402,10 +396,7 @@ class Poller:
 
 
 class PollerGroup:
-    """
-    All collectors of a sidecar: those that read at the source, and *secondary* ones,
-    which fill gaps from other exporters; *merge* selects what of these to add.
-    """
+    """All collectors; *merge* selects what of *secondary* ones to add."""
 
     def __init__(
         self,
@@ -426,10 +417,7 @@ class PollerGroup:
             poller.start()
 
     def stop(self, timeout: float = 3.0) -> list[str]:
-        """
-        Stop polling within *timeout* seconds; return the names of collectors whose poll
-        did not return. Their daemon threads stop when the process exits.
-        """
+        """Stop within *timeout* seconds; return those whose poll is stuck."""
         end = time.monotonic() + timeout
         for poller in self._pollers:
             poller.stop()

@@ -90,10 +90,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 
 
 def from_file(path: Path) -> dict[str, float]:
-    """
-    Return prices from a YAML mapping of models to dollars, or from lines of
-    ``model,dollars`` if its name ends in ``.csv``; `CommandError` if it is invalid.
-    """
+    """Return prices from a YAML mapping, or from ``model,dollars`` in ``.csv``."""
     found: dict[str, float] = {}
     try:
         text = read_text(path)

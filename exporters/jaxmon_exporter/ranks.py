@@ -76,10 +76,7 @@ _fetched = partial(fetch_all, timeout=_TIMEOUT, max_total=_MOST_TOTAL)
 
 @dataclass(frozen=True, slots=True)
 class HostSources:
-    """
-    Return what a sidecar knows besides its ranks: Xid errors, throttled GPUs, and what
-    NCCL's RAS and Inspector know of a job here.
-    """
+    """What a sidecar knows besides its ranks: errors and load of GPUs, and NCCL."""
 
     xids: Callable[[], list[XidError]] = list
     gpus: Callable[[], list[ThrottledGpu]] = list

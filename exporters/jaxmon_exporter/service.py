@@ -59,10 +59,7 @@ class Unseen:
         self._seen = _ended(families)
 
     def wait(self, seconds: float, *, least: float) -> None:
-        """
-        Wait until all have been seen, at most *seconds*, and at least *least* of them,
-        so that what has just ended is known.
-        """
+        """Wait until all have been seen, *least* to *seconds* seconds."""
         begun = self._clock()
         pause = threading.Event()
         while (waited := self._clock() - begun) < seconds:
@@ -112,10 +109,7 @@ _ADVICE = {
 
 
 class Service:
-    """
-    A running sidecar: created, started and stopped once. *give_up* is called from
-    another thread, with the reason, if only a new process can continue.
-    """
+    """A running sidecar; *give_up* is called if only a new process can continue."""
 
     def __init__(
         self, options: SidecarOptions, *, give_up: Callable[[str], None] = log.error
@@ -265,10 +259,7 @@ class Service:
         admitted: bool,  # noqa: FBT001 - one of two variants
         worker: str | None = None,
     ) -> Summary | None:
-        """
-        Return what ``/api/summary`` shows, with the findings to the *admitted*: of the
-        host, or of the process *worker*, `None` if there is none.
-        """
+        """Return what ``/api/summary`` shows, with findings to the *admitted*."""
         found = self._findings(admitted)
         return self._live.summary(self._polling.statuses(), found, worker)
 
@@ -311,10 +302,7 @@ class Service:
         return self._options.findings == "all" or request.trusted
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
-        """
-        Return what serves the ranks of this host to others, with what the *collectors*
-        of NCCL know of them; `CommandError` if anyone could read them.
-        """
+        """Return what serves the ranks of this host; `CommandError` if open."""
         from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers

@@ -67,11 +67,7 @@ _SCALARS = ("str", "int", "float", "bool", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """
-    TLS settings: a certificate with its chain; what is required of clients, their CAs,
-    and one of which names their certificates must have; *ciphers* of TLS 1.2, as
-    OpenSSL has them.
-    """
+    """TLS settings: certificates, what is required of clients, versions, ciphers."""
 
     cert_file: Path
     key_file: Path
@@ -359,10 +355,7 @@ def is_possible(cipher: str) -> bool:
 
 
 def openssl_name(name: str) -> str:
-    """
-    Return OpenSSL's name of a suite of TLS 1.2 given by Go's:
-    ``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``.
-    """
+    """Return OpenSSL's name of a suite of TLS 1.2 given by Go's."""
     match = re.fullmatch(r"TLS_(\w+?)_WITH_(\w+)", name)
     if match is None:
         return name

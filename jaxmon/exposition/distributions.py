@@ -13,10 +13,7 @@ _HIGHEST = 1e300
 
 
 def check_distribution(family: Family) -> None:
-    """
-    Check the histograms, or summaries, of *family*, or raise a `PageError` with the
-    reason; about 0.7 µs per sample.
-    """
+    """Check the distributions of *family*, or raise a `PageError`."""
     label = "le" if family.metric.kind == "histogram" else "quantile"
     seen: set[str] = set()
     # The same few for all of them.
@@ -93,10 +90,7 @@ def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
 
 
 def _parts(rest: str, label: str) -> tuple[str, str, str]:
-    """
-    Return which part a series is, its labels without *label*, and the value of that;
-    *rest* is what follows the name of the metric.
-    """
+    """Return which part of a distribution a series is, its labels, and its bound."""
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
         return part, labels[:-1], "0"

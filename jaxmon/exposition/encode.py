@@ -40,10 +40,7 @@ OPENMETRICS = Format.OPENMETRICS
 
 
 def preferences(header: str) -> list[tuple[str, dict[str, str], float]]:
-    """
-    Return name, parameters and q-value, 0 if it is no number, of each item of an
-    ``Accept…`` header.
-    """
+    """Return name, parameters and q-value of each item of an ``Accept…`` header."""
     items = []
     for item in header.lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))

@@ -63,10 +63,7 @@ def read(text: str) -> Exemplar | None:
 
 
 def checked(labels: str, value: str, time: str) -> Exemplar | None:
-    """
-    Return the exemplar of these texts, `None` if OpenMetrics forbids it, or it cannot
-    be: too long, a label twice, a value or time that is no finite number.
-    """
+    """Return the exemplar of these texts, `None` if OpenMetrics forbids it."""
     pairs = [
         (
             name,
@@ -120,10 +117,7 @@ def _escaped(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """
-    Return *text* with unprintable characters but line breaks escaped as in Python: who
-    reads a page in a terminal is not to run them.
-    """
+    """Return *text* with unprintable characters but line breaks escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -49,10 +49,7 @@ _SHOWN = 80
 
 @dataclass(slots=True)
 class ParsedFamily:
-    """
-    One family as exported, ``untyped`` without a TYPE line. Samples have series name,
-    text of the labels without braces, and value; exemplars are by their index.
-    """
+    """One family as exported, ``untyped`` without a TYPE line."""
 
     name: str
     kind: str = "untyped"
@@ -91,10 +88,7 @@ def labels(label_text: str) -> dict[str, str]:
 
 
 def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
-    """
-    Return *family* with the label *name* put first on every series; one that has it
-    keeps it as ``exported_`` and the name, as in Prometheus.
-    """
+    """Return *family* with the label *name* first; others become ``exported_``."""
     first = labels_text((name,), (value,))
     samples = [
         (series, f"{first},{_without(name, text)}" if text else first, number)
@@ -106,10 +100,7 @@ def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
 
 
 def to_family(parsed: ParsedFamily) -> Family:
-    """
-    Return *parsed* as a family of the catalogue, or as an ad-hoc family if the
-    catalogue has no such metric of that kind: it may come from a newer jaxmon.
-    """
+    """Return *parsed* as a family of the catalogue, or as an ad-hoc one."""
     metric = BY_NAME.get(parsed.name)
     if metric is None or _shown_kind(metric) != parsed.kind:
         kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
@@ -180,10 +171,7 @@ class _ParsedPage:
         raise ValueError(msg)
 
     def _normal(self, text: str) -> str:
-        """
-        Return the labels in *text* without empty ones, which are none to Prometheus, in
-        the order in which they first came: a series has one name then.
-        """
+        """Return the labels in *text* without empty ones, in their first order."""
         found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
         names = tuple([name for name, _ in found])
         if '=""' in text:

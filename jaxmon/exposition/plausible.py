@@ -19,10 +19,7 @@ _SHOWN = 160
 
 
 class PlausibilityFilter:
-    """
-    Filters out values outside the metric's range, and histograms as a whole. They are
-    counted, and logged once per metric, as of *who*.
-    """
+    """Filters out values outside the metric's range; logged once each."""
 
     def __init__(self, log: logging.Logger, who: str) -> None:
         self.dropped = 0

@@ -35,10 +35,7 @@ log = logging.getLogger("jaxmon")
 
 
 def publish(directory: Path, limits: Limits) -> None:
-    """
-    Let all in the run *directory* judge by *limits*: write a file, or remove it if
-    these are the defaults. Raises `OSError`.
-    """
+    """Let all in the run *directory* judge by *limits*, in a file unless defaults."""
     path = directory / NAME
     if limits.changed:
         document = {"schema": SCHEMA, "limits": dict(limits.changed)}
@@ -51,10 +48,7 @@ def publish(directory: Path, limits: Limits) -> None:
 
 
 def current(run_dir: Path | str | None = None) -> Limits:
-    """
-    Return the limits of the file that ``JAXMON_LIMITS`` names, else those of the run
-    directory, else the defaults. One that cannot be used is logged, once. 15 to 40 µs.
-    """
+    """Return the limits of ``JAXMON_LIMITS``, or the run directory's; 15 to 40 µs."""
     directory = rundir.locate(None if run_dir is None else os.fspath(run_dir))
     named = os.environ.get(VARIABLE)
     path = Path(named) if named else directory / NAME
@@ -72,10 +66,7 @@ def current(run_dir: Path | str | None = None) -> Limits:
 
 
 def read(path: Path) -> Limits:
-    """
-    Return the limits in the JSON file *path* that this release has. Raises
-    `FileNotFoundError`, or `ConfigFileError`: of a later release, or an invalid value.
-    """
+    """Return the limits in the file *path*; `FileNotFoundError`, `ConfigFileError`."""
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), str(path))
     text = bounded.read_text(path, most=_MOST_BYTES)

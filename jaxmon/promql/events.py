@@ -106,10 +106,7 @@ def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Ex
 
 
 def _restarted(when: Evaluation) -> Expr:
-    """
-    Return the processes whose counters were zero since the previous evaluation: they
-    count since less long, or are others and do not continue what those before counted.
-    """
+    """Return the processes whose counters were zero since the last evaluation."""
     counting, counted_before = _evaluated(catalog.COUNTING_SECONDS, when)
     start, before = _evaluated(catalog.PROCESS_START_TIME_SECONDS, when)
     uptime, _ = _evaluated(catalog.UPTIME_SECONDS, when)
@@ -145,11 +142,7 @@ INTERVAL = "1m"
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """
-    What is recorded of one counter, or of the sum of one histogram: added up *by*
-    labels, also where none happened; by default, by those of each process, where some
-    did.
-    """
+    """What is recorded of a counter, or of a histogram's sum, *by* labels."""
 
     metric: Metric
     by: tuple[str, ...] = ()

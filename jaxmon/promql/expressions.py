@@ -159,10 +159,7 @@ _ADDED, _MULTIPLIED = 2, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """
-    An instant vector (or scalar): its text, with its lists of labels *marked*, how
-    tightly it binds, and the shape of what it yields.
-    """
+    """An instant vector (or scalar) as text, how tightly it binds, and its shape."""
 
     marked: str
     binding: float = _ATOMIC
@@ -227,10 +224,7 @@ class Expr:
         return Expr(f"bottomk{kept}({number}, {self.marked})", shape=self.shape)
 
     def worst(self, number: int) -> Expr:
-        """
-        Keep the *number* series that are largest at some time in Grafana's range, while
-        `topk` keeps those of each moment, which may be hundreds over a range.
-        """
+        """Keep the *number* series that are largest at some time in the range."""
         return self.and_(self._over_range("max").topk(number))
 
     def least(self, number: int) -> Expr:

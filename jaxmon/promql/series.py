@@ -83,10 +83,7 @@ class Counter:
         return self._new(born, window, memory).or_(self.increase(window))
 
     def mishaps(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
-        """
-        Return `rise` only for series that changed; three times cheaper when most are 0,
-        as error counts of devices are.
-        """
+        """Return `rise` only for series that changed; cheaper when few did."""
         born = (self.total() > 0).unless(self.latest(memory, back=window) > 0)
         return self._new(born, window, memory).or_(self.increase(window) > 0)
 
@@ -117,10 +114,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class HistogramQuery:
-    """
-    Buckets, count and sum of one metric; *rare* if the first observation of a series
-    matters, as for compiles: see `Counter.rise`. Costs five times as much over a range.
-    """
+    """Buckets, count and sum; if *rare*, the first observation matters."""
 
     metric: Metric
     matchers: tuple[Matcher, ...]
@@ -250,10 +244,7 @@ def alerts_since(*matchers: Matcher) -> Expr:
 def recorded(
     name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
 ) -> Expr:
-    """
-    Return the series of a recording rule (``level:metric:operations``), with their
-    *labels* if they matter, and *unit*; `ValueError` without such a name.
-    """
+    """Return the series of a recording rule (``level:metric:operations``)."""
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
         raise ValueError(msg)

@@ -76,10 +76,7 @@ class ChildProcess:
             raise CommandError(msg, details=self._stderr_tail())
 
     def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
-        """
-        Wait for *pattern* in the first MiB of output and return group 1; `CommandError`
-        if the process exits, or after *seconds*.
-        """
+        """Wait for *pattern* in the output; return group 1, or `CommandError`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := self.printed(pattern):
@@ -89,10 +86,7 @@ class ChildProcess:
         raise CommandError(msg, details=self._stderr_tail())
 
     def printed(self, pattern: re.Pattern[str]) -> str | None:
-        """
-        Return group 1 of *pattern* in the output so far, `None` without; `CommandError`
-        if the process exited without printing it.
-        """
+        """Return group 1 of *pattern* in the output so far, `None` without."""
         exited = self.process.poll() is not None
         for path in (self._out, self._err):
             with path.open("rb") as file:
@@ -194,10 +188,7 @@ class Children:
 
 
 def environ(run_dir: str, *, scale: float) -> Mapping[str, str]:
-    """
-    Return the environment of programs, for rules that are *scale* times as fast:
-    default settings, and a run directory of their own.
-    """
+    """Return the environment of programs, for rules that are *scale* times as fast."""
     inherited = {
         name: value
         for name, value in os.environ.items()

@@ -44,10 +44,7 @@ class AlertSite(Protocol):
         """Scrape *targets*, ``host:port`` by job, and no others."""
 
     def firing(self) -> list[Firing]:
-        """
-        Return the alerts that fire, without those that only inhibit others;
-        `CommandError` if they cannot be read.
-        """
+        """Return the alerts that fire, without those that only inhibit others."""
 
 
 class Receiver:
@@ -137,10 +134,7 @@ class OwnSite:
 
 
 class TheirSite:
-    """
-    A stack in use; an alert fires once its Prometheus says so. *targets* is a file for
-    its ``file_sd_configs``, which is written here.
-    """
+    """A stack in use, whose Prometheus scrapes what the file *targets* says."""
 
     def __init__(self, prometheus: str, targets: Path, scale: float) -> None:
         self.scale = scale
@@ -215,10 +209,7 @@ class DrillPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """
-    How many seconds a drill waits, at most: until programs are up, and, for rules of
-    the speed `REFERENCE`, for the start to be over, the alert, and its end.
-    """
+    """Seconds until programs are up, and of `REFERENCE` for what alerts take."""
 
     scale: float
     start: float = 300.0
@@ -233,10 +224,7 @@ class Patience:
 
 @dataclass(slots=True)
 class DrillResult:
-    """
-    What came of a drill: seconds from the fault to the alert, and from the end of the
-    fault to that of the alert; *others* are further alerts, in this order.
-    """
+    """What came of a drill: when the alert came and ended, and *others* meanwhile."""
 
     outcome: Outcome | None = None
     severity: str = ""

@@ -75,10 +75,7 @@ class MonitoringStack:
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """
-    One active alert: *subject* is what it is about, such as ``route=/complete``,
-    *since* when its condition became true.
-    """
+    """One active alert; its *subject* is such as ``route=/complete``, or empty."""
 
     name: str
     severity: str
@@ -170,11 +167,7 @@ def start(
     webhook: str | None,
     drawn: bool = True,
 ) -> MonitoringStack:
-    """
-    Start both, and return them once they are ready. What is *drawn* records what
-    dashboards show; without a *webhook*, nothing is notified. Raises `CommandError`:
-    one of them exited, or took too long.
-    """
+    """Start both, and return them once ready; without a *webhook*, nothing is sent."""
     for attempt in range(_ATTEMPTS):
         ports = free_ports(2)
         write_targets(directory / _TARGETS, targets)

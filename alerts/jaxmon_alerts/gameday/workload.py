@@ -26,10 +26,7 @@ _GPUS = "2"
 
 
 class Workload:
-    """
-    A host of its own for one scenario, in *directory*, which has a short path and is
-    created here. Nothing here blocks: `keep` is called often.
-    """
+    """A host for one scenario, in a new *directory*; nothing here blocks."""
 
     def __init__(
         self,

@@ -48,10 +48,7 @@ _NOMINAL = Windows()
 
 @dataclass(frozen=True, slots=True)
 class OverviewRule:
-    """
-    A recorded series about *metric*, with the *operations* done, the last one first;
-    *made* is what is recorded, or returns it for windows.
-    """
+    """A recorded series: the *operations* on a *metric*, the last one first."""
 
     metric: Metric
     operations: str

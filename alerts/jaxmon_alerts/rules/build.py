@@ -189,10 +189,7 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
-    """
-    How the rules will be used: *scale* divides every duration, so that alerts can be
-    watched arriving, and no other limit; without dashboards, nothing is *drawn*.
-    """
+    """How the rules are used; *scale* divides every duration, and no other limit."""
 
     scale: float = 1
     drawn: bool = True
@@ -226,10 +223,7 @@ def document(alert: Alert, site: Site) -> dict[str, Any]:
 
 
 def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
-    """
-    Return the path of the dashboard about *alert*, a template of its *labels*, and of
-    those that services have at the site.
-    """
+    """Return the path of the dashboard about *alert*, a template of its *labels*."""
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
     of_site = {label: label for label in identity.service} if "job" in found else {}
@@ -260,10 +254,7 @@ _SOON, _LATER, _SELDOM = "30s", "2m", "4m"
 def all_alerts(
     slos: Slos | None = None, options: RuleOptions | None = None
 ) -> tuple[Alert, ...]:
-    """
-    Return every alert, those of an objective several times. Raises `SloError`: an
-    override or a local threshold concerns no alert.
-    """
+    """Return every alert; `SloError` if an override or local limit concerns none."""
     slos, options = slos or slo_module.load(), options or RuleOptions()
     alerts = [
         *causes(slos, options.scale),

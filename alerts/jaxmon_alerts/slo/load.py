@@ -333,10 +333,7 @@ _ESCAPES = {r"\\": "\\", r"\"": '"'}
 
 
 class Metrics:
-    """
-    Metrics that indicators may read: the catalogue's, and those that a file has
-    *declared*; to all, the site's Prometheus adds the labels *series*.
-    """
+    """Metrics that indicators may read: the catalogue's, and those *declared*."""
 
     def __init__(self, declared: Mapping[str, Metric], series: tuple[str, ...]) -> None:
         self._declared = declared
@@ -354,10 +351,7 @@ class Metrics:
         return cls(metrics, series)
 
     def selector(self, source: Source, *kinds: str) -> Selector:
-        """
-        Return the series that a text such as ``name{label="value"}`` selects;
-        `SloError` if there is no such metric, kind, label or value.
-        """
+        """Return the series that ``name{label="value"}`` selects; `SloError`."""
         text = source.text()
         match = _SELECTOR.fullmatch(text)
         if not match:

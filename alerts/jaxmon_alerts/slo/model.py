@@ -74,10 +74,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Pair(Condition):
-    """
-    A condition for objectives over one period: *factor* is the burn rate that both
-    windows must exceed; `None` if the limit is a ratio, whatever the budget.
-    """
+    """A condition over one period: *factor* is the burn rate, `None` of a ratio."""
 
     factor: float | None = None
 

@@ -73,10 +73,7 @@ class RuleGroup:
 def recording_groups(
     slos: Iterable[Slo], *, when: Evaluation | None = None, scale: float = 1
 ) -> Iterator[RuleGroup]:
-    """
-    Yield the rules of each objective: counts and short windows, long ones, the period.
-    *when* says how late samples may be; *scale* divides every duration.
-    """
+    """Yield the rules of each objective: short windows, long ones, the period."""
     for slo in slos:
         # Scaled apart, delay and interval add up to whole seconds.
         fast = _FAST if slo.page else _SLOW

@@ -188,10 +188,7 @@ class LocalLimits:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """
-    What a site changes about every alert of one name; `None` is as shipped. Summary and
-    description are templates, as in Prometheus; the severity is ours.
-    """
+    """What a site changes about every alert of one name; `None` is as shipped."""
 
     alert: str
     source: Source

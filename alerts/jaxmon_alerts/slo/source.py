@@ -177,10 +177,7 @@ class Source:
 def given(
     found: Mapping[str, Source], **readers: Callable[[Source], Any]
 ) -> dict[str, Any]:
-    """
-    Return what *readers* make of those of their keys that were *found*; the name of a
-    reader may end in an underscore, which its key lacks.
-    """
+    """Return what *readers* make of their keys in *found*; a final ``_`` is none."""
     return {
         name: read(found[_key(name)])
         for name, read in readers.items()

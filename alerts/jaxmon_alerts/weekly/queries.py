@@ -55,10 +55,7 @@ def fired(
     *,
     step: float,
 ) -> list[Fired]:
-    """
-    Return the alerts, longest first: *sampled* each *step* of seconds, and what fired
-    *at_all* within the window, perhaps between two of them.
-    """
+    """Return the alerts, longest first: *sampled* each *step*, or *at_all* between."""
     times = {_key(series): tuple(_intervals(series, step)) for series in sampled}
     keys = {**dict.fromkeys(times), **{_key(series): None for series in at_all}}
     found = [
@@ -220,10 +217,7 @@ def _joined(values: Expr) -> Expr:
 
 
 def _rise(series: Counter, window: str) -> Expr:
-    """
-    Return the rise over *window*, with the first sample of series that began within it:
-    most of what is lost is lost before the first scrape.
-    """
+    """Return the rise over *window*, with the first sample of series begun in it."""
     rise = _anywhere(series.increase(window))
     selector = replace(rise, marked=series.selector)
     first = replace(rise, marked=f"min_over_time({selector}[{window}])")

@@ -48,10 +48,7 @@ def calendar(start: float, end: float, zone: tzinfo) -> list[Day]:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """
-    How one objective fared in one service, in the window and by day; *remaining* is of
-    the period's budget, where the least is left.
-    """
+    """How one objective fared in one service, in the window and by day."""
 
     name: str
     title: str
@@ -101,10 +98,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCost:
-    """
-    What the accelerators of one service cost; `None` if Prometheus does not know.
-    Shared GPUs count in full.
-    """
+    """What accelerators of a service cost; `None` if Prometheus does not know."""
 
     service: str
     hours: float
@@ -122,10 +116,7 @@ class ServiceCost:
 
 @dataclass
 class SloReport:
-    """
-    What is known about the days up to *end*, in Unix time; *missing* says what is not,
-    and why.
-    """
+    """What is known of the days up to *end*, in Unix time, and what is *missing*."""
 
     end: float
     days: int

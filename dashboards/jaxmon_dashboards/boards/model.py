@@ -321,10 +321,7 @@ class Dashboard:
 def row(
     number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
-    """
-    Return a decorator that puts the panels that a function yields under a heading, as
-    many on each of the *lines*. *number* is the id of the row.
-    """
+    """Return a decorator that puts what a function yields under a heading, in lines."""
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:
         @wraps(panels)

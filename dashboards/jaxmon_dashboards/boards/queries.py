@@ -79,10 +79,7 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
 def share(part: Expr, whole: Expr) -> Expr:
-    """
-    Return *part* / *whole*, which the rates of two counters may exceed a little: at
-    most 1, 0 if *part* is absent, nothing without *whole*.
-    """
+    """Return *part* / *whole*: at most 1, 0 without *part*, nothing without *whole*."""
     return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
@@ -249,10 +246,7 @@ def host_recorded(recorded: OverviewRule) -> Expr:
 def worst_of_services(
     recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
 ) -> Expr:
-    """
-    Return the *number* largest *total* series of the hosts, or by uuid GPUs, of the
-    selected services, and of hosts that read these.
-    """
+    """Return the *number* largest *total* series of services, by host or GPU."""
     return total(recorded()).and_(_extremes(recorded, total, "max").topk(number))
 
 
@@ -277,10 +271,7 @@ def _extremes(
 
 
 def down(*, ever: bool = False) -> Expr:
-    """
-    Return 0 for targets of the selected services, and for what reads their GPUs, that
-    Prometheus cannot scrape; *ever*, at some time in Grafana's range.
-    """
+    """Return 0 for targets of services and their GPUs that are down, now or *ever*."""
     of_services, every = (
         found.over_range("min") if ever else found for found in (up(JOB), up())
     )
@@ -295,10 +286,7 @@ def firing(*matchers: Matcher) -> Expr:
 
 
 def fired() -> tuple[Expr, Expr]:
-    """
-    Return how often in Grafana's range alerts about the selected services were found to
-    fire, and those about the hardware they run on.
-    """
+    """Return how often alerts about services fired, and those about their hardware."""
     of_services, gpus, hosts = _alerts(
         lambda *about: alerts(*about).over_range("count")
     )
@@ -375,10 +363,7 @@ _CHIP = ("instance", "uuid")
 
 
 def of_job(metric: Metric) -> Expr:
-    """
-    Return a gauge of the accelerators that the chosen processes use, by job and uuid; a
-    TPU also by instance, as its uuid is only its position there.
-    """
+    """Return a gauge of the chosen processes' accelerators, by job and uuid."""
     gpus = gauge(catalog.DEVICE_INFO, *PROCESS, _GPUS).max("job", "uuid")
     chips = gauge(catalog.DEVICE_INFO, *PROCESS, _TPUS).max("job", *_CHIP)
     of_gpus = gauge(metric, *GPUS).max("uuid")

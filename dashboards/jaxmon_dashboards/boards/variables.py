@@ -10,10 +10,7 @@ from jaxmon.promql import Expr, Matcher, counter, gauge
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """
-    A dashboard variable: the values of a label, which is also its name, in a *metric*,
-    selected by variables further left. "All" is a pattern, or what was found.
-    """
+    """A dashboard variable: the values of a label, which is also its name."""
 
     label: str
     title: str

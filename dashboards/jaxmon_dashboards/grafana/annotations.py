@@ -16,10 +16,7 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Deployment:
-    """
-    A deployment to note, by the *tags* that boards find it by, on all or on one
-    *dashboard*; its end is the start for a moment, which `end` can extend later.
-    """
+    """A deployment to note, by *tags*; its end may be its start, until it is known."""
 
     tags: tuple[str, ...]
     text: str
@@ -57,10 +54,7 @@ def add(session: GrafanaSession, deployment: Deployment) -> int:
 def current(
     session: GrafanaSession, tags: Sequence[str], moment: datetime
 ) -> list[Noted]:
-    """
-    Return the deployments with exactly these *tags* that began before *moment* and end
-    after it; `GrafanaError` if Grafana returns no annotations.
-    """
+    """Return the deployments with exactly these *tags* around *moment*."""
     at = _milliseconds(moment)
     query: dict[str, str | int | Sequence[str]] = {
         "type": "annotation",

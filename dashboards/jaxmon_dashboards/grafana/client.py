@@ -260,10 +260,7 @@ class Grafana:
         raise GrafanaError(msg)
 
     def dashboard(self, uid: str, *, v2: bool = False) -> Observed:
-        """
-        Return the dashboard *uid*, in the model in which it is stored. Raises
-        `NotServedError`: it will be saved as *v2*, which this Grafana does not have.
-        """
+        """Return the dashboard *uid* as stored; `NotServedError` without *v2*."""
         # Before the rest: what changes after this no longer fits the lock.
         lock = self._resource(uid) if v2 else None
         response = self._session.request("GET", f"/api/dashboards/uid/{_quoted(uid)}")
@@ -349,11 +346,7 @@ class Grafana:
         )
 
     def _message(self, uid: str, number: int) -> str | None:
-        """
-        Return the message of version *number*, `None` if Grafana does not return it: in
-        the list, old releases have another for the first version; by number, new ones
-        find none.
-        """
+        """Return the message of version *number*, `None` if Grafana has none."""
         path = f"/api/dashboards/uid/{_quoted(uid)}/versions"
         listed = self._session.request("GET", f"{path}/{number}")
         if listed.status == _OK:

@@ -291,10 +291,7 @@ def load(paths: Iterable[Path]) -> list[Board]:
 
 
 def parse_all(texts: Mapping[str, str]) -> list[Board]:
-    """
-    Return the dashboards in *texts*, by source; `ContentError` if one cannot be pushed,
-    or two share a uid or title.
-    """
+    """Return the dashboards in *texts*, by source; uids and titles are unique."""
     found: list[Board] = []
     seen: dict[str, str] = {}
     for source, text in texts.items():

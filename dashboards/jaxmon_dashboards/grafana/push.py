@@ -81,10 +81,7 @@ class PlannedStep:
 def decide(
     desired: Board, observed: Observed, *, folder: str, taken: Mapping[str, str]
 ) -> PlannedStep:
-    """
-    Return the step for a dashboard that should be in *folder*, whose dashboards' titles
-    are *taken* by uids.
-    """
+    """Return the step for a dashboard in *folder*, where titles are *taken* by uids."""
     if desired.twin and isinstance(observed, Stored) and observed.model == "v2":
         desired = desired.twin
     state, reason = Relation.CREATE, ""
@@ -214,10 +211,7 @@ class PushResult:
 def make_plan(
     grafana: Grafana, dashboards: Sequence[Board], folder: Folder
 ) -> PushPlan:
-    """
-    Return what must be done; only reads. Raises `GrafanaError`: Grafana cannot be
-    reached, or this token may not read it; `NotServedError`: it lacks a model.
-    """
+    """Return what must be done; only reads. `GrafanaError`, `NotServedError`."""
     missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
     taken = {} if missing else grafana.titles(folder.uid)
     steps = []
@@ -250,10 +244,7 @@ class Push:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def apply(self, plan: PushPlan) -> list[PushResult]:
-        """
-        Return the outcome for each dashboard; one that fails does not stop the others.
-        Raises `GrafanaError`: the folder could not be created.
-        """
+        """Return the outcome for each dashboard; `GrafanaError` without the folder."""
         if plan.makes_folder(force=self.force):
             self._make_folder(plan.folder)
         return [self._applied(step, plan) for step in plan.steps]
@@ -356,11 +347,7 @@ def unwritten(step: PlannedStep) -> PushResult:
 
 
 def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path:
-    """
-    Write the dashboard *uid* to a new file of *directory*, which only this user can
-    read and Grafana's "Import" accepts; return its path. Raises `OSError`: it could not
-    be written and synced; no file is left behind.
-    """
+    """Write *stored* to a new private file that Grafana can import; return its path."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"
     text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"

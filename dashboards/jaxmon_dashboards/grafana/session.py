@@ -91,11 +91,7 @@ class GrafanaSession(Session):
         body: Any = None,
         repeatable: bool = True,
     ) -> JsonResponse:
-        """
-        Return the response to one request with *body* as JSON, whatever its status. One
-        that is not *repeatable* may do something twice. Raises `GrafanaError`: no
-        response after all attempts, or one that is not Grafana's.
-        """
+        """Return the response to a request; `GrafanaError` without one."""
         data = None if body is None else json.dumps(body).encode()
         retried = _RETRIED if repeatable else _REFUSED
         for attempt in range(1, ATTEMPTS + 1):

@@ -22,10 +22,7 @@ _CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 
 def families(worker: str, page: str) -> list[Family]:
-    """
-    Return an agent's metrics as families with the label *worker*; `PageError` if they
-    are invalid, or would make the combined output invalid.
-    """
+    """Return an agent's metrics with the label *worker*; `PageError` if invalid."""
     found = [
         # A device does not belong to the worker: others may use it, and the driver
         # reports it.
@@ -42,10 +39,7 @@ def families(worker: str, page: str) -> list[Family]:
 
 
 def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
-    """
-    Add the names of a metric to *taken*, with their owner; `PageError` if another has
-    one.
-    """
+    """Add a metric's names to *taken*; `PageError` if another has one."""
     who = f"{metric.kind} {metric.name}"
     names = names_of(metric)
     for name in names:
@@ -59,10 +53,7 @@ def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
 def compatible(
     page: list[Family], taken: dict[str, str]
 ) -> tuple[list[Family], list[PageError]]:
-    """
-    Return the families of *page* compatible with earlier agents' *taken* names, and why
-    the others are not: another release may give a name another meaning.
-    """
+    """Return the families of *page* without names *taken*, and why not others."""
     kept, errors = [], []
     for family in page:
         try:

@@ -46,10 +46,7 @@ _MOST_FOLLOWED = 256
 
 
 class SlotSeries:
-    """
-    Exports the records of slots, also of those without a process, so that one killed
-    between two polls is counted.
-    """
+    """Exports the records of slots, so that one killed between polls is counted."""
 
     def __init__(self) -> None:
         # A successor may hold a slot a moment before it has counted a crash; the
@@ -59,10 +56,7 @@ class SlotSeries:
     def families(
         self, slots: Mapping[str, SlotEnds], *, up: set[str], unheard: set[str]
     ) -> list[Family]:
-        """
-        Return the families of all *slots* by worker, some 10 µs each; those that are
-        *up* have just responded, on the sockets of *unheard* ones nothing listens.
-        """
+        """Return the families of all *slots* by worker, some 10 µs each."""
         died: dict[tuple[str, str], float] = {}
         counted = {}
         for worker, slot in slots.items():
@@ -97,10 +91,7 @@ class SlotSeries:
 
 
 class ExitStatuses:
-    """
-    Adds to records of processes in *run_dir* how the kernel saw them exit: since Linux
-    6.15.
-    """
+    """Adds to records how the kernel saw processes exit, since Linux 6.15."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -161,10 +152,7 @@ class LeftCounts(NamedTuple):
 
 
 class EndedCounts:
-    """
-    Reads the counts that agents leave in *run_dir*, each of them once, up to
-    *max_total*.
-    """
+    """Reads the counts that agents leave, each of them once, up to *max_total*."""
 
     def __init__(self, run_dir: Path, max_total: int) -> None:
         self._run_dir = run_dir
@@ -198,11 +186,7 @@ class EndedCounts:
     def merged(
         self, pages: Mapping[str, list[Family]], slots: Mapping[str, SlotEnds]
     ) -> Iterator[tuple[str, list[Family]]]:
-        """
-        Yield the families of each worker: what its process responded, without samples
-        if nothing, with the counts of those before it; or what is left of it, as
-        *slots* are since.
-        """
+        """Yield each worker's *pages* with the counts of those before it."""
         for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
             counts = self._left_counts.get(worker)
@@ -217,11 +201,7 @@ class EndedCounts:
                 yield worker, page
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
-        """
-        Return the counts that the process *of* left, `None` if they are void;
-        `PageError` or `ValueError` if they are not what an agent may export, or no
-        text.
-        """
+        """Return the counts left by *of*, `None` if void; `PageError` if bad."""
         text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
         if text is None:
             return None
@@ -316,10 +296,7 @@ class Agents(Collector):
         self._refused: dict[str, str] = {}
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read all agents concurrently: *timeout* seconds at most, plus parsing. Raises
-        `CollectorUnavailable`: the run directory is missing or unreadable.
-        """
+        """Read all agents concurrently: *timeout* seconds at most, plus parsing."""
         sockets = self._sockets()
         before = self._slots()
         answers = fetch_all(
@@ -362,10 +339,7 @@ class Agents(Collector):
     def _pages(
         self, answers: dict[str, str | FetchError]
     ) -> tuple[dict[str, list[Family] | None], set[str]]:
-        """
-        Return the families of each agent, `None` without a valid response, and on whose
-        sockets nothing listens. Removes *answers*.
-        """
+        """Return each agent's families, and whose sockets nothing listens on."""
         pages: dict[str, list[Family] | None] = {}
         unheard = set()
         for worker in list(answers):

@@ -223,10 +223,7 @@ class _RankKey(NamedTuple):
 
 
 class _WindowSums(NamedTuple):
-    """
-    Sums of some seconds by rank: collectives launched, recorded, their seconds, and
-    squares.
-    """
+    """Sums by rank: collectives launched, recorded, seconds, and squares."""
 
     seconds: float
     sums: dict[_RankKey, list[float]]
@@ -266,10 +263,7 @@ class RecentCollectives:
             self._began, self._sums = now, {}
 
     def describe(self) -> InspectedCollectives | None:
-        """
-        Return the windows, the newest first, of the ranks that are in all of them:
-        those of collectives that take longest.
-        """
+        """Return the windows of the slowest collectives, newest first."""
         windows = list(self._windows)
         if len(windows) < _WINDOWS:
             return None

@@ -49,10 +49,7 @@ def usable(url: str) -> str:
 
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
-    """
-    GET *url* and return content type and body, or raise a `FetchError`. *timeout* is
-    for the whole exchange, *max_bytes* includes the head. Redirects are not followed.
-    """
+    """GET *url*; return content type and body, or raise `FetchError`."""
     parts = parts_of(url)
     route = Route(parts)
     # Its response may quote the request.
@@ -110,10 +107,7 @@ class DcgmValue:
 
 
 def lines(page: bytes, wanted: Container[str]) -> Iterator[DcgmValue | None]:
-    """
-    Yield DCGM's values in *page*, and `None` for each malformed line; about 15 µs per
-    line. A field that is not *wanted* takes 1 µs, and has no labels or value.
-    """
+    """Yield DCGM's values in *page*, `None` for malformed lines; 15 µs if *wanted*."""
     for raw in io.BytesIO(page):
         line = raw.strip()
         if line.startswith(b"DCGM_"):
@@ -180,10 +174,7 @@ class Dcgm(Collector):
         self._failures = Counter({_BROKEN_LINE: 0, _TOO_MANY: 0})
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read the metrics; a few milliseconds for eight GPUs. Raises
-        `CollectorUnavailable`.
-        """
+        """Read the metrics; a few milliseconds for eight GPUs."""
         page = self._page()
         found: dict[str, Family] = {}
         seen: set[str] = set()

@@ -24,11 +24,7 @@ _MOST_INTERFACES = 16
 
 
 class Host(Collector):
-    """
-    Reads the host from psutil, and from ``proc`` and ``sys`` below *root*; what is
-    missing is omitted. Of *directories*, the file systems are watched; a hung one makes
-    values stale.
-    """
+    """Reads the host from psutil, ``proc`` and ``sys``; omits what is missing."""
 
     name = "host"
     deadline = 5.0

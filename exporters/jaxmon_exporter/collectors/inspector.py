@@ -191,10 +191,7 @@ class Directory:
 
 
 def _rewind(descriptor: int, file: _InspectedFile) -> None:
-    """
-    Begin again if the file was truncated: by another process with this number, or by
-    log rotation, behind which its process continues where it was, leaving a hole.
-    """
+    """Begin again if the file was truncated, by another process or log rotation."""
     head = os.pread(descriptor, _HEAD, 0)
     if not head.startswith(file.head):
         file.offset, file.inside = 0, False
@@ -217,11 +214,7 @@ _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
 class Inspector(Collector):
-    """
-    Reads what NCCL Inspector appends to its files of *host*, by default this one, in
-    *directory*, which need not exist yet; *budget* bytes of each, of which 4 MiB take
-    100 ms.
-    """
+    """Reads what NCCL Inspector appends to its files in *directory*."""
 
     name = "nccl_inspector"
     deadline = 10.0
@@ -299,10 +292,7 @@ class Inspector(Collector):
 
 
 class _Owners:
-    """
-    Finds the slots of processes by what the agents in *run_dir* report: host and number
-    as the process itself knows them, as Inspector does.
-    """
+    """Finds the slots of processes by what the agents in *run_dir* report."""
 
     def __init__(self, run_dir: Path, clock: Clock) -> None:
         self._run_dir = run_dir

@@ -91,10 +91,7 @@ def found(place: Place) -> Place | None:
 
 
 def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
-    """
-    Return the status of the job, in JSON if that NCCL can. The reply takes *seconds* at
-    most, after four for a process that responds, and *max_bytes*. Raises `FetchError`.
-    """
+    """Return the status of the job, in *seconds* and *max_bytes*, or `FetchError`."""
     try:
         with _greeted(place, max_bytes) as (stream, bounds):
             bounds.extend(seconds)
@@ -182,11 +179,7 @@ Chance = Callable[[int, int], int]
 
 
 class _Stuck(NamedTuple):
-    """
-    How many communicators do not move although their ranks are at different
-    collectives; how many ranks of one are lagging, at most, and those of all that have
-    names.
-    """
+    """How many communicators do not move, and the ranks of them that are behind."""
 
     communicators: int
     lagging: int
@@ -200,10 +193,7 @@ class _StuckFinder:
         self._counts: dict[str, Hashable] = {}
 
     def update(self, uneven: Iterable[UnevenCommunicator]) -> _Stuck:
-        """
-        Return what is as *uneven* as in the last reply. Counts that differ are normal
-        while they change: RAS reads the ranks one after the other.
-        """
+        """Return what is as *uneven* as in the last reply, else normal."""
         found = {communicator.key: communicator for communicator in uneven}
         stuck = [
             communicator
@@ -265,7 +255,7 @@ class Nccl(Collector):
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
-        """Query RAS, or return what it returned last. Raises `CollectorUnavailable`."""
+        """Query RAS, or return what it returned last."""
         if (place := found(self._place)) is None:
             self._forget()
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)

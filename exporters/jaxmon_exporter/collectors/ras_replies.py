@@ -25,10 +25,7 @@ class BrokenReplyError(ValueError):
 
 
 class UnevenCommunicator(NamedTuple):
-    """
-    A communicator whose ranks have launched different numbers of collectives; *counts*
-    changes if any launches another. Of those that lag, the reply names those *behind*.
-    """
+    """A communicator whose ranks have launched different numbers."""
 
     key: str
     counts: Hashable
@@ -348,10 +345,7 @@ def _missing_processes(lines: list[str]) -> Iterator[MissingProcess]:
 
 
 def _size(lines: list[str]) -> tuple[int, int, int]:
-    """
-    Return nodes, processes and GPUs of the job: in a table of five columns if all nodes
-    are alike, else in the last one of three.
-    """
+    """Return nodes, processes and GPUs of the job, from one of two kinds of table."""
     for title, row in pairwise(lines):
         if title.startswith("(total)"):
             found = re.findall(r"\d{1,9}", row)

@@ -64,10 +64,7 @@ class CollectorEntry(NamedTuple):
 
 
 class DeviceCollector(Collector):
-    """
-    Stands in for a collector of devices on a host without them: it is made, and its
-    modules are loaded, once *missing* no longer returns why there are none.
-    """
+    """Stands in for a collector of devices until they are not *missing*."""
 
     def __init__(
         self,

@@ -179,11 +179,7 @@ _IDLE_POWER = 85.0
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """
-    A jitted function of the synthetic program: calls per second and worker, programs at
-    startup and later, seconds of a compile, and which fraction of the peak products
-    reach.
-    """
+    """A jitted function of the synthetic program."""
 
     name: str
     rate: float

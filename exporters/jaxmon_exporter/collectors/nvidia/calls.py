@@ -104,10 +104,7 @@ _FABRIC_FAILED = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class NvmlCall:
-    """
-    One NVML call: *query* returns a value for each of *figures*, in the unit of its
-    metric; `None` omits it. *steady* values change slowly: read only every 30 seconds.
-    """
+    """One NVML call that returns a value for each of *figures*, `None` for none."""
 
     query: Callable[[Nvml, Handle], Values]
     figures: tuple[Figure, ...]
@@ -115,10 +112,7 @@ class NvmlCall:
 
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
-    """
-    Return the results of all calls that *device* supports and that are due. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
-    """
+    """Return the results of all calls of *device* that are due; as `on_failure`."""
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:
         if not device.is_due(call):
@@ -325,11 +319,7 @@ _HOTTEST = 200
 
 @dataclass(slots=True, eq=False, repr=False)
 class Field:
-    """
-    A field value with NVML's ID, a *divisor* from its unit, and a *scope*: which link.
-    Union *member* holds the value, whatever its type claims; above *highest*, and 0, it
-    is invalid. *steady* ones change slowly: read_fields every 30 seconds.
-    """
+    """A field value with NVML's ID; above *highest*, and 0, it is invalid."""
 
     number: int
     figure: Figure
@@ -356,10 +346,7 @@ class Field:
 def read_fields(
     nvml: Nvml, device: NvmlDevice, failures: Counter[str]
 ) -> list[Reading]:
-    """
-    Return the values of all fields that *device* supports and that are due. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
-    """
+    """Return the values of all fields of *device* that are due, likewise."""
     fields = FIELDS if device.thorough else _LIVELY_FIELDS
     due = [field for field in fields if device.is_due(field)]
     found: list[Reading] = []

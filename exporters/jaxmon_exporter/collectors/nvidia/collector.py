@@ -57,10 +57,7 @@ _OTHER = "other"
 
 
 class XidCounter:
-    """
-    Counts the Xid errors of every GPU since it was first listened to, and failures by
-    reason. Counts outlive event sets, and the absence of a GPU.
-    """
+    """Counts the Xid errors of every GPU since it was first listened to."""
 
     def __init__(
         self, failures: Counter[str], *, clock: Callable[[], float] = time.time
@@ -76,11 +73,7 @@ class XidCounter:
         self._families: list[Family] | None = None
 
     def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
-        """
-        Have the driver queue the events of a GPU, from now on; counts start at 0 only
-        here. Missing support or permission is remembered. Raises `NVMLError`: the
-        driver failed.
-        """
+        """Have the driver queue the events of a GPU; counts start at 0 here."""
         self._free(nvml, uuid)
         if uuid in self._refused:
             return

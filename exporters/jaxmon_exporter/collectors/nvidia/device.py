@@ -53,10 +53,7 @@ class DeviceLostError(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Figure:
-    """
-    A value that NVML can report for a device, with the labels after ``uuid``. Queries
-    that can provide the same one share the object: it is looked up at each poll.
-    """
+    """A value that NVML reports; queries that can provide it share the object."""
 
     metric: Metric
     labels: tuple[str, ...] = ()
@@ -112,10 +109,7 @@ class NvmlDevice:
         self._thorough_at = 0
 
     def on_mig_mode(self, divided: bool) -> None:  # noqa: FBT001 - all there is
-        """
-        Query everything again if MIG mode was switched: a whole GPU supports what a
-        partitioned one does not, and Hopper switches without a reset.
-        """
+        """Query everything again if MIG mode was switched."""
         before, self._divided = self._divided, divided
         if before is not None and before is not divided:
             self.forget()
@@ -135,10 +129,7 @@ class NvmlDevice:
         results: Iterable[tuple[Figure, float | None]],
         found: list[Reading],
     ) -> None:
-        """
-        Add the result of *query* to *found*; if all its values have other sources, it
-        is never queried again.
-        """
+        """Add the result of *query* to *found*, unless it has other sources."""
         superseded = True
         for figure, value in results:
             if value is None:
@@ -157,10 +148,7 @@ class NvmlDevice:
         *,
         unsupported: bool = False,
     ) -> None:
-        """
-        Handle a failed *query*. Raises `DeviceLostError`: no other query can succeed;
-        `NVMLError`: the driver as a whole failed.
-        """
+        """Handle a failed *query*; `DeviceLostError`, `NVMLError`."""
         code = error.value
         if code in UNSUPPORTED or unsupported:
             log.debug("%s: disabling %s: %s", self.uuid, query, error)

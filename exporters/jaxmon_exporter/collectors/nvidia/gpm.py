@@ -79,10 +79,7 @@ _ADVICE = {
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Unit:
-    """
-    A sampled unit: a GPU, or a MIG instance of one, which may have several devices. If
-    *off*, it says why it is not sampled any more; *metrics* are wanted, by NVML's id.
-    """
+    """A sampled unit: a GPU, or a MIG instance of one; if *off*, why it is not."""
 
     uuids: tuple[str, ...]
     handle: Handle
@@ -94,10 +91,7 @@ class _Unit:
 
 
 class Gpm(Collector):
-    """
-    Samples every GPU that supports it, at most every 0.1 s; with *all_rates*, also what
-    the driver counts in bytes.
-    """
+    """Samples every GPU that supports it, at most every 0.1 s."""
 
     name = "gpm"
     deadline = 5.0
@@ -111,10 +105,7 @@ class Gpm(Collector):
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
-        """
-        Sample all units and compare with the samples before. Raises
-        `CollectorUnavailable`: no driver, no GPU, or none that can be sampled.
-        """
+        """Sample all units and compare with the samples before."""
         nvml = self._session.open()
         try:
             self._take_inventory(nvml)
@@ -192,10 +183,7 @@ class Gpm(Collector):
         return found
 
     def _wanted(self, nvml: Nvml, unit: _Unit) -> dict[int, Metric]:
-        """
-        Return the metrics to query: rates only if the driver has no counter, and only
-        for whole GPUs, so that sums do not include an instance's as well.
-        """
+        """Return the metrics to query: rates only of whole GPUs without a counter."""
         if unit.instance is not None:
             return _RATIOS
         counted = set()

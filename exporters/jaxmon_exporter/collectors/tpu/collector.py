@@ -136,11 +136,7 @@ class Tpus(Collector):
         self._hangs = HangDetector(clock)
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read chips and runtimes: a few milliseconds, and at most five seconds however
-        many do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio is not
-        installed.
-        """
+        """Read chips and runtimes: a few milliseconds, at most five seconds."""
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
         # A lost chip keeps its position until the hardware changes.
@@ -182,11 +178,7 @@ class Tpus(Collector):
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
     ) -> tuple[list[str], int]:
-        """
-        Return the uuids of the chips in order, and how many cores each has. If the PCI
-        bus is hidden, by their numbers: runtimes report memory by core, the duty cycle
-        by chip.
-        """
+        """Return the uuids of the chips in order, and how many cores each has."""
         if not self._chips:
             return _placeholder_chips(readings)
         per_chip = next(iter(self._chips.values())).model.cores

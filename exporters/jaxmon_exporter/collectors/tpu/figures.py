@@ -32,10 +32,7 @@ class CorePlace:
 
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
-    """
-    Return which of *total* cores or chips of this host each of *keys*, in the order of
-    the runtimes, means; empty if ambiguous.
-    """
+    """Return which of *total* cores or chips *keys* mean; empty if ambiguous."""
     distinct = list(dict.fromkeys(keys))
     numbers = [number for _, number in distinct]
     if not distinct or total < 1 or min(numbers) < 0:
@@ -63,11 +60,7 @@ def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, CorePlace
 def spread(
     values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
 ) -> list[tuple[CorePlace, T]]:
-    """
-    Return the value at each of *places*, all cores of a process. Some metrics have a
-    value for each core, others for each chip, numbered in their own way, in the same
-    order.
-    """
+    """Return the value at each of *places*, whether they are by core or by chip."""
     ordered = [values[number] for number in sorted(values)]
     at = sorted(places)
     if len(ordered) * per_chip == len(at):
@@ -280,10 +273,7 @@ def _of_runtime(
 def _histogram(
     metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
 ) -> list[Sample]:
-    """
-    Return the series of a histogram in seconds; *reported* is in microseconds. Bounds
-    are the runtime's, so that all counts are exact: for each of ours the next above.
-    """
+    """Return a histogram in seconds; *reported* is in microseconds, counts exact."""
     if not reported:
         return []
     count = sum(counted.count for counted in reported)

@@ -48,10 +48,7 @@ _TENSOR_CORE_SEQUENCER = 1
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """
-    Observations in buckets: how many, and their mean; the upper bound of each bucket
-    but the last, and the count of each. Trailing zeros may be omitted.
-    """
+    """Observations in buckets; the last has no bound, trailing zeros may lack."""
 
     count: int
     mean: float
@@ -82,11 +79,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class CoreState:
-    """
-    State of a tensor core: ids of the program on it and of its run, its program
-    counter, also as text if requested, how many programs are queued, and its error, if
-    any.
-    """
+    """State of a tensor core: its program and run, where it is, and its error."""
 
     chip: int
     core: int
@@ -99,10 +92,7 @@ class CoreState:
 
 
 def metric_request(name: str, *, single: bool) -> bytes:
-    """
-    Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
-    process alone if *single*, else of as many of the host as the runtime gathers.
-    """
+    """Return a request for *name*, of one process alone if *single*."""
     raw = name.encode()
     return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if single else b"")
 
@@ -240,10 +230,7 @@ def _distribution(message: _Message) -> BucketCounts | None:
 
 
 def _bounds(options: _Message) -> tuple[float, ...]:
-    """
-    Return the upper bounds of all buckets but the last. They are not in their bucket,
-    other than Prometheus has it, which no measured time notices.
-    """
+    """Return the upper bounds of all buckets but the last, which are not in them."""
     found: list[float] = []
     exponential, explicit, linear = (options.message(kind) for kind in (2, 3, 4))
     if explicit is not None:
@@ -337,10 +324,7 @@ class GrpcFailure:
 
     @property
     def unknown(self) -> bool:
-        """
-        Whether the server lacks the method or metric, so that retrying is useless; as
-        does a web server's 404.
-        """
+        """Whether the server lacks it, so that retrying is useless."""
         return self.code in _UNKNOWN
 
     @property
@@ -361,10 +345,7 @@ CUT_OFF = GrpcFailure("INTERNAL")
 
 
 def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
-    """
-    Send all *calls* concurrently, and return their replies, within *seconds*;
-    `ImportError` if there are any, and no grpcio.
-    """
+    """Send all *calls* concurrently; return the replies, within *seconds*."""
     if not calls:
         return []
     # Its core logs socket errors to stderr; the replies contain them as well.

@@ -147,10 +147,7 @@ class Address(NamedTuple):
 
 
 def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
-    """
-    Return the candidate addresses of runtimes, and whether *environ* set them, in
-    libtpu's variables. Without these: the usual ports, most of which are unused.
-    """
+    """Return the addresses of runtimes, and whether libtpu's variables set them."""
     if text := environ.get(tpus.ADDRESS, "").strip():
         return [_address(text)], True
     if (listed := environ.get(tpus.PORTS)) is not None:
@@ -189,10 +186,7 @@ _CONNECT_SECONDS = 0.2
 
 
 def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
-    """
-    Return the *targets* where nothing is listening, and why. All others may be
-    listening: a host name is not resolved, and a slow host is left to gRPC.
-    """
+    """Return the *targets* where nothing is listening, and why."""
     found: dict[Target, GrpcFailure] = {}
     end = time.monotonic() + _CONNECT_SECONDS
     with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
@@ -238,11 +232,7 @@ _SECONDS = 1.5  # for the replies of all runtimes together
 
 @dataclass(slots=True)
 class _Runtime:
-    """
-    The runtime at an address: *up* while it responds, *slow* if something listens but
-    does not, *met* if it ever has; *further* metrics of its own list, and *unknown*
-    ones.
-    """
+    """The runtime at an address: *up* while it responds, *met* if it ever has."""
 
     address: Address
     up: bool = False
@@ -280,10 +270,7 @@ class Runtimes:
         self._failures = failures
 
     def read(self) -> list[RuntimeReading]:
-        """
-        Query all runtimes, after probing those not known to be up; `ImportError` if
-        something is listening, and grpcio is not installed.
-        """
+        """Query all runtimes, after probing those not known to be up."""
         before = {runtime.name for runtime in self._runtimes if runtime.up}
         self._probe([runtime for runtime in self._runtimes if not runtime.up])
         up = [runtime for runtime in self._runtimes if runtime.up]
@@ -401,11 +388,7 @@ class Runtimes:
     def _judge(
         self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
-        """
-        Decide whether a runtime is still up, and the same. It has to say something:
-        gRPC makes of a web server's 404 what an old runtime says to what it does not
-        know.
-        """
+        """Decide whether a runtime is still up, and the same."""
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < runtime.uptime:
             runtime.renew()
