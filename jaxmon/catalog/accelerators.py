@@ -159,8 +159,6 @@ NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
     limits=_MANY,
 )
 
-# --- Inspector -------------------------------------------------------------------
-
 _inspector = Sheet("NCCL Inspector", SIDECAR, of="worker")
 
 _KIND = ("collective", NCCL_COLLECTIVES)
@@ -277,9 +275,6 @@ TPU_THROTTLE_SCORE = _tpus.gauge(
     "runtime",
     limits=(0, 10),
 )
-
-# --- State of a core: constant while programs are queued, it hangs ------------------
-# ----------
 
 TPU_CORE_QUEUED_PROGRAMS = _tpus.gauge(
     "jaxmon_tpu_core_queued_programs",

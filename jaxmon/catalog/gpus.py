@@ -145,8 +145,6 @@ GPU_PROCESS_MEMORY_BYTES = _gpus.gauge(
     "pid",
 )
 
-# --- Links: PCIe, NVLink and the fabric behind it --------------------------------
-
 GPU_PCIE_TRANSMIT_BYTES = _gpus.counter(
     "jaxmon_gpu_pcie_transmit_bytes_total", "Bytes sent by the GPU over PCIe."
 )
@@ -192,8 +190,6 @@ GPU_FABRIC_STATE = _gpus.gauge(
 )
 
 
-# --- Activity of their units between two polls ------------------------------------
-
 _activity = Sheet("NVIDIA GPU activity", SIDECAR, of="uuid")
 
 GPU_GRAPHICS_ACTIVE_RATIO = _activity.gauge(
@@ -226,8 +222,6 @@ GPU_FP64_ACTIVE_RATIO = _activity.gauge(
 GPU_INTEGER_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_integer_active_ratio", "Fraction of cycles the integer pipe was busy."
 )
-
-# --- Rates: only if the driver keeps no counter --------------------------------
 
 GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_transmit_bytes_per_second",

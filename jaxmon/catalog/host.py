@@ -6,8 +6,6 @@ from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
 from jaxmon.catalog.values import PRESSURE_KINDS, PRESSURE_RESOURCES
 
 
-# --- Collectors of the sidecar ---------------------------------------------------
-
 _collectors = Sheet("Collectors", SIDECAR)
 
 COLLECTOR_SUCCESS = _collectors.gauge(
@@ -56,8 +54,6 @@ AGENT_ENDED_SECONDS = _collectors.gauge(
     "worker",
 )
 
-# --- Host ------------------------------------------------------------------------
-
 _host = Sheet("Host", SIDECAR)
 
 HOST_CPU_SECONDS = _host.counter(
@@ -104,8 +100,6 @@ HOST_DISK_AVAILABLE_BYTES = _host.gauge(
     "Space available to unprivileged users on that file system.",
     "directory",
 )
-
-# --- Container ---------------------------------------------------------------------
 
 _container = Sheet("Container", BOTH)
 

@@ -15,8 +15,6 @@ from jaxmon.catalog.values import (
 # Thirteen bounds for each decade, on average 19 % apart.
 _DECADE = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.2, 5.0, 6.0, 7.0, 8.5)
 
-# --- Requests --------------------------------------------------------------------
-
 _requests = Sheet("Requests")
 
 REQUEST_SECONDS = _requests.histogram(
@@ -72,8 +70,6 @@ BATCH_FILL_RATIO = _requests.histogram(
     buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
     few=(0.5, 0.9, 1.0),
 )
-
-# --- Training --------------------------------------------------------------------
 
 _training = Sheet("Training")
 

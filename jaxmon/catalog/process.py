@@ -18,8 +18,6 @@ from jaxmon.catalog.values import (
 )
 
 
-# --- Identity --------------------------------------------------------------------
-
 _identity = Sheet("Identity")
 _identity_of_both = Sheet("Identity", BOTH)
 
@@ -40,8 +38,6 @@ PROCESS_INDEX = _identity.gauge(
     "jaxmon_process_index", "Index of this process in the JAX cluster."
 )
 PROCESS_COUNT = _identity.gauge("jaxmon_processes", "Processes in the JAX cluster.")
-
-# --- Self ------------------------------------------------------------------------
 
 _self = Sheet("Self")
 _self_of_both = Sheet("Self", BOTH)
@@ -100,8 +96,6 @@ OTLP_EXPORTS = _self_of_both.counter(
     ("outcome", EXPORT_OUTCOMES),
 )
 
-# --- Process: names, kinds and meaning are prometheus_client's -------------------
-
 _process = Sheet("Process", BOTH)
 
 PROCESS_VIRTUAL_MEMORY_BYTES = _process.gauge(
@@ -137,8 +131,6 @@ PYTHON_GC_COLLECTIONS = _process.counter(
     "generation",
 )
 
-# --- Time ------------------------------------------------------------------------
-
 _time = Sheet("Time")
 
 WALL_SECONDS = _time.counter(
@@ -153,8 +145,6 @@ CALL_AGE_SECONDS = _time.gauge(
     ("state", WALL_STATES),
 )
 
-
-# --- Memory ----------------------------------------------------------------------
 
 _memory = Sheet("Memory")
 
@@ -216,8 +206,6 @@ HOST_SYNC_SECONDS = _memory.counter(
     "jaxmon_host_sync_seconds_total",
     "Time that the program was blocked in block_until_ready.",
 )
-
-# --- Numerics and determinism ----------------------------------------------------
 
 _numerics = Sheet("Numerics")
 

@@ -11,9 +11,10 @@ from jaxmon_dashboards.boards.model import (
     BUCKETS,
     EXPORTED,
     RECORDED,
+    DependentVariable,
     Panel,
+    Variable,
 )
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 
 

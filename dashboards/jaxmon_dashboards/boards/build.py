@@ -19,6 +19,7 @@ from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
 from jaxmon_dashboards.boards.model import (
     Annotation,
     Dashboard,
+    DependentVariable,
     Link,
     Mapping,
     Notes,
@@ -26,6 +27,7 @@ from jaxmon_dashboards.boards.model import (
     PanelLine,
     Row,
     Target,
+    Variable,
 )
 from jaxmon_dashboards.boards.rows import (
     accelerators,
@@ -41,7 +43,6 @@ from jaxmon_dashboards.boards.rows import (
     services,
     training,
 )
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
 
 _JOB = 'job=~"$job"'

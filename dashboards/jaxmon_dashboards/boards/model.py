@@ -14,12 +14,68 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import islice
-from typing import Literal, ParamSpec
+from typing import Literal, ParamSpec, TypedDict, Unpack
 
-from jaxmon.catalog import BY_NAME
-from jaxmon.promql import Expr
+from jaxmon.catalog import BY_NAME, Metric
+from jaxmon.promql import Expr, Matcher, counter, gauge
 from jaxmon.promql.expressions import PER_SECOND
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A dashboard variable: the values of a label, which is also its name."""
+
+    label: str
+    title: str
+    metric: Metric
+    text: str
+    matchers: tuple[Matcher, ...] = ()
+    all_value: str = ""
+
+    def __post_init__(self) -> None:
+        self._series.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """The query that finds the values."""
+        return f"label_values({self._series}, {self.label})"
+
+    @property
+    def _series(self) -> Expr:
+        if self.metric.kind == "counter":
+            return counter(self.metric, *self.matchers).total()
+        return gauge(self.metric, *self.matchers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependentVariable:
+    """
+    A variable that follows from the others: the values of a label in the result of
+    *expr* at the end of the selected time range, which match the pattern *values*. If
+    *hidden*, all values found are always selected.
+    """
+
+    name: str
+    title: str
+    label: str
+    values: str
+    expr: Expr
+    text: str
+    all_value: str = ""
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        self.expr.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """The query whose result, as text, holds the values."""
+        return f"query_result({self.expr})"
+
+    @property
+    def pattern(self) -> str:
+        """The pattern, for Grafana, whose group is a value."""
+        return f'/{self.label}="({self.values})"/'
 
 
 UNITS = {
@@ -104,17 +160,11 @@ class Target:
     thresholds: Thresholds | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class PanelOptions(TypedDict, total=False):
     """
-    One panel.
+    What a panel may have.
 
     Args:
-        id: stable, because links to a panel contain it. Unique in the dashboard.
-        title: unique in the dashboard.
-        kind: Grafana's panel type.
-        text: what it shows, why, and what to do; ends with a full stop.
-        targets: all of one unit, except in a table.
         width: columns of 24; 0 is an equal part of what the others in its line leave.
         height: units of 30 pixels, of all panels of its line; 0 leaves it to them.
         minimum: start of the axis.
@@ -128,14 +178,36 @@ class Panel:
         values_after: label of a table whose column the values follow; by default, the
             last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
-        no_value: text shown if there is no data, a word or two; by default, what there
-            is none of.
+        no_value: text shown if there is no data; by default, what there is none of.
         sort: title of the column that sorts a table, largest first.
     """
 
+    width: int
+    height: int
+    minimum: float
+    maximum: float | None
+    unbounded: bool
+    thresholds: Thresholds | None
+    mappings: tuple[Mapping, ...]
+    stacked: Stacking
+    alerts: tuple[str, ...]
+    labels: tuple[str, ...]
+    values_after: str
+    cell_links: tuple[tuple[str, Link], ...]
+    no_value: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """
+    One panel, with `PanelOptions`. Its id is unique in the dashboard, as its title, and
+    stable, because links contain it. Targets are of one unit, except in a table.
+    """
+
+    kind: Kind
     id: int
     title: str
-    kind: Kind
     text: str
     targets: tuple[Target, ...]
     width: int = 0
@@ -347,50 +419,15 @@ class _Heading:
     number: int
     title: str
 
-    def __call__(  # noqa: PLR0913 - what a panel has, each with a default
-        self,
-        *targets: Target | Expr,
-        text: str,
-        width: int = 0,
-        height: int = 0,
-        minimum: float = 0,
-        maximum: float | None = None,
-        unbounded: bool = False,
-        thresholds: Thresholds | None = None,
-        mappings: tuple[Mapping, ...] = (),
-        stacked: Stacking = "none",
-        alerts: tuple[str, ...] = (),
-        labels: tuple[str, ...] = (),
-        values_after: str = "",
-        cell_links: tuple[tuple[str, Link], ...] = (),
-        no_value: str = "",
-        sort: str = "",
+    def __call__(
+        self, *targets: Target | Expr, text: str, **options: Unpack[PanelOptions]
     ) -> Panel:
         """Return the panel; a target that is only an expression has its title."""
-        return Panel(
-            id=self.number,
-            title=self.title,
-            kind=self.kind,
-            text=text,
-            targets=tuple(
-                Target(target, self.title) if isinstance(target, Expr) else target
-                for target in targets
-            ),
-            width=width,
-            height=height,
-            minimum=minimum,
-            maximum=maximum,
-            unbounded=unbounded,
-            thresholds=thresholds,
-            mappings=mappings,
-            stacked=stacked,
-            alerts=alerts,
-            labels=labels,
-            values_after=values_after,
-            cell_links=cell_links,
-            no_value=no_value,
-            sort=sort,
+        listed = tuple(
+            Target(target, self.title) if isinstance(target, Expr) else target
+            for target in targets
         )
+        return Panel(self.kind, self.number, self.title, text, listed, **options)
 
 
 heatmap = partial(_Heading, "heatmap")

@@ -52,8 +52,7 @@ from jaxmon_alerts.overviews.hosts import (
 )
 from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slo, Slos
-from jaxmon_dashboards.boards.model import Link, Mapping, Thresholds
-from jaxmon_dashboards.boards.variables import DependentVariable
+from jaxmon_dashboards.boards.model import DependentVariable, Link, Mapping, Thresholds
 
 
 JOB = re("job", "$job")

@@ -19,9 +19,16 @@ from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.common import DataSourceRef
 
 from jaxmon_dashboards.boards import panels
-from jaxmon_dashboards.boards.model import WIDTH, Annotation, Dashboard, Notes, Row
+from jaxmon_dashboards.boards.model import (
+    WIDTH,
+    Annotation,
+    Dashboard,
+    DependentVariable,
+    Notes,
+    Row,
+    Variable,
+)
 from jaxmon_dashboards.boards.panels import DATASOURCE, visible
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 from jaxmon_dashboards.grafana.content import API_VERSION, KIND
 
 

@@ -167,11 +167,7 @@ class NvmlDevice:
 
     def up(self) -> Reading:
         """Return whether the device responds."""
-        value = 0.0 if self.lost else 1.0
-        return catalog.ACCELERATOR_UP, (
-            series(catalog.ACCELERATOR_UP, self.uuid),
-            value,
-        )
+        return _figure(catalog.ACCELERATOR_UP, self.uuid, 0.0 if self.lost else 1.0)
 
 
 def identify(
@@ -183,16 +179,13 @@ def identify(
     driver = text(nvml.nvmlSystemGetDriverVersion())
     vbios = _or_nothing(nvml, lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle)))
     cuda = _or_nothing(nvml, lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion()))
-    info = series(
-        catalog.ACCELERATOR_INFO, uuid, index, "nvidia", model, driver, address
-    )
+    labels = (uuid, index, "nvidia", model, driver, address)
     found = [
-        (catalog.ACCELERATOR_INFO, (info, 1.0)),
-        (catalog.GPU_INFO, (series(catalog.GPU_INFO, uuid, vbios, cuda), 1.0)),
+        _figure(catalog.ACCELERATOR_INFO, *labels, 1.0),
+        _figure(catalog.GPU_INFO, uuid, vbios, cuda, 1.0),
     ]
     if (node := _numa_node(sysfs, address)) is not None:
-        name = series(catalog.ACCELERATOR_NUMA_NODE, uuid)
-        found.append((catalog.ACCELERATOR_NUMA_NODE, (name, node)))
+        found.append(_figure(catalog.ACCELERATOR_NUMA_NODE, uuid, node))
     return found
 
 
@@ -240,10 +233,7 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Rea
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
         device.on_mig_mode(bool(mode))
-        yield (
-            catalog.GPU_MIG_MODE,
-            (series(catalog.GPU_MIG_MODE, device.uuid), float(mode)),
-        )
+        yield _figure(catalog.GPU_MIG_MODE, device.uuid, float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
         device.on_failure(read, error, failures)
@@ -265,24 +255,17 @@ def _part(nvml: Nvml, device: NvmlDevice, index: int) -> Iterator[Reading]:
     uuid = text(nvml.nvmlDeviceGetUUID(part))
     memory = nvml.nvmlDeviceGetMemoryInfo(part)
     attributes = nvml.nvmlDeviceGetAttributes_v2(part)
-    info = series(
-        catalog.GPU_MIG_INFO,
-        uuid,
-        device.uuid,
-        _profile(nvml, part),
-        nvml.nvmlDeviceGetGpuInstanceId(part),
-        nvml.nvmlDeviceGetComputeInstanceId(part),
-    )
-    yield catalog.GPU_MIG_INFO, (info, 1.0)
+    # ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``.
+    profile = text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
+    instance = nvml.nvmlDeviceGetGpuInstanceId(part)
+    compute = nvml.nvmlDeviceGetComputeInstanceId(part)
+    labels = (uuid, device.uuid, profile, instance, compute)
+    yield _figure(catalog.GPU_MIG_INFO, *labels, 1.0)
     yield _figure(catalog.GPU_MIG_MEMORY_USED_BYTES, uuid, memory.used)
     yield _figure(catalog.GPU_MIG_MEMORY_SIZE_BYTES, uuid, memory.total)
     yield _figure(catalog.GPU_MIG_MULTIPROCESSORS, uuid, attributes.multiprocessorCount)
 
 
-def _profile(nvml: Nvml, part: Handle) -> str:
-    """Return ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``."""
-    return text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
-
-
-def _figure(metric: Metric, uuid: str, value: float) -> Reading:
-    return metric, (series(metric, uuid), value)
+def _figure(metric: Metric, *row: Any) -> Reading:
+    *labels, value = row
+    return metric, (series(metric, *labels), value)
