@@ -177,10 +177,7 @@ def needed(alerts: Collection[str], rules: Rules) -> Groups:
 
 
 def expectation(firing: Firing, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """
-    Return what promtool should find: annotations without values are those of the one
-    rule among *rules* with these labels.
-    """
+    """Return what promtool is to find; annotations without values are the rule's."""
     [rule] = [one for one in rules if one["labels"].items() <= firing.labels.items()]
     annotations = {
         name: _LABEL.sub(lambda one: quote_plus(firing.labels.get(one[1], "")), text)

@@ -76,9 +76,7 @@ def test_default_set_is_here(name: str) -> None:
 
 
 def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
-    """
-    Everything that NVML reports about an H100 is there, label for label, in its unit.
-    """
+    """All that NVML reports about an H100 is there, label for label, in its unit."""
     found = [line for line in lines(reviewed("h100")) if 'gpu="0"' in line]
     assert found == [
         f"DCGM_FI_{name}{{{LABELS}{more}}} {value}"
@@ -200,10 +198,7 @@ def test_foreign_names_stay_out_of_what_is_ours() -> None:
 
 
 def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
-    """
-    Only compat has names of its own; parse passes on those of other pages, and
-    objectives may be about metrics of others.
-    """
+    """Only DCGM's fields have own names; parse passes on those of other pages."""
     makers = {
         path.name
         for folder in PRODUCT

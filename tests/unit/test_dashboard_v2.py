@@ -193,10 +193,7 @@ def test_both_models_have_the_same_dashboards():
 
 @EVERY
 def test_every_panel_is_the_same(name):
-    """
-    Queries, units, thresholds, mappings, overrides, transformations, links, repeats and
-    places of each panel are those of the classic dashboard.
-    """
+    """Each panel's queries, options, links and places are those of the classic form."""
     back = {one["id"]: said(one) for one in panels(classic(resources()[name]))}
     assert list(back) == [one["id"] for one in panels(DASHBOARDS[name])]
     for panel in panels(DASHBOARDS[name]):
@@ -220,10 +217,7 @@ def test_every_row_is_the_same(name):
 
 @EVERY
 def test_everything_around_the_panels_is_the_same(name):
-    """
-    Variables with their patterns for All, annotations, links, time range, refresh and
-    cursor are those of the classic dashboard.
-    """
+    """Variables, annotations, links and times are those of the classic form."""
     back, made = classic(resources()[name]), dict(DASHBOARDS[name])
     # A number of the classic model's versions.
     del made["schemaVersion"]

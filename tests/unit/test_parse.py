@@ -193,10 +193,7 @@ def test_labels_are_unescaped() -> None:
 
 
 def test_a_series_has_one_name() -> None:
-    """
-    Labels come in the order of the first series that has them, and empty ones, which
-    are none to Prometheus, not at all; a value keeps its escapes.
-    """
+    """Labels keep the first series' order, without empty ones; escapes stay."""
     (family,) = parse(
         'a{b="1",c="2"} 1\n'
         'a{c="2",b="1"} 2\n'
@@ -230,9 +227,7 @@ def test_relabel_puts_a_label_first() -> None:
 
 
 def test_relabel_moves_a_label_of_that_name_aside() -> None:
-    """
-    No series is lost and no label stands twice; a value is not mistaken for a label.
-    """
+    """No series is lost, no label stands twice, and values are no labels."""
     (family,) = parse(
         'a{worker="x"} 1\n'
         'a{exported_worker="y",worker="\\"x"} 2\n'

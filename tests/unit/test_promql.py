@@ -170,9 +170,7 @@ def test_expression_reads_as_expected(text: str, expected: str) -> None:
 
 
 def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
-    """
-    Promtool parses what the helpers build, once Grafana's variables are filled in.
-    """
+    """Promtool parses what the helpers build, Grafana's variables filled in."""
     rules = tmp_path / "rules.yaml"
     filled = [
         text.replace("$job", "x").replace("$__rate_interval", "5m") for text in CASES

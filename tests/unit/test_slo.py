@@ -326,10 +326,7 @@ def test_an_slo_may_differ_from_the_file(load):
 
 
 def test_selectors_may_have_several_matchers(load):
-    """
-    Operators, escapes, spaces and a trailing comma are understood, and expressions that
-    Prometheus reads and Python does not.
-    """
+    """Operators, escapes, spaces, a trailing comma, and all that Prometheus reads."""
     wanted = '{ outcome != "success" , route=~"/a|/\\\\pL+[[:alpha:]]", job="x",}'
     [only] = load(changed('{outcome="error"}', wanted))
 

@@ -69,10 +69,7 @@ INCREASES = {
 
 
 def test_events_of_processes_are_counted_in_one_way():
-    """
-    `increase` sees neither what a process counted first nor that a successor is another
-    process. It is for what a sidecar counts, and for histograms, as distributions.
-    """
+    """`increase`, which misses first counts, is for a sidecar's counters alone."""
     texts = [
         path.read_text()
         for where, pattern in (
