@@ -1,7 +1,4 @@
-"""
-What DCGM calls our metrics, and in which units it has them: to read a dcgm-exporter
-(`collectors.dcgm`), and to export under its names.
-"""
+"""What DCGM calls our metrics, and its units: to read them, and to export them."""
 
 from __future__ import annotations
 

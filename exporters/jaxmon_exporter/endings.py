@@ -222,10 +222,7 @@ class Closings:
             ctypes.CDLL(None).inotify_rm_watch(*watch)
 
     def at(self, worker: str, *, completed: bool = False) -> float | None:
-        """
-        Return when the record of *worker* was closed last, but not by who *completed*
-        it.
-        """
+        """Return when the record of *worker* was last closed, or *completed*."""
         return self._closed.get(worker, (None, None))[completed]
 
     def _follow(self, number: int) -> None:

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import logging
 import os
-import socket
 import ssl
 import threading
 from collections import OrderedDict
@@ -104,10 +103,7 @@ class AccessGate:
         return dict(self._config.headers)
 
     def open(self, sock: socket.socket) -> Transport:
-        """
-        Return the transport of a client, encrypted with the latest certificate;
-        `OSError`.
-        """
+        """Return a client's transport, with the latest certificate; `OSError`."""
         self._follow()
         if self._context is None:
             return Transport(sock)
@@ -268,10 +264,7 @@ _RECORD = 1 << 14
 
 
 class TlsTransport(Transport):
-    """
-    The socket of a TLS client, just accepted; *admits* judges its certificate or
-    `None`.
-    """
+    """The socket of a new TLS client; *admits* judges its certificate or `None`."""
 
     sock: ssl.SSLSocket
 

@@ -39,9 +39,7 @@ COUNTERS = {
     catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: _SENT_BY_NVLINK,
     catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: catalog.GPU_NVLINK_RECEIVE_BYTES,
 }
-"""
-Counters by the rate metric they replace: rates are only for devices without counters.
-"""
+"""Counters by the rate metric that they replace."""
 
 
 def instance(uuid: str, number: str) -> str:

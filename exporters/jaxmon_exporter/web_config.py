@@ -85,10 +85,7 @@ class Tls:
         return (self.cert_file, self.key_file, *ca)
 
     def context(self) -> ssl.SSLContext:
-        """
-        Return a context with what the files contain; `WebConfigError` names keys, no
-        files.
-        """
+        """Return a context with the files' content; `WebConfigError` names keys."""
         keys = ("cert_file", "key_file", "client_ca_file")
         for key, path in zip(keys, self.files, strict=False):
             try:

@@ -63,9 +63,7 @@ BORROWED = (
     ACCELERATOR_POWER_LIMIT_WATTS,
     ACCELERATOR_ENERGY_JOULES,
 )
-"""
-Metrics that agents export for their own devices if the sidecar has no driver to query.
-"""
+"""Metrics that agents export for their devices if the sidecar has no driver."""
 
 ACCELERATOR_COST_DOLLARS_PER_HOUR = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_cost_dollars_per_hour",

@@ -256,10 +256,7 @@ KEY_REUSE = _numerics.counter(
 
 
 RUNS_GROUP = "Runs"
-"""
-The group of these metrics. They continue what earlier attempts counted, so neither the
-sidecar nor a receiver of deltas may add them to what it has of earlier processes.
-"""
+"""The group of metrics that continue what earlier attempts counted: never added up."""
 
 _runs = Sheet(RUNS_GROUP, of="run")
 

@@ -31,10 +31,7 @@ def lasting(families: Iterable[Family]) -> list[Family]:
 
 
 def prepare() -> None:
-    """
-    Import what `read` needs: after an import at exit, Python no longer knows that an
-    interrupt ended the program, and with which exit code.
-    """
+    """Import what `read` needs: an import at exit would hide an interrupt's code."""
     import jaxmon.exposition.distributions  # noqa: PLC0415 - few processes need them
     import jaxmon.exposition.parse  # noqa: F401, PLC0415
 

@@ -20,9 +20,7 @@ from jaxmon.clocks import perf_counter
 
 
 End: TypeAlias = list[float]
-"""
-The time of an end, by the performance counter, is its first item; empty until then.
-"""
+"""The time of an end is its first item; empty until then."""
 
 now = perf_counter
 """The clock by which ends are recorded."""

@@ -1,7 +1,4 @@
-"""
-Marks: the open activities of a thread, of which `jaxmon.indicators.timeline` adds up
-the time.
-"""
+"""Marks: the open activities of a thread; `timeline` adds up their time."""
 
 from __future__ import annotations
 
@@ -103,10 +100,7 @@ class LoopMark(Mark):
 
 
 class Marked(NamedTuple):
-    """
-    What the tracked thread is marked to be doing, else ``other``; if it has run
-    *loops*.
-    """
+    """What the tracked thread is marked to be doing; whether it has run *loops*."""
 
     thread: int
     name: str

@@ -1,7 +1,4 @@
-"""
-Queue depth: the value that the program set last, or what its function returns at each
-scrape.
-"""
+"""Queue depth: what the program set last, or what its function returns at a scrape."""
 
 from __future__ import annotations
 

@@ -43,10 +43,7 @@ class Failures:
     def add(
         self, error: BaseException | None, response: str, place_of: PlaceOf
     ) -> None:
-        """
-        Count a request that failed with *error*, if it raised one, or with a *response*
-        such as ``status 503``; *place_of* finds the line.
-        """
+        """Count a request that failed with *error*, or with a *response*."""
         kind = response if error is None else type(error).__name__
         if error is not None and response:
             kind += f" ({response})"
@@ -73,10 +70,7 @@ _LATEST = 32
 
 
 class RequestInProgress(Protocol):
-    """
-    A request in progress: on which thread and when it began, by the performance
-    counter.
-    """
+    """A request in progress: its thread and when it began (performance counter)."""
 
     home: int
     started: float

@@ -37,10 +37,7 @@ from jaxmon.threads import RLock
 
 
 FINISHED, FAILED = -1.0, -2.0
-"""
-Follow the time in the end of an activity that was left: no reading of the clock, such
-as the second one that an end gets when its object is no longer referenced.
-"""
+"""Follows the time in the end of an activity that was left; no time is negative."""
 
 _FEW = 16
 
@@ -429,10 +426,7 @@ class Timeline:
             self._since = until
 
     def _charge_ended(self, marks: list[Mark], until: float) -> str:
-        """
-        Attribute time to the innermost of *marks*, which have ended, each until its
-        end; return the marks still open within them.
-        """
+        """Attribute time to *marks* that have ended; return those still open."""
         for mark in marks[::-1]:
             if not mark.end:
                 return mark.name

@@ -75,10 +75,7 @@ class Trend:
         self._best: float | None = None
 
     def add(self, value: float, step: int | None, time: float) -> None:
-        """
-        Add *value*, logged at the Unix *time* in a *step*, else numbered from 1. Costs
-        a microsecond, ten if it may be a spike.
-        """
+        """Add *value*, logged at the Unix *time* in a *step*, else numbered from 1."""
         self.count += 1
         logged = Logged(self.count if step is None else step, value)
         if not isfinite(value):

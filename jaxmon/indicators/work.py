@@ -257,10 +257,7 @@ current = _work.get
 
 
 def of_this_task(*, inherited: bool = False) -> Work:
-    """
-    Return the work of this thread or task; *inherited* if it takes something for the
-    task that started it.
-    """
+    """Return the work of this thread or task, *inherited* from what started it."""
     work, owner = _work.get(), here()
     if work is None or (work.owner != owner and not inherited):
         work = Work(owner)

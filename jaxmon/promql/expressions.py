@@ -108,10 +108,7 @@ _INSTANCE_TEXT = "{{ $labels.instance }}"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """
-    Labels besides ours: of a service, with ``job``, and of a process, with
-    ``instance``.
-    """
+    """A site's labels besides ours: of a service, with ``job``, and of a process."""
 
     service: tuple[str, ...] = ()
     process: tuple[str, ...] = ()
@@ -337,9 +334,7 @@ class Expr:
         return Expr(text, shape=replace(self.shape, labels=labels))
 
     def offset(self, back: str) -> Expr:
-        """
-        Return the values of a selector *back* ago; of an expression, `ValueError`.
-        """
+        """Return what a selector had *back* ago; of an expression, `ValueError`."""
         return replace(self, marked=f"{self._selector('an offset')}{offset(back)}")
 
     def latest(self, window: str) -> Expr:

@@ -82,10 +82,7 @@ class Workload:
         self._deploy(broken=False)
 
     def is_ready(self) -> bool:
-        """
-        Return whether the sidecar and all programs are up; `CommandError` if one
-        exited.
-        """
+        """Return whether all are up; `CommandError` if one exited."""
         return self.address is not None and self._are_up()
 
     def begin(self) -> None:
@@ -119,10 +116,7 @@ class Workload:
             self._deploy(broken=False)
 
     def keep(self) -> None:
-        """
-        Start what is due as soon as possible; `CommandError` if one exited that should
-        not.
-        """
+        """Start what is due; `CommandError` if one exited that should not."""
         if self._sidecar is not None:
             self._sidecar.check()
         self._dismiss()

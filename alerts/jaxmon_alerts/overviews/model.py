@@ -56,10 +56,7 @@ class OverviewRule:
 
     @property
     def name(self) -> str:
-        """
-        Return ``level:metric:operations``; it has all labels of the level, and may have
-        others.
-        """
+        """Return ``level:metric:operations``; its labels are the level's, at least."""
         metric = self.metric.name.removesuffix("_total")
         labels = self._labels
         level = next(

@@ -145,10 +145,7 @@ def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, 
 
 
 ONCALL = "jaxmon-oncall"
-"""
-Opened by what has no board of its own, as an objective: it shows all budgets. Only
-services are selected there.
-"""
+"""The board of what has none of its own; only services are selected there."""
 
 # By the module of the symptom.
 _BOARDS = {

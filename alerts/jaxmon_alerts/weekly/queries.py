@@ -27,10 +27,7 @@ _GAP_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """
-    An alert of one service that fired: *seconds* in all, and start and end of each
-    time.
-    """
+    """An alert of a service that fired: *seconds* in all, start and end of each."""
 
     name: str
     severity: str

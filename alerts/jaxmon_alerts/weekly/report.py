@@ -169,10 +169,7 @@ class ReportCollector:
         self._report = SloReport(float(int(end.timestamp())), days, end.tzinfo or UTC)
 
     def collect(self) -> SloReport:
-        """
-        Return the report, by about 20 queries; `MonitoringError` if it is no
-        Prometheus.
-        """
+        """Return the report; `MonitoringError` if it is no Prometheus."""
         self._add_objectives()
         self._add_alerts()
         for key, (title, query) in RANKINGS.items():

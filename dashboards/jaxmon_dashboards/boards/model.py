@@ -108,10 +108,7 @@ WIDTH = 24
 """Columns of Grafana's grid."""
 
 RECORDED, EXPORTED, BUCKETS = 180, 120, 40
-"""
-Points of a graph of recorded series, of which there are few; of what each process, host
-or device exports, so that an hour has every scrape; of a heatmap.
-"""
+"""Points of a graph: recorded, exported (an hour has every scrape), of a heatmap."""
 
 _HEIGHT, _HEIGHTS = 8, {"stat": 4}
 _INSTANT: tuple[Kind, ...] = ("stat", "table")

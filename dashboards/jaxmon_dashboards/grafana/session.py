@@ -37,10 +37,7 @@ _REFUSED = frozenset({429})
 
 
 class GrafanaError(MonitoringError):
-    """
-    A request failed: a message without the token, and a status, `None` without
-    response.
-    """
+    """A request failed; the message has no token, *status* is that of a response."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

@@ -129,10 +129,7 @@ class OrbaxSaver:
         self._home.mkdir()
 
     def save(self, leaves: list[Any], *, writable: bool) -> None:
-        """
-        Save *leaves*; `OSError` unless *writable*: a file is in the place of the
-        directory.
-        """
+        """Save *leaves*; `OSError` unless *writable*: a file is in the way."""
         if writable and self._absent.exists():
             self._home.unlink()
             self._absent.rename(self._home)

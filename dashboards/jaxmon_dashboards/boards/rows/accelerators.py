@@ -361,10 +361,7 @@ def _link_errors() -> tuple[Target, ...]:
 def _traffic(
     *, sent: tuple[Metric, Metric], received: tuple[Metric, Metric]
 ) -> tuple[Target, ...]:
-    """
-    Return both directions of a link: by its counter, else by the rate that the driver
-    gives instead.
-    """
+    """Return both directions of a link: by its counter, or the driver's rate."""
     return tuple(
         Target(
             q.of_gpus(

@@ -15,9 +15,7 @@ from jaxmon_dashboards.boards.rows import compiles, services, training
 
 @row(19, "Processes and hosts", lines=(3, 2, 3, 3, 3))
 def debug() -> Iterator[Panel]:
-    """
-    Return CPU, memory, descriptors and garbage collection, then container and host.
-    """
+    """Return CPU, memory, descriptors and collections, then container and host."""
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(

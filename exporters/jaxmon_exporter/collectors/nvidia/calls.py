@@ -46,10 +46,7 @@ _ADVICE = {
 
 
 class NvmlSession:
-    """
-    A use of NVML by a *collector*, which NVML counts: `nvml` is pynvml while
-    initialised.
-    """
+    """A use of NVML by a *collector*; `nvml` is pynvml while it is initialised."""
 
     def __init__(self, collector: str) -> None:
         self.nvml: Nvml = None

@@ -119,10 +119,7 @@ class Figures:
         yield from self._states()
 
     def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
-        """
-        Yield uuid, core, runtime and state of each tensor core, the first if listed
-        twice.
-        """
+        """Yield uuid, core, runtime and state of each tensor core, once."""
         reported: set[tuple[int, int]] = set()
         keys = [
             (reading.runtime, state.chip)

@@ -1,7 +1,4 @@
-"""
-Polls this host's TPU runtimes: all processes concurrently, with one deadline. A runtime
-that disappears is probed again by every poll.
-"""
+"""Polls this host's TPU runtimes: all processes concurrently, with one deadline."""
 
 from __future__ import annotations
 
