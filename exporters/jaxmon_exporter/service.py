@@ -306,11 +306,7 @@ class Service:
         from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
         from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.ranks import (  # noqa: PLC0415 - likewise
-            HostSources,
-            Ranks,
-            throttled,
-        )
+        from jaxmon_exporter.ranks import HostSources, Ranks, throttled  # noqa: PLC0415 - likewise
 
         guarded = self._gate is not None and self._gate.guards
         if not guarded and not ip_address(self._options.host).is_loopback:

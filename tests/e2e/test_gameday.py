@@ -49,10 +49,7 @@ def programs() -> MonitoringPrograms:
 
 @contextmanager
 def gameday(
-    directory: Path,
-    *arguments: str,
-    command: Sequence[str] = _COMMAND,
-    **environ: str,
+    directory: Path, *arguments: str, command: Sequence[str] = _COMMAND, **environ: str
 ) -> Iterator[subprocess.Popen[str]]:
     """Run the command with sockets below *directory*, and stop what is left."""
     with subprocess.Popen(

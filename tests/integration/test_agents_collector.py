@@ -19,14 +19,7 @@ from jaxmon.host.http.server import metrics_handler
 from jaxmon.host.resources.process import ProcessFamilies
 from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import CollectorUnavailable, Poller
-from tests.fakes.agents import (
-    GOOD,
-    Raw,
-    Serve,
-    failures,
-    page_of,
-    up,
-)
+from tests.fakes.agents import GOOD, Raw, Serve, failures, page_of, up
 
 
 def test_pages_of_all_agents_are_told_apart_by_worker(

@@ -13,14 +13,7 @@ import pytest
 from jaxmon.host.http.server import Request, Response
 from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
-from tests.fakes.agents import (
-    GOOD,
-    Raw,
-    Serve,
-    failures,
-    page_of,
-    up,
-)
+from tests.fakes.agents import GOOD, Raw, Serve, failures, page_of, up
 from tests.helpers.processes import until
 
 

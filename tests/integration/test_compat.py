@@ -122,9 +122,7 @@ def dcgm() -> Iterator[DcgmExporter]:
         yield served
 
 
-def test_names_are_served_only_when_asked_for(
-    sidecar: Callable[..., Sidecar],
-) -> None:
+def test_names_are_served_only_when_asked_for(sidecar: Callable[..., Sidecar]) -> None:
     """Without --compat a page has our names alone."""
     assert not [name for name in sidecar().samples() if name.startswith("DCGM_")]
 

@@ -15,14 +15,7 @@ from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
 from tests.helpers.processes import until
 from tests.helpers.sidecars import Exporter, exporters, values
-from tests.job.inspected import (
-    Inspected,
-    Write,
-    agent_in,
-    counted,
-    expected,
-    some,
-)
+from tests.job.inspected import Inspected, Write, agent_in, counted, expected, some
 
 
 UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="{}"}}'
@@ -299,10 +292,7 @@ def test_a_flood_takes_nothing_from_others(
 
 
 def test_the_sidecar_reads_them(
-    files: Path,
-    write: Write,
-    run_dir: Path,
-    serve: Serve,
+    files: Path, write: Write, run_dir: Path, serve: Serve
 ) -> None:
     """Across a rotation and a restart the sidecar counts only what is new."""
     here = os.uname().nodename

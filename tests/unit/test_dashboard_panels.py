@@ -104,9 +104,7 @@ def test_counters_are_never_shown_bare(panel, target):
     )
     before = rf"last_over_time\(\1\[1h\] offset ({window})\)"
     expr = re.sub(
-        rf"\((\w+) > 0 unless {before} > 0\) or (increase\(\1\[\2\]\)) > 0",
-        r"\3",
-        expr,
+        rf"\((\w+) > 0 unless {before} > 0\) or (increase\(\1\[\2\]\)) > 0", r"\3", expr
     )
     rated = rf"(?:rate|increase|last_over_time)\((\w+)\[{window}\]\)"
     bare = re.sub(rated, "", expr)

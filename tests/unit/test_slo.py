@@ -112,16 +112,8 @@ REFUSED = {
         5,
         "expected a ratio such as 99.9% or 0.999, found '-1'",
     ),
-    "objective in words": (
-        changed("99.9%", "most"),
-        5,
-        "0.999, found 'most'",
-    ),
-    "objective that is no number": (
-        changed("99.9%", ".nan"),
-        5,
-        "0.999, found '.nan'",
-    ),
+    "objective in words": (changed("99.9%", "most"), 5, "0.999, found 'most'"),
+    "objective that is no number": (changed("99.9%", ".nan"), 5, "0.999, found '.nan'"),
     "objective that no outage can miss fast enough": (
         changed("99.9%", "93%"),
         5,

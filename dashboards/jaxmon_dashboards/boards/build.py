@@ -194,9 +194,7 @@ def render_all(
         # The SDK announces at import that the classic model is not its latest; it is
         # the one that every Grafana from 10.4 on accepts.
         warnings.simplefilter("ignore", DeprecationWarning)
-        from jaxmon_dashboards.boards.render import (  # noqa: PLC0415 - an extra
-            render,
-        )
+        from jaxmon_dashboards.boards.render import render  # noqa: PLC0415 - an extra
 
     options = options or DashboardOptions()
     _, runbooks = _loaded(options)
