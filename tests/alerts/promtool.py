@@ -43,14 +43,19 @@ class Firing:
     summary: str
 
 
-def ticket(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing ticket."""
-    return [Firing({"severity": "ticket", **labels}, summary)]
+def ticket(summary: str, named: str = "", **labels: str) -> list[Firing]:
+    """Return a firing ticket with *labels*, and those *named*, such as ``job=a``."""
+    return [_firing("ticket", summary, named, labels)]
 
 
-def page(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing page."""
-    return [Firing({"severity": "page", **labels}, summary)]
+def page(summary: str, named: str = "", **labels: str) -> list[Firing]:
+    """Return a firing page, likewise."""
+    return [_firing("page", summary, named, labels)]
+
+
+def _firing(severity: str, summary: str, named: str, labels: dict[str, str]) -> Firing:
+    found = dict(pair.split("=", 1) for pair in named.split())
+    return Firing({"severity": severity, **found, **labels}, summary)
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,10 @@ def per_minute(rate: Expr) -> Expr:
     return (rate * 60).of_unit("per minute")
 
 
-def above(warning: float, critical: float | None = None) -> Thresholds:
-    """Return colours for a value that should be low."""
+def above(warning: float | str, critical: float | None = None) -> Thresholds:
+    """Return colours for a value, or a duration, that should be low."""
+    if isinstance(warning, str):
+        warning = durations.seconds(warning)
     if critical is None:
         return Thresholds("green", ((warning, "red"),))
     return Thresholds("green", ((warning, "orange"), (critical, "red")))

@@ -265,28 +265,17 @@ class Demo(Collector):
         page.add(catalog.ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
         page.add(catalog.ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
         page.add(catalog.ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
-        page.add(
-            catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu"
-        )
-        page.add(
-            catalog.ACCELERATOR_TEMPERATURE_CELSIUS,
-            round(47 + 35 * busy),
-            uuid,
-            "memory",
-        )
+        for sensor, heat in (("gpu", 38 + 30 * busy), ("memory", 47 + 35 * busy)):
+            page.add(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(heat), uuid, sensor)
         for xid in catalog.CRITICAL_XIDS:
             page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
         page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
         page.add(catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1), uuid)
         page.add(catalog.ACCELERATOR_NUMA_NODE, index // 4, uuid)
-        more = gpu_figures(
-            elapsed,
-            busy=busy,
-            worked=energy,
-            used=used,
-            dusty=index == ACCELERATORS - 1,
-        )
-        for metric, value, labels in more:
+        dusty = index == ACCELERATORS - 1
+        for metric, value, labels in gpu_figures(
+            elapsed, busy=busy, worked=energy, used=used, dusty=dusty
+        ):
             page.add(metric, value, uuid, *labels)
 
     def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
@@ -348,13 +337,9 @@ class Demo(Collector):
         kind = "NVIDIA H100 80GB HBM3"
         uuid = self._uuids[index]
         page.add(catalog.DEVICE_INFO, 1, local, "gpu", kind, worker, uuid, bus)
-        page.add(catalog.DEVICE_MEMORY_BYTES, round(used), local, "in_use")
-        page.add(
-            catalog.DEVICE_MEMORY_BYTES, round(0.74 * _MEMORY_BYTES), local, "peak"
-        )
-        page.add(
-            catalog.DEVICE_MEMORY_BYTES, round(0.75 * _MEMORY_BYTES), local, "limit"
-        )
+        peak, limit = 0.74 * _MEMORY_BYTES, 0.75 * _MEMORY_BYTES
+        for state, size in (("in_use", used), ("peak", peak), ("limit", limit)):
+            page.add(catalog.DEVICE_MEMORY_BYTES, round(size), local, state)
         for dtype, count_share, bytes_share in _DTYPES:
             count = round(arrays * count_share)
             page.add(catalog.LIVE_ARRAYS, count, local, dtype)
@@ -400,9 +385,8 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
     page.add(catalog.JIT_CALLS, calls, name)
     page.add(catalog.JIT_CACHE_HITS, calls - misses, name)
     page.add(catalog.JIT_CACHE_MISSES, misses, name)
-    page.add(catalog.COMPILES, programs, name, "compiled")
-    page.add(catalog.COMPILES, 0, name, "cache_hit")
-    page.add(catalog.COMPILES, 0, name, "failed")
+    for outcome in ("compiled", "cache_hit", "failed"):
+        page.add(catalog.COMPILES, programs * (outcome == "compiled"), name, outcome)
     page.add(catalog.RECOMPILES, recompiles, name, function.cause)
     page.add(catalog.RECOMPILES, function.shapes - 1, name, "new_function")
     size = round(function.compile_seconds * 1e6)

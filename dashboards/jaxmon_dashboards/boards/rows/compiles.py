@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
 from jaxmon_alerts.overviews import hosts, services
@@ -194,7 +193,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
         text="Age of the longest-running compile, on the 20 worst hosts. Above the "
         "line it is probably stuck, and so is the process.",
-        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        thresholds=q.above(slos.limits.stuck_after),
         alerts=("JaxmonCompileStuck",),
         no_value="None",
     )
@@ -267,7 +266,7 @@ def debug(slos: Slos) -> Iterator[Panel]:
         Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
         "longest. Above the line it is probably stuck.",
-        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        thresholds=q.above(slos.limits.stuck_after),
         alerts=("JaxmonCompileStuck",),
         no_value="None",
     )

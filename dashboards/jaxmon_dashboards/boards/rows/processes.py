@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -140,7 +139,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     current = services.oncall(slos)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
-    hang = durations.seconds(slos.limits.hang_after)
+    hang = q.above(slos.limits.hang_after)
     yield stat(3301, "Requests")(
         _counted().sum(), text="Finished requests per second of all selected services."
     )
@@ -159,7 +158,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3304, "Oldest request")(
         oldest,
         text="Age of the oldest request in progress; above the line it hangs.",
-        thresholds=q.above(hang),
+        thresholds=hang,
     )
     yield stat(3305, "Queued")(
         gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
@@ -192,7 +191,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(
             gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
         ),
-        Target(oldest, "Oldest", q.above(hang)),
+        Target(oldest, "Oldest", hang),
         Target(q.defined(fill.mean(*_BY)), "Batch fill"),
         text="One line per route, coloured by its objectives. Quantiles are of warm "
         "requests. The name selects the service.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import RATE_INTERVAL
 from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
@@ -81,7 +80,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         Target(step_age().max(*_RANK).worst(10), _NAMED),
         text="Time since each of these ranks finished a step. If one is ahead of the "
         "others, it hangs, and they wait for it.",
-        thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
+        thresholds=q.above(slos.limits.stalled_after),
         alerts=("JaxmonTrainingStalled",),
     )
     yield health.panel("Processes that crashed")
@@ -186,7 +185,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3005, "Last save")(
         saved.min("job").max(),
         text="What a failure would cost the service that saved longest ago.",
-        thresholds=q.above(durations.seconds(limit.checkpoint_age)),
+        thresholds=q.above(limit.checkpoint_age),
         no_value="No checkpoint",
     )
     yield stat(3006, "Non-finite run")(
@@ -198,7 +197,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield current.panel("Recompiles")
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
-    stalled = durations.seconds(slos.limits.stalled_after)
     yield table(3007, "Loops")(
         Target(step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
@@ -207,7 +205,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(spread().max(*_BY), "Slowest rank", SPREAD),
         Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
         Target(items, "Items"),
-        Target(step_age().max(*_BY), "Last step", q.above(stalled)),
+        Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "
         "rank as a multiple of the median. The name selects the service.",
         height=6,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
     Matcher,
@@ -61,7 +60,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return the headline panels."""
     firing = q.firing(re("severity", "page|ticket")).max(*ALERT)
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
-    stalled = q.above(durations.seconds(slos.limits.stalled_after))
+    stalled = q.above(slos.limits.stalled_after)
     yield stat(101, "Firing")(
         q.or_zero(firing.count()),
         text="Number of firing pages and tickets. The table below lists them with "
@@ -209,7 +208,7 @@ def listed(slos: Slos) -> Iterator[Panel]:
         Target(
             services.STEP_AGE(q.JOB).max("job"),
             "Oldest step",
-            q.above(durations.seconds(slos.limits.stalled_after)),
+            q.above(slos.limits.stalled_after),
         ),
         Target(services.CALLS(q.JOB).sum("job"), "Calls"),
         Target(q.hit_rate("job"), "Cache hits", q.objective(slos, "cache-hit-rate")),
