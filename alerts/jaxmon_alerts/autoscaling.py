@@ -1,7 +1,4 @@
-"""
-Autoscaling on device memory and queue length: for the Kubernetes HPA through
-prometheus-adapter, and for KEDA.
-"""
+"""Autoscaling on device memory and queue length: by prometheus-adapter, and by KEDA."""
 
 from __future__ import annotations
 
@@ -51,13 +48,7 @@ def render() -> dict[str, str]:
 
 
 def memory_used(by: str, scope: str) -> str:
-    """
-    Return PromQL for the fraction of its limit that the fullest device uses.
-
-    Args:
-        by: labels to keep, as PromQL lists them.
-        scope: conditions on the labels of the scraper, as PromQL lists them.
-    """
+    """Return PromQL for the used fraction of the fullest device, in *scope*."""
     labels = ", ".join(filter(None, (by, "instance", "worker", "device")))
 
     def bytes_of(kind: str) -> str:

@@ -17,13 +17,7 @@ class QueryError(MonitoringError):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSeries:
-    """
-    One series of a result.
-
-    Args:
-        labels: of the series; missing ones are absent.
-        points: Unix time and value, in order of time; numbers only.
-    """
+    """One series of a result: Unix times and values, in order; numbers only."""
 
     labels: Mapping[str, str]
     points: tuple[tuple[float, float], ...]
@@ -35,33 +29,19 @@ class PrometheusSeries:
 
 
 class Prometheus:
-    """
-    Evaluates queries; each is one request.
-
-    Args:
-        session: of the server.
-    """
+    """Evaluates queries; each is one request."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def instant(self, query: str, at: float) -> list[PrometheusSeries]:
-        """
-        Return the series that *query* yields at the Unix time *at*.
-
-        Raises:
-            QueryError: it cannot be evaluated.
-            MonitoringError: no response, or not one of a Prometheus.
-        """
+        """Return what *query* yields at *at*; `QueryError`, `MonitoringError`."""
         return self._query("query", {"query": query, "time": f"{at:.3f}"})
 
     def between(
         self, query: str, start: float, end: float, *, step: float
     ) -> list[PrometheusSeries]:
-        """
-        Return what *query* yields every *step* seconds from *start* to *end*, at most
-        11,000 times; raises as `instant` does.
-        """
+        """Return what *query* yields each *step*, 11,000 times at most."""
         times = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         return self._query("query_range", {"query": query, **times})
 

@@ -28,17 +28,7 @@ _OPEN = ("active", "pending")
 
 @dataclass(frozen=True, slots=True)
 class DeployWindow:
-    """
-    An open deploy window.
-
-    Args:
-        identity: of the silence.
-        scope: label to value of the alerts that it is limited to; one is ``job``.
-        start: when it was opened.
-        end: when it closes by itself.
-        by: who opened it.
-        comment: why.
-    """
+    """An open deploy window: a silence of alerts with the labels *scope*."""
 
     identity: str
     scope: Mapping[str, str]
@@ -54,25 +44,14 @@ class DeployWindow:
 
 
 class DeployWindows:
-    """
-    The deploy windows of one Alertmanager (0.25 or later, API v2).
-
-    Args:
-        session: of the Alertmanager.
-        noise: label and value of the alerts that a deployment causes.
-    """
+    """The deploy windows of one Alertmanager (0.25 or later), by *noise* labels."""
 
     def __init__(self, session: Session, noise: Mapping[str, str]) -> None:
         self._session = session
         self._noise = dict(noise)
 
     def open(self) -> list[DeployWindow]:
-        """
-        Return the open windows, by service.
-
-        Raises:
-            MonitoringError: no response, or not one of an Alertmanager.
-        """
+        """Return the open windows, by service, or raise a `MonitoringError`."""
         response = self._session.get("/api/v2/silences")
         silences = self._session.decoded(response)
         if response.status != HTTPStatus.OK or not isinstance(silences, list):
@@ -100,10 +79,8 @@ class DeployWindows:
     ) -> DeployWindow:
         """
         Open a window that closes by itself after *length*, or extend the open one to
-        that; it is never shortened, nor open for more than `LONGEST` in all.
-
-        Raises:
-            MonitoringError: no response, not an Alertmanager, or it rejects this.
+        that; it is never shortened, nor open for more than `LONGEST` in all. Raises
+        `MonitoringError`: no response, not an Alertmanager, or it rejects this.
         """
         now = now or datetime.now(UTC)
         open_windows = self.of(scope)
@@ -127,7 +104,6 @@ class DeployWindows:
         return open_windows
 
     def _put(self, window: DeployWindow) -> str:
-        """Create or replace the silence of *window*; return its identity."""
         document = {
             **({"id": window.identity} if window.identity else {}),
             "matchers": [
@@ -187,7 +163,6 @@ class DeployWindows:
 
 
 def _equalities(matchers: Any) -> dict[str, str] | None:
-    """Return name and value of *matchers*; `None` if one is no equality."""
     found: dict[str, str] = {}
     for matcher in matchers if isinstance(matchers, Iterable) else ():
         if not isinstance(matcher, dict) or matcher.get("isRegex"):

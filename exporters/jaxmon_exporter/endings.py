@@ -61,20 +61,11 @@ _NAME = rb"agent-([0-9]{1,4})\.end"
 @dataclass(slots=True)
 class ObservedRank:
     """
-    What is known of the process in a slot.
-
-    Attributes:
-        rank: what it reported last.
-        read: when, by the clock.
-        trouble: why it does not respond; empty if it does.
-        stopped: whether a signal or a debugger has stopped it.
-        ended: how it ended, empty if it has not; *since* when that is known.
-        stacks: the response of ``/debug/stacks`` when it did not get on, or before.
-        starts: which process of the slot it is, counted from 1; 0 if unknown.
-        end: its record; `None` if it has none, or another release's.
-        closed: when the kernel closed its files; `None` if unknown.
-        kills: what the kernel has killed for memory so far.
-        killed: how many of these between the last response and the end.
+    What is known of the process in a slot: what it reported last, and why it does not
+    respond; how it *ended*, if it has, with its record and when its files were
+    *closed*; the number of processes *killed* for memory between its last response and
+    its end; and its *stacks* when it did not get on. It is number *starts* of the slot,
+    0 if unknown.
     """
 
     rank: Mapping[str, Any]
@@ -140,10 +131,7 @@ def words(end: ProcessEnd) -> dict[str, Any]:
 
 
 def left(end: ProcessEnd, now: float) -> ObservedRank | None:
-    """
-    Return what a process left that ended before it was ever read, such as for an
-    argument that is wrong; `None` if it has not failed and was no rank of a job.
-    """
+    """Return what a process left that ended before it was ever read, if it failed."""
     age = age_of(end)
     if not end.failed and end.rank is None:
         return None
@@ -160,11 +148,7 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
 
 
 class Kills:
-    """
-    What the kernel has killed for memory, as far as it shows that: only in a process
-    namespace in which *pid* is the process, `None` if it is in another one. So many
-    processes of the host have been killed *on_host* so far.
-    """
+    """What the kernel has killed for memory in the cgroup of *pid*, and *on_host*."""
 
     def __init__(
         self, pid: int | None, on_host: int | None, root: Path = Path("/")
@@ -196,10 +180,7 @@ class Kills:
 
 
 class Closings:
-    """
-    Watches a run directory on a thread of its own, which sleeps until something is
-    closed there.
-    """
+    """Watches a run directory on a thread that sleeps until something is closed."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory = directory
@@ -241,10 +222,7 @@ class Closings:
             ctypes.CDLL(None).inotify_rm_watch(*watch)
 
     def at(self, worker: str, *, completed: bool = False) -> float | None:
-        """
-        Return when the record of *worker* was closed last, by the clock, other than by
-        who has *completed* it.
-        """
+        """Return when the record of *worker* was last closed, or *completed*."""
         return self._closed.get(worker, (None, None))[completed]
 
     def _follow(self, number: int) -> None:
@@ -258,7 +236,6 @@ class Closings:
             os.close(number)
 
     def _take(self, events: bytes) -> bool:
-        """Note what was closed; return whether the directory is still watched."""
         now, at = self._clock(), 0
         while at + _SIZE <= len(events):
             _, mask, _, length = struct.unpack_from(_HEAD, events, at)

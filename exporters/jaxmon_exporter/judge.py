@@ -50,9 +50,8 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
     Return the findings on all processes with an agent in *run_dir*, by *limits*.
 
     Takes at most *timeout* seconds for each of the two responses, which all agents
-    generate at the same time, plus some milliseconds per process. A process that does
-    not respond, or whose response is unusable, has a reason instead of findings; what
-    the kernel knows of it is added, if it is visible from here.
+    generate at the same time, plus some milliseconds per process. One that does not
+    respond has a reason instead, and what the kernel knows of it.
     """
     try:
         sockets = rundir.sockets(run_dir)
@@ -142,10 +141,7 @@ def _contained(worker: str, processes: dict[str, ProcessVerdict]) -> Iterator[No
 
 
 def _as_facts(findings: Sequence[Finding]) -> tuple[FindingSummary, ...]:
-    """
-    Return *findings* for the summary. Raises `ValueError`: they are too long, or have a
-    number that JSON does not.
-    """
+    """Return *findings* for the summary; `ValueError` if too long, or no JSON."""
     found = tuple(map(as_fact, findings))
     if len(json.dumps([*map(vars, found)], allow_nan=False)) > _MAX_FINDINGS:
         msg = f"its findings take more than {_MAX_FINDINGS} bytes"

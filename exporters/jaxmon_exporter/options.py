@@ -25,7 +25,6 @@ _SECONDS = (0.1, 3600.0)
 
 
 def _listened(host: str) -> str:
-    """Return *host*, an address to listen on."""
     from jaxmon.host.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
 
     try:
@@ -36,7 +35,6 @@ def _listened(host: str) -> str:
 
 
 def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Return *chosen* names that `Host` may have."""
     from jaxmon.host.http.routes import HostPolicy  # noqa: PLC0415 - see above
 
     HostPolicy(chosen)
@@ -44,15 +42,13 @@ def _names(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _page(url: str) -> str:
-    """Return *url* if it can be fetched; empty stays empty."""
     from jaxmon_exporter.collectors.dcgm import usable  # noqa: PLC0415 - and a client
 
     return usable(url) if url else ""
 
 
 def _place(address: str) -> str:
-    """Return *address*, of a host and a port."""
-    from jaxmon_exporter.collectors.nccl.collector import place_of  # noqa: PLC0415 - see above
+    from jaxmon_exporter.collectors.nccl import place_of  # noqa: PLC0415 - see above
 
     place_of(address)
     return address
@@ -60,12 +56,7 @@ def _place(address: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidecarOptions:
-    """
-    Options of the sidecar.
-
-    `prices` are dollars per hour by model of accelerator, `limits` what processes are
-    judged by; `jaxmon exporter` reads both.
-    """
+    """Options of the sidecar; `jaxmon exporter` reads prices and limits from files."""
 
     # All addresses by default, of IPv6 and IPv4: a sidecar is there to be scraped from
     # another host, and serves only metrics.

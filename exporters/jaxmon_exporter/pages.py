@@ -45,15 +45,10 @@ class Refreshed(Generic[T]):
     """
     A value that is made when it is read, on a thread of its own, and kept for a while.
 
-    `refresh` is called on one thread; the rest is thread-safe.
-
-    Args:
-        make: returns the value.
-        failed: called with what `make` raises; the value before stays.
-        every: seconds from the start of one making to the start of the next, however
-            many read it; longer if all of them would take a tenth of a core.
-        patience: seconds that a reader waits at most for others' makings; longer ones
-            continue, and readers get the value before.
+    It is made again after *every* seconds, later if that would take a tenth of a core;
+    a reader waits *patience* seconds at most, and gets the value before. *failed* is
+    called with what *make* raises. `refresh` is called on one thread; the rest is
+    thread-safe.
     """
 
     def __init__(  # noqa: PLR0913 - each has a default, or is a limit
@@ -115,11 +110,7 @@ class Refreshed(Generic[T]):
 
 
 class Live:
-    """
-    Samples what is measured, so that a page that is opened knows the last minute.
-    *families* returns the latest values of all collectors; agents in *run_dir* are
-    judged by *limits*.
-    """
+    """Samples what is measured, so that a page that is opened knows the last minute."""
 
     every = EVERY
     """Seconds between two samples."""
@@ -158,10 +149,7 @@ class Live:
         verdict: HostVerdict,
         worker: str | None = None,
     ) -> Summary | None:
-        """
-        Return the status as of now, with the findings in *verdict*: of the host, or of
-        the process *worker*, `None` if there is none.
-        """
+        """Return the status as of now, of the host or of the process *worker*."""
         from jaxmon.facts.reading import by_process  # noqa: PLC0415 - few look
         from jaxmon.screens.status import summarise  # noqa: PLC0415 - likewise
         from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
@@ -211,15 +199,7 @@ def summary_page(
     admits: Callable[[Request], bool],
     refresh: Callable[[], Future[None] | None],
 ) -> SlowPage:
-    """
-    Return the handler of ``/api/summary``, and of that of one process, ``?worker=3``.
-
-    Args:
-        summary: returns it, with the findings or without them, of all processes or of
-            one; `None` if that one is unknown.
-        admits: returns whether a request gets the findings.
-        refresh: returns what is done when the findings are recent, `None` if they are.
-    """
+    """Return the handler of ``/api/summary``, also of ``?worker=3``."""
 
     def make(admitted: bool) -> Response:  # noqa: FBT001 - the variant
         return _json(summary(admitted, None))
@@ -269,9 +249,8 @@ def history_page(charts: Callable[[str | None], ShownCharts | None]) -> Page:
 
 def health_page(_: Request) -> Response:
     """
-    Respond to ``/-/healthy``: this process serves requests. Deliberately ignores
-    collectors: a hung driver would hang the replacement too, and a restart would lose
-    the evidence.
+    Respond to ``/-/healthy``. Deliberately ignores collectors: a hung driver would hang
+    the replacement too, and a restart would lose the evidence.
     """
     return Response(b"healthy\n", headers=_NO_STORE)
 

@@ -7,23 +7,146 @@ collector recovers when the call returns. The last good values are served until 
 three intervals plus one deadline old: a gap is better than a stale value. Results of a
 failed poll, such as ``up 0``, are valid until the next one, which backs off after
 costly failures.
+
+Of two collectors with one series, our own driver readings take precedence: they are
+fresher, and their meaning is known. Another exporter only fills gaps, so that a series
+is never exported twice, and gaps are filled if a driver is missing, too old or hung.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from jaxmon import catalog
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, by_label
+from jaxmon.exposition.families import Family, Sample, by_label, samples_of, series
 from jaxmon.exposition.plausible import PlausibilityFilter
 from jaxmon.host import disclosure
-from jaxmon_exporter.precedence import unowned, unserved
+
+
+_UUID = re.compile(r'\{uuid="([^"\\]*)"')
+_BORROWED = {metric.name for metric in catalog.BORROWED}
+_SENT_BY_NVLINK = catalog.GPU_NVLINK_TRANSMIT_BYTES
+COUNTERS = {
+    catalog.GPU_PCIE_TRANSMIT_BYTES_PER_SECOND.name: catalog.GPU_PCIE_TRANSMIT_BYTES,
+    catalog.GPU_PCIE_RECEIVE_BYTES_PER_SECOND.name: catalog.GPU_PCIE_RECEIVE_BYTES,
+    catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND.name: _SENT_BY_NVLINK,
+    catalog.GPU_NVLINK_RECEIVE_BYTES_PER_SECOND.name: catalog.GPU_NVLINK_RECEIVE_BYTES,
+}
+"""Counters by the rate metric that they replace."""
+
+
+def instance(uuid: str, number: str) -> str:
+    """Return the name of a GPU instance, for which `unserved` puts MIG's UUIDs."""
+    return f"{uuid}/{number}"
+
+
+def unserved(
+    first: Sequence[Family],
+    second: Iterable[Family],
+    *,
+    all_gpus: bool = False,
+    all_rates: bool = False,
+) -> list[Family]:
+    """
+    Return the series of *second*, of another exporter, that are not in *first*. Of GPUs
+    that *first* does not know, although it knows some, only with *all_gpus*: in a
+    container not all may be visible; rates of what *first* counts, only with
+    *all_rates*.
+    """
+    served = {name for family in first for name, _ in family.samples}
+    ours = _identities(first)
+    instances = _instances(first)
+    found = []
+    for family in second:
+        kept: list[Sample] = []
+        for sample in family.samples:
+            for uuid, name, value in _named(sample, instances):
+                if uuid is not None:
+                    if (
+                        family.metric.name == catalog.ACCELERATOR_INFO.name
+                        and uuid in ours
+                    ):
+                        continue
+                    if ours and not all_gpus and uuid not in ours:
+                        continue
+                    counter = COUNTERS.get(family.metric.name)
+                    if counter and not all_rates and series(counter, uuid) in served:
+                        continue
+                if name not in served:
+                    served.add(name)
+                    kept.append((name, value))
+        found.append(Family(family.metric, kept))
+    return found
+
+
+def unowned(families: Sequence[Family], owned: set[str]) -> list[Family]:
+    """
+    Return *families* without devices in *owned*, and add theirs to it: of several
+    agents and a driver that know a device, the first provides all of its metrics.
+    """
+    described = {device_of(name) for name, _ in samples_of(families, *catalog.BORROWED)}
+    described |= _identities(families)
+    found = list(families)
+    if not described.isdisjoint(owned):
+        found = [
+            Family(
+                family.metric,
+                [
+                    sample
+                    for sample in family.samples
+                    if device_of(sample[0]) not in owned
+                ],
+            )
+            if family.metric.name in _BORROWED
+            else family
+            for family in families
+        ]
+    owned |= described
+    return found
+
+
+def device_of(name: str) -> str:
+    """Return the UUID in a series of a device, ``""`` if it is not the first label."""
+    match = _UUID.search(name)
+    return match[1] if match else ""
+
+
+def _named(
+    sample: Sample, instances: dict[str, list[str]]
+) -> Iterator[tuple[str | None, str, float]]:
+    """Yield device, series and value; an instance becomes its MIG devices, if any."""
+    name, value = sample
+    match = _UUID.search(name)
+    if match is None:
+        yield None, name, value
+    elif "/" not in match[1]:
+        yield match[1], name, value
+    else:
+        for uuid in instances.get(match[1], ()):
+            yield uuid, f"{name[: match.start(1)]}{uuid}{name[match.end(1) :]}", value
+
+
+def _identities(families: Iterable[Family]) -> set[str]:
+    found = samples_of(families, catalog.ACCELERATOR_INFO, catalog.GPU_MIG_INFO)
+    return {device_of(name) for name, _ in found}
+
+
+def _instances(families: Iterable[Family]) -> dict[str, list[str]]:
+    from jaxmon.exposition.parse import labels  # noqa: PLC0415 - few have instances
+
+    found: dict[str, list[str]] = {}
+    for name, _ in samples_of(families, catalog.GPU_MIG_INFO):
+        device = labels(name)
+        key = instance(device["parent"], device["gpu_instance"])
+        found.setdefault(key, []).append(device["uuid"])
+    return found
 
 
 # Reasons for having nothing to read that other modules refer to.
@@ -37,12 +160,9 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
     """
     Raised when a collector has nothing to read, such as on a host without GPUs.
 
-    Args:
-        reason: one short word; a value of the label ``reason``.
-        message: what was found and what to do, for the log and the landing page.
-        families: metric families that are still valid, such as ``up 0``. Values of
-            earlier polls are dropped.
-        costly: retrying is expensive, so back off.
+    *reason* is one word, a value of the label; the message says what was found and what
+    to do. *families* are still valid, such as ``up 0``. If *costly*, the poller backs
+    off.
     """
 
     def __init__(
@@ -60,14 +180,7 @@ class CollectorUnavailable(JaxmonError):  # noqa: N818 - a state, not a mistake
 
 
 class Collector(Protocol):
-    """
-    A source of metrics. All methods run on the collector's own thread.
-
-    Attributes:
-        name: value of the label ``collector``.
-        interval: seconds from the start of one poll to the start of the next.
-        deadline: seconds after which an unfinished poll counts as failed.
-    """
+    """A source of metrics, on a thread of its own; polled each *interval* seconds."""
 
     name: str
     interval: float
@@ -82,12 +195,7 @@ class Collector(Protocol):
 
 
 def partial_failures(collector: str, counts: Mapping[str, int]) -> Family:
-    """
-    Return failures that cost a collector some metrics but not the poll.
-
-    Reasons must differ from those of `CollectorUnavailable` and from ``timeout``
-    and ``error``, which the poller counts.
-    """
+    """Return failures that cost a collector some metrics but not the poll."""
     found = {(collector, reason): count for reason, count in counts.items()}
     return by_label(catalog.COLLECTOR_ERRORS, found)
 
@@ -110,18 +218,9 @@ Merge = Callable[[Sequence[Family], Sequence[Family]], list[Family]]
 
 class Status(NamedTuple):
     """
-    Status of a collector.
-
-    Args:
-        success: the last poll succeeded, and none is overdue.
-        polled: at least one poll has finished or is overdue.
-        age: seconds since the start of the poll that returned the current values;
-            `None` before the first.
-        duration: of the last finished poll, in seconds; `None` before the first.
-        reason: why the last poll failed; ``""`` if it did not.
-        message: the same as text.
-        absent: its source never existed here, or has ended, which is normal.
-        errors: failures so far, by reason.
+    Status of a collector: whether the last poll succeeded, and none is overdue; whether
+    one has finished; age of its values, and duration; why it failed, in one word and as
+    text; whether its source never existed here, or has ended, which is normal.
     """
 
     name: str
@@ -295,10 +394,7 @@ class Poller:
 
 
 class PollerGroup:
-    """
-    All collectors of a sidecar: those that read at the source, and *secondary* ones,
-    which fill gaps from other exporters; *merge* selects what of these to add.
-    """
+    """All collectors; *merge* selects what of *secondary* ones to add."""
 
     def __init__(
         self,
@@ -319,10 +415,7 @@ class PollerGroup:
             poller.start()
 
     def stop(self, timeout: float = 3.0) -> list[str]:
-        """
-        Stop polling within *timeout* seconds; return the names of collectors whose poll
-        did not return. Their daemon threads stop when the process exits.
-        """
+        """Stop within *timeout* seconds; return those whose poll is stuck."""
         end = time.monotonic() + timeout
         for poller in self._pollers:
             poller.stop()
@@ -346,10 +439,7 @@ class PollerGroup:
         return sum(poller.dropped for poller in self._pollers)
 
     def families(self) -> list[Family]:
-        """
-        Return the latest values of all collectors, and metrics about them; a metric may
-        come in several families.
-        """
+        """Return the latest values of all collectors, and metrics about them."""
         statuses = self.statuses()
         found = _status_families(statuses)
         owned: set[str] = set()

@@ -34,11 +34,9 @@ class Prices:
     """
     Prices by model. Thread-safe; an accelerator is looked up once.
 
-    Args:
-        dollars: per hour, by pattern. A pattern matches a model that contains it as
-            whole words, in any case; ``*`` matches anything: ``H100`` matches
-            ``NVIDIA H100 80GB HBM3``, ``A10`` does not match ``NVIDIA A100``. Of
-            several that match, the longest wins.
+    A pattern matches a model that contains it as whole words, in any case; ``*``
+    matches anything: ``H100`` matches ``NVIDIA H100 80GB HBM3``, ``A10`` does not match
+    ``NVIDIA A100``. Of several that match, the longest wins.
     """
 
     def __init__(self, dollars: Mapping[str, float]) -> None:
@@ -92,11 +90,7 @@ def from_flags(texts: Iterable[str]) -> dict[str, float]:
 
 
 def from_file(path: Path) -> dict[str, float]:
-    """
-    Return prices from a YAML mapping of models to dollars, or from lines of
-    ``model,dollars`` if its name ends in ``.csv``. Raises `CommandError`: it cannot be
-    read or is invalid.
-    """
+    """Return prices from a YAML mapping, or from ``model,dollars`` in ``.csv``."""
     found: dict[str, float] = {}
     try:
         text = read_text(path)

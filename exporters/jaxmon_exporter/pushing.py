@@ -22,13 +22,7 @@ def pusher(
     *,
     names: str,
 ) -> Pusher:
-    """
-    Return what pushes the page's families, which *collect* returns, as OpenTelemetry's
-    standard variables say; see `Pusher`.
-
-    Raises:
-        CommandError: the extra is missing, or a variable is invalid.
-    """
+    """Return what pushes the families that *collect* returns, or `CommandError`."""
     made = Pusher(
         lambda: unpushed(collect()),
         plan(os.environ),
@@ -45,10 +39,7 @@ def pusher(
 
 
 def unpushed(families: Iterable[Family]) -> list[Family]:
-    """
-    Return *families* without the series of agents that push: those with a count of
-    exports of metrics. What the sidecar itself says about them stays.
-    """
+    """Return *families* without the series of agents that push themselves."""
     page = list(families)
     workers = {
         pushing.get("worker", "")

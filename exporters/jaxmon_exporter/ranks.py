@@ -76,15 +76,7 @@ _fetched = partial(fetch_all, timeout=_TIMEOUT, max_total=_MOST_TOTAL)
 
 @dataclass(frozen=True, slots=True)
 class HostSources:
-    """
-    What a sidecar knows besides its ranks.
-
-    Attributes:
-        xids: returns the latest Xid errors of this host's GPUs.
-        gpus: returns those that are throttled, with reasons.
-        nccl: returns what NCCL's RAS knows of the job here, if anything.
-        collectives: returns what NCCL Inspector recorded here, if anything.
-    """
+    """What a sidecar knows besides its ranks: errors and load of GPUs, and NCCL."""
 
     xids: Callable[[], list[XidError]] = list
     gpus: Callable[[], list[ThrottledGpu]] = list
@@ -96,10 +88,7 @@ _NOTHING = HostSources()
 
 
 class Ranks:
-    """
-    Follows the ranks of one run directory. *failed* is called with what fails, on the
-    thread that reads; *sources* have what else is known of this host.
-    """
+    """Follows the ranks of one run directory; *failed* is called with what fails."""
 
     def __init__(
         self,
@@ -172,7 +161,6 @@ class Ranks:
         }
 
     def _of_host(self) -> JobHost:
-        """Return what is known of this host besides its ranks."""
         sources = self._sources
         found = JobHost(
             xids=tuple(sources.xids()),
@@ -278,7 +266,6 @@ class Ranks:
             process.end = slot.of(process.starts) or process.end
 
     def _note_closing(self, worker: str, process: ObservedRank) -> None:
-        """Note when the record of a process was closed."""
         if process.ended and process.closed is None:
             completed = process.end is not None and process.end.exited
             closed = self._closings.at(worker, completed=completed) or 0.0
@@ -362,10 +349,7 @@ class Ranks:
 
 
 class Setups:
-    """
-    The setups of ranks, of which those on a host usually share one: each once, by its
-    digest. `size` is their length as JSON.
-    """
+    """The setups of ranks, of which most share one, by digest, and their size."""
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Mapping[str, Any]] = {}

@@ -28,28 +28,24 @@ from jaxmon_exporter import pages
 from jaxmon_exporter.collectors import registry
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.pages import Live, Refreshed
-from jaxmon_exporter.polling import Clock, PollerGroup
-from jaxmon_exporter.precedence import unserved
+from jaxmon_exporter.polling import Clock, PollerGroup, unserved
 
 
 if TYPE_CHECKING:
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon_exporter.compat import DcgmNames
+    from jaxmon_exporter.dcgm_fields import DcgmNames
+    from jaxmon_exporter.gate import AccessGate
     from jaxmon_exporter.polling import Collector
     from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
-    from jaxmon_exporter.web.gate import AccessGate
 
 
 _EVERY = 0.1
 
 
 class Unseen:
-    """
-    Which ended processes were in a response, or a push; *families* returns the latest
-    values.
-    """
+    """Which ended processes were in a response, or a push, of the latest *families*."""
 
     def __init__(
         self, families: Callable[[], Iterable[Family]], *, clock: Clock
@@ -63,10 +59,7 @@ class Unseen:
         self._seen = _ended(families)
 
     def wait(self, seconds: float, *, least: float) -> None:
-        """
-        Wait until all have been seen, at most *seconds*, and at least *least* of them,
-        so that what has just ended is known.
-        """
+        """Wait until all have been seen, *least* to *seconds* seconds."""
         begun = self._clock()
         pause = threading.Event()
         while (waited := self._clock() - begun) < seconds:
@@ -116,13 +109,7 @@ _ADVICE = {
 
 
 class Service:
-    """
-    A running sidecar: created, started and stopped once.
-
-    Args:
-        give_up: called from another thread, with the reason, if only a new process can
-            continue; at most once per poll.
-    """
+    """A running sidecar; *give_up* is called if only a new process can continue."""
 
     def __init__(
         self, options: SidecarOptions, *, give_up: Callable[[str], None] = log.error
@@ -138,11 +125,11 @@ class Service:
         self._prices: Prices | None = None
         # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
         if options.web_config:
-            from jaxmon_exporter.web.gate import AccessGate  # noqa: PLC0415 - see above
+            from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
 
             self._gate = AccessGate(options.web_config)
         if options.compat == "dcgm":
-            from jaxmon_exporter.compat import DcgmNames  # noqa: PLC0415 - see above
+            from jaxmon_exporter.dcgm_fields import DcgmNames  # noqa: PLC0415 - see above
 
             self._names = DcgmNames()
         if options.prices:
@@ -198,10 +185,7 @@ class Service:
         )
 
     def start(self) -> int:
-        """
-        Bind, then start serving and polling; return the port. Raises `CommandError`:
-        the address cannot be bound.
-        """
+        """Bind, then start all; return the port. Raises `CommandError`."""
         host, wanted = self._options.host, self._options.port
         try:
             port = self._server.listen_tcp(host, wanted, gate=self._gate)
@@ -221,10 +205,7 @@ class Service:
         return port
 
     def stop(self) -> None:
-        """
-        Finish pending responses and stop, within about eleven seconds, and `linger`
-        before.
-        """
+        """Finish responses and stop within about eleven seconds, after `linger`."""
         if self._options.linger and "agents" not in self._options.disabled:
             # A process that has just ended is seen by the next poll.
             least = 2 * self._options.agents_interval
@@ -278,10 +259,7 @@ class Service:
         admitted: bool,  # noqa: FBT001 - one of two variants
         worker: str | None = None,
     ) -> Summary | None:
-        """
-        Return what ``/api/summary`` shows, with the findings to the *admitted*: of the
-        host, or of the process *worker*, `None` if there is none.
-        """
+        """Return what ``/api/summary`` shows, with findings to the *admitted*."""
         found = self._findings(admitted)
         return self._live.summary(self._polling.statuses(), found, worker)
 
@@ -319,25 +297,16 @@ class Service:
         return "off" if self._options.findings == "off" else ""
 
     def _admits(self, request: Request) -> bool:
-        """Return whether a request gets the findings."""
         if self._withheld():
             return False
         return self._options.findings == "all" or request.trusted
 
     def _make_ranks(self, collectors: Iterable[Collector]) -> Ranks:
-        """
-        Return what serves the ranks of this host to others, with what those of the
-        *collectors* know of them that read NCCL. Raises `CommandError`: anyone could
-        read them.
-        """
-        from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - likewise
+        """Return what serves the ranks of this host; `CommandError` if open."""
+        from jaxmon_exporter.collectors.inspector import Inspector  # noqa: PLC0415 - few serve peers
+        from jaxmon_exporter.collectors.nccl import Nccl  # noqa: PLC0415 - likewise
         from jaxmon_exporter.endings import xids  # noqa: PLC0415 - few serve peers
-        from jaxmon_exporter.ranks import (  # noqa: PLC0415 - likewise
-            HostSources,
-            Ranks,
-            throttled,
-        )
+        from jaxmon_exporter.ranks import HostSources, Ranks, throttled  # noqa: PLC0415 - likewise
 
         guarded = self._gate is not None and self._gate.guards
         if not guarded and not ip_address(self._options.host).is_loopback:
@@ -389,7 +358,6 @@ class Service:
 
 
 def _reason(error: OSError | OverflowError) -> str:
-    """Return why an address cannot be bound, and what to do."""
     number = getattr(error, "errno", None)
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"

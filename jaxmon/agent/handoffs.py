@@ -27,10 +27,9 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import variable
 from jaxmon.agent.part import Part
 from jaxmon.indicators import work
-from jaxmon.indicators.compile_log import task_runs
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.routes import Routes
-from jaxmon.indicators.work import entered, serving
+from jaxmon.indicators.work import entered, serving, task_runs
 from jaxmon.threads import RLock
 
 

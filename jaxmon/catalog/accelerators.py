@@ -20,11 +20,7 @@ _accelerators_of_sidecar = Sheet("Accelerators", SIDECAR, of="uuid")
 ACCELERATOR_INFO = _accelerators.info(
     "jaxmon_accelerator_info",
     "Accelerators of this host.",
-    "index",
-    "vendor",
-    "model",
-    "driver",
-    "pci_bus_id",
+    "index vendor model driver pci_bus_id",
 )
 ACCELERATOR_UP = _accelerators.flag(
     "jaxmon_accelerator_up",
@@ -67,9 +63,7 @@ BORROWED = (
     ACCELERATOR_POWER_LIMIT_WATTS,
     ACCELERATOR_ENERGY_JOULES,
 )
-"""
-Metrics that agents export for their own devices if the sidecar has no driver to query.
-"""
+"""Metrics that agents export for their devices if the sidecar has no driver."""
 
 ACCELERATOR_COST_DOLLARS_PER_HOUR = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_cost_dollars_per_hour",
@@ -106,9 +100,7 @@ _MANY = (0, 1e7)
 NCCL_INFO = _nccl.info(
     "jaxmon_nccl_info",
     "NCCL of a job on this host, its CUDA runtime, and the CUDA of the driver.",
-    "version",
-    "cuda",
-    "driver",
+    "version cuda driver",
 )
 NCCL_PROCESSES = _nccl.gauge(
     "jaxmon_nccl_processes",
@@ -143,8 +135,7 @@ NCCL_LAGGING_RANKS = _nccl.gauge(
 NCCL_RANK_LAG = _nccl.gauge(
     "jaxmon_nccl_rank_lag",
     "Collectives that a rank of a stuck communicator is behind, of the 8 furthest.",
-    "host",
-    "rank",
+    "host rank",
     limits=(0, 2**53),
 )
 NCCL_MISSING_PROCESSES = _nccl.gauge(
@@ -165,8 +156,6 @@ NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
     "Connections between processes that NCCL gave up on meanwhile.",
     limits=_MANY,
 )
-
-# --- Inspector -------------------------------------------------------------------
 
 _inspector = Sheet("NCCL Inspector", SIDECAR, of="worker")
 
@@ -231,20 +220,18 @@ ACCELERATOR_MEMORY_BANDWIDTH_RATIO = _tpus.gauge(
     "uuid",
 )
 TPU_CORE_IDLE_SECONDS = _tpus.gauge(
-    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy.", "uuid", "core"
+    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy.", "uuid core"
 )
 TPU_HLO_QUEUE_SIZE = _tpus.gauge(
     "jaxmon_tpu_hlo_queue_size",
     "Programs dispatched to the core and not yet finished.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 1e9),
 )
 TPU_HLO_EXECUTION_SECONDS = _tpus.histogram(
     "jaxmon_tpu_hlo_execution_seconds",
     "Execution time of programs on the core, as measured by the runtime.",
-    "uuid",
-    "core",
+    "uuid core",
     buckets=_EXECUTIONS,
 )
 TPU_COLLECTIVE_SECONDS = _tpus.histogram(
@@ -287,42 +274,34 @@ TPU_THROTTLE_SCORE = _tpus.gauge(
     limits=(0, 10),
 )
 
-# --- State of a core: constant while programs are queued, it hangs ------------------
-# ----------
-
 TPU_CORE_QUEUED_PROGRAMS = _tpus.gauge(
     "jaxmon_tpu_core_queued_programs",
     "Programs queued for the core, by core state.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 1e9),
 )
 TPU_CORE_PROGRAM_ID = _tpus.gauge(
     "jaxmon_tpu_core_program_id",
     "ID of the program on the core, identical on all chips that run it.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_RUN_ID = _tpus.gauge(
     "jaxmon_tpu_core_run_id",
     "ID of the run on the core; changes with each run.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_PROGRAM_POSITION = _tpus.gauge(
     "jaxmon_tpu_core_program_position",
     "Program counter of the core.",
-    "uuid",
-    "core",
+    "uuid core",
     limits=(0, 2**53),
 )
 TPU_CORE_ERROR = _tpus.flag(
     "jaxmon_tpu_core_error",
     "1 while the core reports an error; the text is in the sidecar's log.",
-    "uuid",
-    "core",
+    "uuid core",
 )
 TPU_OWNER_PID = _tpus.gauge(
     "jaxmon_tpu_owner_pid",

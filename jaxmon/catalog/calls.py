@@ -21,8 +21,6 @@ from jaxmon.catalog.values import (
 )
 
 
-# --- Calls -----------------------------------------------------------------------
-
 _calls = Sheet("Calls")
 
 JIT_CALLS = _calls.counter(
@@ -75,8 +73,6 @@ SLOWDOWN = _calls.gauge(
     ("kind", SLOWDOWN_KINDS),
     ("against", SLOWDOWN_REFERENCES),
 )
-
-# --- Compile ---------------------------------------------------------------------
 
 _compile = Sheet("Compile")
 
@@ -150,8 +146,6 @@ READY = _compile.flag(
     "Whether /-/ready responds 200: no warm-up is running or still expected.",
 )
 
-# --- Programs --------------------------------------------------------------------
-
 _programs = Sheet("Programs", of="function")
 
 PROGRAMS = _programs.counter(
@@ -205,8 +199,6 @@ PROGRAM_DEVICES = _programs.gauge(
     "jaxmon_program_devices",
     "Number of devices a function's latest program runs on, across all processes.",
 )
-
-# --- Model FLOPs utilization -----------------------------------------------------
 
 _utilization = Sheet("Model FLOPs utilization")
 

@@ -23,14 +23,9 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 class Convention(NamedTuple):
     """
-    What a metric is called by convention.
-
-    Attributes:
-        unit: in UCUM.
-        labels: attributes that our labels become; others keep their names.
-        attributes: attributes that all of its series have.
-        only: beginning of the first label's value of series that it is about; others
-            keep our name.
+    What a metric is called by convention, with the unit in UCUM: attributes that our
+    labels become, and those that all series have. It is about series whose first
+    label's value begins with *only*; others keep our name.
     """
 
     instrument: Instrument

@@ -26,8 +26,7 @@ GPU_XID_ERRORS = _gpus.counter(
 GPU_INFO = _gpus.info(
     "jaxmon_gpu_info",
     "GPU firmware version, and the latest CUDA version supported by the driver.",
-    "vbios",
-    "cuda",
+    "vbios cuda",
 )
 GPU_XID_LAST_TIMESTAMP_SECONDS = _gpus.gauge(
     "jaxmon_gpu_xid_last_timestamp_seconds",
@@ -127,10 +126,7 @@ GPU_MIG_MODE = _gpus.flag("jaxmon_gpu_mig_mode", "1 while MIG mode is on.")
 GPU_MIG_INFO = _gpus.info(
     "jaxmon_gpu_mig_info",
     "MIG devices by uuid, with their parent GPU.",
-    "parent",
-    "profile",
-    "gpu_instance",
-    "compute_instance",
+    "parent profile gpu_instance compute_instance",
 )
 GPU_MIG_MEMORY_USED_BYTES = _gpus.gauge(
     "jaxmon_gpu_mig_memory_used_bytes", "Memory in use on a MIG device."
@@ -148,8 +144,6 @@ GPU_PROCESS_MEMORY_BYTES = _gpus.gauge(
     "GPU memory used by a process; only with --gpu-processes.",
     "pid",
 )
-
-# --- Links: PCIe, NVLink and the fabric behind it --------------------------------
 
 GPU_PCIE_TRANSMIT_BYTES = _gpus.counter(
     "jaxmon_gpu_pcie_transmit_bytes_total", "Bytes sent by the GPU over PCIe."
@@ -196,8 +190,6 @@ GPU_FABRIC_STATE = _gpus.gauge(
 )
 
 
-# --- Activity of their units between two polls ------------------------------------
-
 _activity = Sheet("NVIDIA GPU activity", SIDECAR, of="uuid")
 
 GPU_GRAPHICS_ACTIVE_RATIO = _activity.gauge(
@@ -230,8 +222,6 @@ GPU_FP64_ACTIVE_RATIO = _activity.gauge(
 GPU_INTEGER_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_integer_active_ratio", "Fraction of cycles the integer pipe was busy."
 )
-
-# --- Rates: only if the driver keeps no counter --------------------------------
 
 GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_transmit_bytes_per_second",

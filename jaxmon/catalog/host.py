@@ -6,8 +6,6 @@ from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
 from jaxmon.catalog.values import PRESSURE_KINDS, PRESSURE_RESOURCES
 
 
-# --- Collectors of the sidecar ---------------------------------------------------
-
 _collectors = Sheet("Collectors", SIDECAR)
 
 COLLECTOR_SUCCESS = _collectors.gauge(
@@ -26,8 +24,7 @@ COLLECTOR_AGE_SECONDS = _collectors.gauge(
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
     "Collector failures, by reason.",
-    "collector",
-    "reason",
+    "collector reason",
 )
 AGENT_UP = _collectors.flag(
     "jaxmon_agent_up",
@@ -48,8 +45,7 @@ AGENT_DIED = _collectors.flag(
     "jaxmon_agent_died",
     "1 from when a process ended without finishing until another takes its slot; loop "
     "is what it ran.",
-    "worker",
-    "loop",
+    "worker loop",
 )
 AGENT_ENDED_SECONDS = _collectors.gauge(
     "jaxmon_agent_ended_seconds",
@@ -57,8 +53,6 @@ AGENT_ENDED_SECONDS = _collectors.gauge(
     "served.",
     "worker",
 )
-
-# --- Host ------------------------------------------------------------------------
 
 _host = Sheet("Host", SIDECAR)
 
@@ -106,8 +100,6 @@ HOST_DISK_AVAILABLE_BYTES = _host.gauge(
     "Space available to unprivileged users on that file system.",
     "directory",
 )
-
-# --- Container ---------------------------------------------------------------------
 
 _container = Sheet("Container", BOTH)
 

@@ -15,8 +15,6 @@ from jaxmon.catalog.values import (
 # Thirteen bounds for each decade, on average 19 % apart.
 _DECADE = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.2, 5.0, 6.0, 7.0, 8.5)
 
-# --- Requests --------------------------------------------------------------------
-
 _requests = Sheet("Requests")
 
 REQUEST_SECONDS = _requests.histogram(
@@ -73,8 +71,6 @@ BATCH_FILL_RATIO = _requests.histogram(
     few=(0.5, 0.9, 1.0),
 )
 
-# --- Training --------------------------------------------------------------------
-
 _training = Sheet("Training")
 
 STEP_SECONDS = _training.histogram(
@@ -93,8 +89,7 @@ STEPS = _training.counter("jaxmon_steps_total", "Completed steps of a loop.", "l
 ITEMS = _training.counter(
     "jaxmon_items_total",
     "Items (tokens, images, sequences) processed by a loop.",
-    "loop",
-    "item",
+    "loop item",
 )
 DATA_WAIT_SECONDS = _training.counter(
     "jaxmon_data_wait_seconds_total",

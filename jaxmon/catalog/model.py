@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Literal
 
@@ -39,21 +40,12 @@ _UNITS = (*GAUGES, "joules")
 
 class Metric(NamedTuple):
     """
-    One metric family: name, meaning and exporter.
+    One metric family: full name, Prometheus type, and one sentence.
 
-    Args:
-        name: full exposed name, base unit suffix included.
-        kind: Prometheus type; ``info`` is a gauge that is always 1.
-        help: one sentence, ends with a full stop.
-        unit: base unit, ``""`` for counts; a sheet takes it from the name.
-        labels: label names in exposition order. The sidecar adds ``worker`` to
-            every agent series that it relays.
-        buckets: upper bounds of a histogram, without ``+Inf``.
-        few: those of them that agents export if the setting ``few_buckets`` says so.
-        sources: exported by agent, sidecar or both.
-        group: heading under which the documentation lists it.
-        values: closed sets of label values, by label.
-        limits: lowest and highest plausible value, if not implied by kind and unit.
+    The unit is ``""`` for counts. Labels are in exposition order; the sidecar adds
+    ``worker`` to series of agents. Agents export the *few* of the buckets if the
+    setting ``few_buckets`` says so. *values* are closed sets of label values, *limits*
+    the lowest and highest plausible value, if not implied by kind and unit.
     """
 
     name: str
@@ -70,10 +62,7 @@ class Metric(NamedTuple):
 
     @property
     def range(self) -> tuple[float, float]:
-        """
-        Lowest and highest plausible value of a sample; for a histogram, of its counts
-        and its sum.
-        """
+        """Lowest and highest plausible value of a sample, or a histogram's count."""
         if self.limits is not None:
             return self.limits
         if self.kind == "counter":
@@ -87,16 +76,11 @@ class Metric(NamedTuple):
 
 class Sheet:
     """
-    Metrics of one group, with the same sources.
+    Metrics of one group, with the same sources and first label, if any.
 
     Each method creates a metric of that kind. Its text is the metric's help; the unit
     follows from the name. A label with a closed set of values is passed together with
-    it.
-
-    Args:
-        group: see `Metric`.
-        sources: see `Metric`.
-        of: the first label of all of them, ``""`` for none.
+    it; others by name, several in one text.
     """
 
     __slots__ = ("_first", "_group", "_sources")
@@ -163,13 +147,14 @@ class Sheet:
             kind,
             text,
             unit=suffix if suffix in _UNITS else "",
-            labels=(
-                *self._first,
-                *[label if isinstance(label, str) else label[0] for label in labels],
-            ),
+            labels=(*self._first, *[name for of in labels for name in _names(of)]),
             buckets=buckets,
             sources=self._sources,
             group=self._group,
             values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )
+
+
+def _names(label: Label) -> Sequence[str]:
+    return label.split() if isinstance(label, str) else label[:1]

@@ -18,8 +18,6 @@ from jaxmon.catalog.values import (
 )
 
 
-# --- Identity --------------------------------------------------------------------
-
 _identity = Sheet("Identity")
 _identity_of_both = Sheet("Identity", BOTH)
 
@@ -29,28 +27,17 @@ BUILD_INFO = _identity_of_both.info(
 RUNTIME_INFO = _identity.info(
     "jaxmon_runtime_info",
     "Versions of JAX, its libraries and its platform.",
-    "jax",
-    "jaxlib",
-    "python",
-    "platform",
-    "platform_version",
+    "jax jaxlib python platform platform_version",
 )
 DEVICE_INFO = _identity.info(
     "jaxmon_device_info",
     "Local devices of this process; uuid and pci_bus_id join accelerator metrics.",
-    "device",
-    "platform",
-    "device_kind",
-    "process_index",
-    "uuid",
-    "pci_bus_id",
+    "device platform device_kind process_index uuid pci_bus_id",
 )
 PROCESS_INDEX = _identity.gauge(
     "jaxmon_process_index", "Index of this process in the JAX cluster."
 )
 PROCESS_COUNT = _identity.gauge("jaxmon_processes", "Processes in the JAX cluster.")
-
-# --- Self ------------------------------------------------------------------------
 
 _self = Sheet("Self")
 _self_of_both = Sheet("Self", BOTH)
@@ -109,8 +96,6 @@ OTLP_EXPORTS = _self_of_both.counter(
     ("outcome", EXPORT_OUTCOMES),
 )
 
-# --- Process: names, kinds and meaning are prometheus_client's -------------------
-
 _process = Sheet("Process", BOTH)
 
 PROCESS_VIRTUAL_MEMORY_BYTES = _process.gauge(
@@ -146,8 +131,6 @@ PYTHON_GC_COLLECTIONS = _process.counter(
     "generation",
 )
 
-# --- Time ------------------------------------------------------------------------
-
 _time = Sheet("Time")
 
 WALL_SECONDS = _time.counter(
@@ -162,8 +145,6 @@ CALL_AGE_SECONDS = _time.gauge(
     ("state", WALL_STATES),
 )
 
-
-# --- Memory ----------------------------------------------------------------------
 
 _memory = Sheet("Memory")
 
@@ -181,14 +162,12 @@ DEVICE_ALLOCATIONS = _memory.counter(
 LIVE_ARRAYS = _memory.gauge(
     "jaxmon_live_arrays",
     "Live arrays with a shard in a local device's memory.",
-    "device",
-    "dtype",
+    "device dtype",
 )
 LIVE_ARRAY_BYTES = _memory.gauge(
     "jaxmon_live_array_bytes",
     "Bytes of live array shards in a local device's memory.",
-    "device",
-    "dtype",
+    "device dtype",
 )
 OFFLOADED_ARRAY_BYTES = _memory.gauge(
     "jaxmon_offloaded_array_bytes",
@@ -228,8 +207,6 @@ HOST_SYNC_SECONDS = _memory.counter(
     "Time that the program was blocked in block_until_ready.",
 )
 
-# --- Numerics and determinism ----------------------------------------------------
-
 _numerics = Sheet("Numerics")
 
 NONFINITE = _numerics.counter(
@@ -263,8 +240,7 @@ DEVICE_DEVIATIONS = _numerics.counter(
     "jaxmon_device_deviations_total",
     "Determinism checks in which an output differed on this local device, but not on "
     "all.",
-    "function",
-    "device",
+    "function device",
 )
 GRADIENT_CHECKS = _numerics.counter(
     "jaxmon_gradient_checks_total",
@@ -280,10 +256,7 @@ KEY_REUSE = _numerics.counter(
 
 
 RUNS_GROUP = "Runs"
-"""
-The group of these metrics. They continue what earlier attempts counted, so neither the
-sidecar nor a receiver of deltas may add them to what it has of earlier processes.
-"""
+"""The group of metrics that continue what earlier attempts counted: never added up."""
 
 _runs = Sheet(RUNS_GROUP, of="run")
 

@@ -73,7 +73,7 @@ class Sockets:
     """The agents in a run directory, over their Unix sockets."""
 
     def __init__(self, run_dir: Path) -> None:
-        from jaxmon_exporter.collectors.agents.collector import Agents
+        from jaxmon_exporter.collectors.agents import Agents
 
         self.name = str(run_dir)
         self._run_dir = run_dir

@@ -1,9 +1,4 @@
-"""
-Validates histograms and summaries: complete, with consistent counts.
-
-OpenMetrics requires all of this, and a strict parser rejects all output for one invalid
-histogram.
-"""
+"""Validates histograms and summaries: a strict parser rejects all output for one."""
 
 from __future__ import annotations
 
@@ -18,10 +13,7 @@ _HIGHEST = 1e300
 
 
 def check_distribution(family: Family) -> None:
-    """
-    Check the histograms, or summaries, of *family*. About 0.7 µs per sample. Raises
-    `PageError`: with the reason.
-    """
+    """Check the distributions of *family*, or raise a `PageError`."""
     label = "le" if family.metric.kind == "histogram" else "quantile"
     seen: set[str] = set()
     # The same few for all of them.
@@ -98,10 +90,7 @@ def _begun(labels: str, label: str, seen: set[str]) -> _Distribution:
 
 
 def _parts(rest: str, label: str) -> tuple[str, str, str]:
-    """
-    Return which part of a distribution a series is, its labels without *label*, and
-    the value of that; *rest* is what follows the name of the metric.
-    """
+    """Return which part of a distribution a series is, its labels, and its bound."""
     part, _, labels = rest.partition("{")
     if part in _TOTALS:
         return part, labels[:-1], "0"
@@ -114,9 +103,7 @@ def _parts(rest: str, label: str) -> tuple[str, str, str]:
 
 
 def _bound(text: str, label: str) -> float:
-    """
-    Return the number that *text* is: spelled in one way, or two bounds may be the same.
-    """
+    """Return the number *text*: spelled in one way, or two bounds may be the same."""
     if text == "+Inf" and label == "le":
         return inf
     number = float(text)

@@ -40,11 +40,7 @@ OPENMETRICS = Format.OPENMETRICS
 
 
 def preferences(header: str) -> list[tuple[str, dict[str, str], float]]:
-    """
-    Return name, parameters and q-value of each item of an ``Accept…`` header.
-
-    An item whose q-value is not a number counts as not acceptable.
-    """
+    """Return name, parameters and q-value of each item of an ``Accept…`` header."""
     items = []
     for item in header.lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))
@@ -60,11 +56,8 @@ def preferences(header: str) -> list[tuple[str, dict[str, str], float]]:
 
 def negotiate(accept: str) -> Format:
     """
-    Return the format that an ``Accept`` header prefers.
-
-    OpenMetrics 1.0.0 is sent only to clients that name it, and wins a tie only if
-    listed first; all others get text 0.0.4, including those that accept only unknown
-    formats.
+    Return the format that an ``Accept`` header prefers: OpenMetrics 1.0.0 only if
+    named, and in a tie if listed first; all others get text 0.0.4.
     """
     best, best_q = TEXT, 0.0
     for name, parameters, q in preferences(accept):
@@ -91,11 +84,10 @@ def encode(
     """
     Return *families* as text in *fmt*.
 
-    Families of one name become one block, in the position of the first; one whose kind
-    differs from the first's is omitted, because both cannot be exported. Families
-    without samples and NaN samples are omitted as well. A family with a sample that is
-    not a number is omitted if *failed* is given, which is called with its metric and
-    the error; otherwise the error is raised.
+    Families of one name become one block, in the position of the first; one of another
+    kind is omitted, as are those without samples, and NaN. If a sample is no number,
+    *failed* is called with metric and error, and the family omitted; without it, the
+    error is raised.
     """
     blocks: dict[str, tuple[Metric, list[str]]] = {}
     for family in families:
@@ -126,16 +118,12 @@ def encode(
 
 
 def names_of(metric: Metric) -> tuple[str, ...]:
-    """
-    Return the names that *metric* reserves in OpenMetrics: output in which two metrics
-    share one cannot be parsed.
-    """
+    """Return the names that *metric* reserves in OpenMetrics: no two may share one."""
     name, kind = _family(metric)
     return tuple([name + suffix for suffix in _RESERVED.get(kind, ("",))])
 
 
 def _family(metric: Metric) -> tuple[str, str]:
-    """Return name and type of *metric* in OpenMetrics."""
     suffix = _SUFFIXES.get(metric.kind, "")
     # A counter without _total, for example of another exporter, is invalid in
     # OpenMetrics.
@@ -156,7 +144,6 @@ def _samples_text(samples: list[Sample]) -> str:
 
 
 def _exemplars_text(family: Family) -> str:
-    """Return the samples of *family*, those with an exemplar with it."""
     lines = []
     for sample in family.samples:
         exemplar = family.exemplars.get(sample[0])

@@ -44,14 +44,7 @@ class SpanIds(NamedTuple):
 
 
 class Exemplar(NamedTuple):
-    """
-    An observation.
-
-    Attributes:
-        labels: usually ``trace_id`` and ``span_id``.
-        value: in the unit of the metric.
-        time: Unix time, `None` if unknown.
-    """
+    """An observation, with labels such as ``trace_id``, in the unit of the metric."""
 
     labels: dict[str, str]
     value: float
@@ -70,10 +63,7 @@ def read(text: str) -> Exemplar | None:
 
 
 def checked(labels: str, value: str, time: str) -> Exemplar | None:
-    """
-    Return the exemplar of these texts, `None` if OpenMetrics forbids it, or if it
-    cannot be: too long, a label twice, a value or time that is no finite number.
-    """
+    """Return the exemplar of these texts, `None` if OpenMetrics forbids it."""
     pairs = [
         (
             name,
@@ -101,12 +91,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Family(NamedTuple):
-    """
-    One metric and its samples at one moment.
-
-    Attributes:
-        exemplars: the exemplars of some series, as OpenMetrics writes them.
-    """
+    """One metric and its samples at one moment, with exemplars of some series."""
 
     metric: Metric
     samples: list[Sample]
@@ -132,10 +117,7 @@ def _escaped(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """
-    Return *text* with unprintable characters but line breaks escaped as in Python: who
-    reads a page in a terminal is not to run them.
-    """
+    """Return *text* with unprintable characters but line breaks escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -147,10 +129,7 @@ def printable(text: str) -> str:
 
 
 def series(metric: Metric, *values: object) -> str:
-    """
-    Return the series of *metric* with one value for each of its labels. Raises
-    `ValueError`: the number of values is not the number of labels.
-    """
+    """Return the series of *metric* with a value for each label, or `ValueError`."""
     if not metric.labels and not values:
         return metric.name
     return f"{metric.name}{{{labels_text(metric.labels, values)}}}"
@@ -202,16 +181,12 @@ def quantile(
     bounds: Sequence[float], running: Sequence[float], fraction: float
 ) -> float | None:
     """
-    Return the value below which *fraction* of the observations lie, as Prometheus's
-    ``histogram_quantile`` estimates it; `None` without observations.
+    Return the value below which *fraction* (0 to 1) of the observations lie, as
+    Prometheus's ``histogram_quantile`` estimates it; `None` without observations.
 
-    The observations of a bucket are taken as evenly spread over it. The estimate is at
-    most the highest bound.
-
-    Args:
-        bounds: upper bounds of the buckets, without an infinite one.
-        running: observations up to each bound, and all.
-        fraction: from 0 to 1.
+    The observations of a bucket are taken as evenly spread over it; the highest bound
+    is the most. *running* has the observations up to each of the finite *bounds*, and
+    all.
     """
     if not bounds or running[-1] <= 0:
         return None
@@ -230,18 +205,11 @@ class Histogram:
     """
     Counts observations into the buckets of *metric*, for one set of labels.
 
-    Safe to observe from several threads. An observation costs about a
-    microsecond; keep it off paths that are hotter than that.
+    Thread-safe. An observation costs about a microsecond; keep it off hotter paths.
     """
 
     __slots__ = (
-        "_counts",
-        "_exemplars",
-        "_labels",
-        "_lock",
-        "_metric",
-        "_series",
-        "_sum",
+        *("_counts", "_exemplars", "_labels", "_lock", "_metric", "_series", "_sum"),
     )
 
     def __init__(self, metric: Metric, *labels: object) -> None:
@@ -257,11 +225,10 @@ class Histogram:
 
     def observe(self, value: float, ids: SpanIds | None = None) -> None:
         """
-        Count *value*, in the unit of the metric; a bucket includes its bound, and has
-        the latest observation with the *ids* of a span as its exemplar.
-
-        The program may have replaced a clock: negative values count as 0, and values
-        that are not finite are not counted, because they would spoil the sum.
+        Count *value*; a bucket includes its bound, and has the latest observation with
+        the *ids* of a span as its exemplar. Negative values, of a clock that was
+        replaced, count as 0; values that are not finite are not counted, as they would
+        spoil the sum.
         """
         if not value < inf:
             return

@@ -49,11 +49,7 @@ _SHOWN = 80
 
 @dataclass(slots=True)
 class ParsedFamily:
-    """
-    One family as exported, ``untyped`` without a TYPE line. Samples have series name,
-    text of the labels without braces, and value; exemplars are as OpenMetrics writes
-    them, by the index of their sample.
-    """
+    """One family as exported, ``untyped`` without a TYPE line."""
 
     name: str
     kind: str = "untyped"
@@ -64,12 +60,9 @@ class ParsedFamily:
 
 def parse(text: str) -> list[ParsedFamily]:
     """
-    Return the families in *text* in order of appearance.
-
-    Timestamps are dropped: the sidecar exports current values. So are exemplars that
-    OpenMetrics does not allow: one of them is no reason to reject the rest. Names are
-    those of text format 0.0.4. Raises `PageError`: with the number and the beginning of
-    the invalid line.
+    Return the families in *text*, in order, under the names of text format 0.0.4;
+    without timestamps, and without exemplars that OpenMetrics does not allow. Raises
+    `PageError`: with the number and the beginning of the invalid line.
     """
     page = _OpenMetrics() if text.rstrip("\n").endswith(_END) else _ParsedPage()
     for number, line in enumerate(text.split("\n"), start=1):
@@ -95,12 +88,7 @@ def labels(label_text: str) -> dict[str, str]:
 
 
 def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
-    """
-    Return *family* with the label *name* put first on every series.
-
-    A series that has such a label already keeps it as ``exported_`` and the name,
-    as Prometheus does for the labels of a target.
-    """
+    """Return *family* with the label *name* first; others become ``exported_``."""
     first = labels_text((name,), (value,))
     samples = [
         (series, f"{first},{_without(name, text)}" if text else first, number)
@@ -112,10 +100,7 @@ def relabel(family: ParsedFamily, name: str, value: str) -> ParsedFamily:
 
 
 def to_family(parsed: ParsedFamily) -> Family:
-    """
-    Return *parsed* as a family of the catalogue, or as an ad-hoc family if the
-    catalogue has no such metric of that kind: it may come from a newer jaxmon.
-    """
+    """Return *parsed* as a family of the catalogue, or as an ad-hoc one."""
     metric = BY_NAME.get(parsed.name)
     if metric is None or _shown_kind(metric) != parsed.kind:
         kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
@@ -186,10 +171,7 @@ class _ParsedPage:
         raise ValueError(msg)
 
     def _normal(self, text: str) -> str:
-        """
-        Return the labels in *text* without empty ones, which are none to Prometheus, in
-        the order in which they first came: a series has one name then.
-        """
+        """Return the labels in *text* without empty ones, in their first order."""
         found: list[tuple[str, str]] = _ANY_LABEL.findall(text)
         names = tuple([name for name, _ in found])
         if '=""' in text:

@@ -1,9 +1,6 @@
 """
-Plausibility checks.
-
-Drivers, runtimes and other processes sometimes return sentinel values, such as
-4,294,967,295 degrees, or garbage. A gap in a graph is better, and alerts on such values
-would be false.
+Plausibility checks: drivers, runtimes and other processes return sentinel values, such
+as 4,294,967,295 degrees, or garbage. A gap in a graph is better, and no false alert.
 """
 
 from __future__ import annotations
@@ -22,15 +19,7 @@ _SHOWN = 160
 
 
 class PlausibilityFilter:
-    """
-    Filters out values outside the metric's range (`Metric.range`).
-
-    Dropped values are counted, and logged once per metric. Histograms are dropped as a
-    whole.
-
-    Args:
-        who: the source of the values, for the log.
-    """
+    """Filters out values outside the metric's range; logged once each."""
 
     def __init__(self, log: logging.Logger, who: str) -> None:
         self.dropped = 0

@@ -9,8 +9,7 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, histograms
 from jaxmon.facts.marked import Batches
 from jaxmon.indicators import work
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import Labels, recorder
 from jaxmon.indicators.requests import OpenRequest
 
 
@@ -86,24 +85,14 @@ _NOTHING = Batch(None)
 
 
 class BatchFill:
-    """
-    Batch fill, by route.
-
-    Args:
-        labels: admits routes; shared with requests.
-    """
+    """Batch fill, by route; admits *labels* with requests."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
         self._fills: dict[str, Histogram] = {}
 
     def observe(self, route: str, size: int, capacity: int) -> None:
-        """
-        Count a batch. Thread-safe.
-
-        Raises:
-            ValueError: the capacity is 0 or less than the size.
-        """
+        """Count a batch, or raise a `ValueError`: no such capacity. Thread-safe."""
         if not 0 <= size <= capacity or not capacity:
             msg = f"invalid batch: size {size}, capacity {capacity}"
             raise ValueError(msg)

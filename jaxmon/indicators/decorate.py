@@ -26,21 +26,13 @@ class Step(Protocol):
 
 
 def decorated(
-    function: F,
-    context: Manager,
-    *,
-    step: Callable[[], Step] | None = None,
+    function: F, context: Manager, *, step: Callable[[], Step] | None = None
 ) -> F:
     """
-    Return *function* with *context* around each call.
-
-    That is, around the work: awaiting a coroutine, exhausting a generator.
-
-    Args:
-        function: of any kind.
-        context: creates the context manager for a call.
-        step: creates, for one generator, the context of each of its steps. Between
-            steps, the consumer runs, in any thread and context.
+    Return *function*, of any kind, with *context* around each call: around the work,
+    which is awaiting a coroutine, exhausting a generator. *step* creates what surrounds
+    each step of a generator: between them, the consumer runs, in any thread and
+    context.
     """
     kind = kind_of(function)
     wrapper: Callable[..., Any]
@@ -151,9 +143,7 @@ class _ManagerInStep:
     """*manager*, entered and left as if by a step of a generator."""
 
     def __init__(
-        self,
-        step: Step | None,
-        manager: AbstractContextManager[object],
+        self, step: Step | None, manager: AbstractContextManager[object]
     ) -> None:
         self._step = _StepContext(step)
         self._manager = manager

@@ -20,9 +20,7 @@ from jaxmon.clocks import perf_counter
 
 
 End: TypeAlias = list[float]
-"""
-The time of an end, by the performance counter, is its first item; empty until then.
-"""
+"""The time of an end is its first item; empty until then."""
 
 now = perf_counter
 """The clock by which ends are recorded."""
@@ -56,7 +54,7 @@ def on_finalize(watched: object, note: Iterator[object]) -> ref[Any]:
 class SingleUse:
     """
     A callable for one call that runs its ``__del__``, which must be in C, as soon as it
-    is no longer referenced. Half the cost of a partial with a weak reference to it.
+    is not referenced. Half the cost of a partial with a weak reference to it.
     """
 
     __slots__ = ("__call__", "__del__")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jaxmon.exposition.families import Family
-from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.loops import Loops
 from jaxmon.indicators.recorder import FailureGuard, RequestTracer
 from jaxmon.indicators.routes import Routes
 from jaxmon.indicators.timeline import Timeline
+from jaxmon.indicators.work import CompileLog
 
 
 if TYPE_CHECKING:
@@ -46,20 +46,14 @@ class FirstUse(Generic[T]):
 
 class Indicators:
     """
-    The application metrics of one agent.
+    The application metrics of one agent, at most *limit* values of each label that the
+    program chooses; *on_error* is called for each exception that leaves a request, an
+    activity or the source of a loop, and must not raise.
 
-    Args:
-        limit: maximum number of values of each label that the program chooses.
-        on_error: called for each exception that leaves a request, an activity or the
-            source of a loop; must not raise.
-
-    Attributes:
-        flush: pushes what is measured, within so many seconds.
-        place_of: returns the line of the program that an exception came from.
-        on_logged: called when the program logs values and no part reads them yet.
-        checks: returns the part that records checks of determinism, if there is any.
-        serverless: whether the process is frozen between requests.
-        tracer: makes the spans of requests, if traces are on.
+    `on_logged` is called when the program logs values and no part reads them yet;
+    `checks` returns the part that records checks of determinism, `place_of` the line
+    that an exception came from; `flush` pushes within so many seconds. A `serverless`
+    process is frozen between requests; `tracer` makes their spans.
     """
 
     def __init__(
@@ -112,7 +106,6 @@ class Indicators:
         return Invocations()
 
     def _used(self, name: str) -> Any:
-        """Return the statistics *name*, `None` if the marker has not been used."""
         if name == "queues" and _QUEUES in sys.modules:
             return self.queues  # of functions, too, which are only read
         return vars(self).get(name)

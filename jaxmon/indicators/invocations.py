@@ -143,11 +143,7 @@ def serverless(
 
 
 def serverless(
-    handler: F | None = None,
-    /,
-    *,
-    route: str = "",
-    timeout: float = FLUSH_SECONDS,
+    handler: F | None = None, /, *, route: str = "", timeout: float = FLUSH_SECONDS
 ) -> F | Callable[[F], F]:
     """
     Decorate the *handler* of a serverless function, ``def`` or ``async def``.
@@ -228,12 +224,7 @@ def _decorated(handler: F, route: str, timeout: float) -> F:
 
 
 class _Event:
-    """
-    What an invocation is called with, if that is an HTTP request. No method raises.
-
-    Attributes:
-        origin: for its span.
-    """
+    """What an invocation is called with, if an HTTP request. No method raises."""
 
     __slots__ = ("_is_http", "origin")
 

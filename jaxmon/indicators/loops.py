@@ -10,8 +10,8 @@ from weakref import ref
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, family_of, histograms
 from jaxmon.indicators.endings import End, noting, now, on_finalize
-from jaxmon.indicators.labels import Labels
 from jaxmon.indicators.marks import LoopCounts, LoopMark
+from jaxmon.indicators.recorder import Labels
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple
@@ -36,21 +36,12 @@ class RunningLoop(NamedTuple):
 
 class StepLoop:
     """
-    The metrics of loops with one name; several may run at once.
-
-    Attributes:
-        counts: of its runs, without what these have only noted.
-        numbered: where steps were given a number: the count of `steps` before, and
-            how many of the whole run were done until then.
+    The metrics of loops with one name; several may run at once. `counts` are without
+    what its runs have only noted; `numbered` has, where steps were given a number, the
+    count of `steps` before, and how many of the whole run were done until then.
     """
 
-    __slots__ = (
-        "_lock",
-        "_running",
-        "counts",
-        "name",
-        "numbered",
-    )
+    __slots__ = ("_lock", "_running", "counts", "name", "numbered")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,7 +54,7 @@ class StepLoop:
         self, timeline: Timeline, end: End, run: object, *, opening: float = 0.0
     ) -> LoopMark:
         """
-        Count a loop as running until *end*, which is recorded when *run* is no longer
+        Count a loop as running until *end*, recorded when *run* is no longer
         referenced, and open its activity. Its start counts as a step, so that a first
         step that never ends is noticed; it has taken *opening* seconds already.
         """
@@ -149,12 +140,10 @@ class Loops:
     """
     Loops by label, at most *limit* of them, and as many names of items.
 
-    Attributes:
-        on_new: each is called when a loop of a new name begins; may raise.
-        on_change: called when a loop has begun or ended, unless it was left without a
-            call, as by ``break``; may raise.
-        on_step: called with the loop when one of its steps is finished; raises nothing.
-            After it was set, `attend`.
+    `on_new` are called when a loop of a new name begins, `on_change` when one has begun
+    or ended, unless left without a call, as by ``break``; both may raise. `on_step` is
+    called with the loop of a finished step, and raises nothing; after it was set,
+    `attend`.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,7 +1,4 @@
-"""
-Marks: the open activities of a thread, of which `jaxmon.indicators.timeline` adds up
-the time.
-"""
+"""Marks: the open activities of a thread; `timeline` adds up their time."""
 
 from __future__ import annotations
 
@@ -28,13 +25,8 @@ MarkT = TypeVar("MarkT", bound="Mark")
 
 class Mark:
     """
-    An open activity.
-
-    Attributes:
-        name: to which time is attributed.
-        end: closes it as soon as a time is recorded there.
-        kept: object to keep alive while it is open.
-        is_pause: whether it is over, at the latest, when the loop around it goes on.
+    An open activity: a time in `end` closes it; `kept` is alive while it is open. A
+    pause is over, at the latest, when the loop around it goes on.
     """
 
     __slots__ = ("end", "is_pause", "kept", "name", "stack")
@@ -54,13 +46,8 @@ class Mark:
 
 class LoopCounts:
     """
-    What the runs of a loop have counted.
-
-    Attributes:
-        steps: their number.
-        waited: seconds of waiting for data.
-        last_step: when one of them started or completed a step, by the clock of `now`.
-        seconds: those of the steps.
+    What the runs of a loop have counted; `waited` is for data, `last_step` when one of
+    them started or completed a step, by the clock of `now`.
     """
 
     __slots__ = ("last_step", "seconds", "steps", "waited")
@@ -76,33 +63,17 @@ class LoopMark(Mark):
     """
     The open activity of a loop, which waits for data and works on them in turns.
 
-    While it is innermost, its thread may only note the times of the turns. They are
-    accounted for many at once, or before anything else on this thread's stack changes
-    or is read, so that all comes in its order.
-
-    Attributes:
-        turns: the times not accounted for, at which data arrived or, negative, a step
-            was finished.
-        note: notes one of them; `None` if the next is to be accounted for at once.
-        body: its name while it works on data.
-        counts: of the loop.
-        began: when the step that is open began.
-        arrived: when its data arrived.
-        totals: of items by loop and item, if its steps have some.
-        item: where they are counted.
-        items: those of the step that is open.
+    While it is innermost, its thread may only `note` the times of the `turns`, at which
+    data arrived or, negative, a step was finished; `None` if the next is accounted for
+    at once. They are accounted for many at once, or before anything else on this
+    thread's stack changes or is read, so that all comes in its order. `body` is its
+    name while it works on data; of the open step, `began`, `arrived` and `items` are
+    known.
     """
 
     __slots__ = (
-        "arrived",
-        "began",
-        "body",
-        "counts",
-        "item",
-        "items",
-        "note",
-        "totals",
-        "turns",
+        *("arrived", "began", "body", "counts", "item", "items", "note"),
+        *("totals", "turns"),
     )
 
     def __init__(
@@ -129,14 +100,7 @@ class LoopMark(Mark):
 
 
 class Marked(NamedTuple):
-    """
-    What the tracked thread is marked to be doing.
-
-    Attributes:
-        thread: its number in Python.
-        name: the innermost open activity, else ``other``.
-        loops: whether it has run a loop.
-    """
+    """What the tracked thread is marked to be doing; whether it has run *loops*."""
 
     thread: int
     name: str
@@ -144,12 +108,7 @@ class Marked(NamedTuple):
 
 
 class Stack:
-    """
-    The open activities of one thread, innermost last.
-
-    Args:
-        life: an object that is released with the thread.
-    """
+    """The open activities of one thread, innermost last; *life* is released with it."""
 
     __slots__ = ("_life", "loops", "marks", "most", "thread")
 

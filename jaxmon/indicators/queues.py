@@ -1,7 +1,4 @@
-"""
-Queue depth: the value that the program set last, or what its function returns at each
-scrape.
-"""
+"""Queue depth: what the program set last, or what its function returns at a scrape."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from jaxmon import catalog, interrupts
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import marked
-from jaxmon.indicators.labels import OTHER, Labels
-from jaxmon.indicators.recorder import FailureGuard, recorder
+from jaxmon.indicators.recorder import OTHER, FailureGuard, Labels, recorder
 
 
 WITHIN_SECONDS = 600.0
@@ -28,10 +24,8 @@ _LEAST = 2
 
 class DepthHistory:
     """
-    The depths of one queue over the last ten minutes, at most one every five seconds.
-
-    It knows what was read: at each scrape, by each `jaxmon explain`, and whatever the
-    program has set.
+    The depths of one queue over the last ten minutes, at most one every five seconds:
+    what was read at each scrape and `jaxmon explain`, and what the program has set.
     """
 
     __slots__ = ("_clock", "_kept", "depth", "maximum")
@@ -53,9 +47,9 @@ class DepthHistory:
 
     def explain(self) -> marked.QueueFacts:
         """
-        Return the depth now, the greatest ever, and the growth since the oldest depth
-        kept, `None` if there is only one; and the lowest and the highest in each
-        third of the depths kept, if there are enough.
+        Return the depth now, the greatest ever, the growth since the oldest kept,
+        `None` if there is only one; and the extremes in each third of those kept, if
+        enough.
         """
         time = self._clock()
         kept = [(at, n) for at, n in list(self._kept) if time - at <= WITHIN_SECONDS]
@@ -73,7 +67,6 @@ class DepthHistory:
 
 
 def _thirds(depths: list[int]) -> list[list[int]]:
-    """Return the thirds of *depths*; empty if there are too few."""
     third = len(depths) // 3
     if third < _LEAST:
         return []
@@ -159,10 +152,8 @@ def queue(name: str, depth: Depth | None = None) -> Queue:
 
 class DepthSource:
     """
-    A function that returns the depth of the queue *name*.
-
-    A method does not keep its object alive, and is dropped with it, unless the object
-    cannot be weakly referenced.
+    A function that returns the depth of the queue *name*. A method does not keep its
+    object alive, and is dropped with it, if that can be weakly referenced.
     """
 
     __slots__ = ("_function", "name")
@@ -264,12 +255,7 @@ class QueueDepths:
 
 
 def checked(depth: int) -> int:
-    """
-    Return *depth* as a whole number.
-
-    Raises:
-        ValueError: it is not a number, or less than 0.
-    """
+    """Return *depth* as a whole number of 0 or more, or raise a `ValueError`."""
     if (number := int(depth)) < 0:
         msg = f"invalid queue depth {number}; give 0 or more"
         raise ValueError(msg)

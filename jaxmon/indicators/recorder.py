@@ -1,6 +1,6 @@
 """
 What markers write to: the metrics of the agent that runs, and what makes the spans of
-requests and steps. Knows no OpenTelemetry.
+requests and steps. Knows no OpenTelemetry. Label values that users choose are bounded.
 """
 
 from __future__ import annotations
@@ -10,22 +10,46 @@ from typing import TYPE_CHECKING, Protocol
 
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import End
+from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
     from jaxmon.indicators.figures import Indicators
 
 
+OTHER = "other"
+
+
+class Labels:
+    """Admits the first *limit* values; the rest share ``other``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._admitted: set[str] = set()
+        # Reentrant, as all locks of this package: a signal handler or the garbage
+        # collector may end a request, a step or an activity while we hold one.
+        self._lock = RLock()
+        self.overflow = 0
+
+    def admit(self, value: str) -> str:
+        """Return *value*, or ``other`` if the limit is reached, which is counted."""
+        if value in self._admitted or value == OTHER:
+            return value
+        with self._lock:
+            if value in self._admitted:
+                return value
+            if len(self._admitted) >= self._limit:
+                self.overflow += 1
+                return OTHER
+            self._admitted.add(value)
+            return value
+
+
 class RequestOrigin:
     """
-    What a server knows of a request, for its span.
-
-    Attributes:
-        system: ``"http"``, ``"grpc"``, or ``"function"`` for an event that is an HTTP
-            request.
-        method: ``GET``, say; only of HTTP.
-        headers: those that carry the context of a trace, names in lower case.
-        status: status code of the response, once it is known; of gRPC its name.
+    What a server knows of a request, for its span: *system* is ``"http"``, ``"grpc"``,
+    or ``"function"`` for an event that is an HTTP request; *headers* carry the context
+    of a trace, names in lower case; of gRPC, the status is a name.
     """
 
     __slots__ = ("headers", "method", "status", "system")
@@ -105,8 +129,7 @@ class FailureGuard(Protocol):
     ) -> None:
         """
         Record the exception being handled at *site*, which it may disable unless it
-        *stays_on*. Raises exceptions of the program; *theirs*: code of the program was
-        called on purpose.
+        *stays_on*. Raises the program's; *theirs*: its code was called on purpose.
         """
         ...
 

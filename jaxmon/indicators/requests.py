@@ -62,18 +62,8 @@ class OpenRequest:
     """
 
     __slots__ = (
-        "_compiles",
-        "_ended",
-        "_indicators",
-        "_route",
-        "cold",
-        "delayed",
-        "home",
-        "notes",
-        "outcome",
-        "response",
-        "started",
-        "trace",
+        *("_compiles", "_ended", "_indicators", "_route", "cold", "delayed", "home"),
+        *("notes", "outcome", "response", "started", "trace"),
     )
 
     response: str
@@ -189,7 +179,6 @@ class OpenRequest:
             route.failures.add(error, response, indicators.place_of)
 
     def _drop_notes(self) -> bool:
-        """Drop the items that are in queues; return whether there was any."""
         notes, self.notes = self.notes, None
         waits = False
         for note in notes or ():
@@ -289,13 +278,7 @@ class MarkedRequest:
 
 
 class ServedRequest(MarkedRequest):
-    """
-    A request of a server.
-
-    Args:
-        route: as for `request`.
-        origin: what the server knows of it; `None` without traces.
-    """
+    """A request of a server, which knows its *origin*, `None` without traces."""
 
     __slots__ = ("origin",)
 
@@ -311,11 +294,9 @@ class ServedRequest(MarkedRequest):
 
 class _Step:
     """
-    Entered for each step of a generator: the blocks entered in the generator, which
-    are not those of its consumer.
-
-    Frameworks advance a generator from varying threads, each time in a copy of some
-    context, which has nothing that an earlier step entered.
+    Entered for each step of a generator: the blocks entered in the generator, which are
+    not those of its consumer. Frameworks advance it from varying threads, each time in
+    a copy of some context, without what an earlier step entered.
     """
 
     __slots__ = ("_asking", "_inside", "_set")
@@ -392,13 +373,8 @@ def origin_of(
     route: str, system: str, method: str, headers: Iterable[tuple[str, str]]
 ) -> RequestOrigin | None:
     """
-    Return the origin of a request to *route*, `None` without traces.
-
-    Args:
-        route: its label; the first of a process may turn traces on.
-        system: ``"http"``, ``"grpc"``, or ``"function"``.
-        method: of the request.
-        headers: all of them, names in lower case; read only with traces.
+    Return the origin of a request to *route*, whose first may turn traces on; `None`
+    without traces. Of *headers*, with names in lower case, none is read then.
     """
     indicators = recorder()
     if indicators is None:

@@ -12,8 +12,7 @@ from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, Histogram, SpanIds, histograms, series
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import RequestTrace
+from jaxmon.indicators.recorder import Labels, RequestTrace
 from jaxmon.threads import RLock
 
 
@@ -31,9 +30,8 @@ PlaceOf = Callable[[BaseException], str]
 
 class Failures:
     """
-    The failed requests of a route, by exception and line: the first twenty kinds.
-
-    Of an exception the class is kept, not the message, which may quote a request.
+    The failed requests of a route, by exception and line: the first twenty kinds. Of an
+    exception the class is kept, not the message, which may quote a request.
     """
 
     __slots__ = ("_counts", "_lock")
@@ -45,14 +43,7 @@ class Failures:
     def add(
         self, error: BaseException | None, response: str, place_of: PlaceOf
     ) -> None:
-        """
-        Count a request that failed.
-
-        Args:
-            error: what it raised, `None` if the program only set its outcome.
-            response: how it responded, such as ``status 503``; empty if unknown.
-            place_of: finds the line.
-        """
+        """Count a request that failed with *error*, or with a *response*."""
         kind = response if error is None else type(error).__name__
         if error is not None and response:
             kind += f" ({response})"
@@ -79,14 +70,7 @@ _LATEST = 32
 
 
 class RequestInProgress(Protocol):
-    """
-    A request in progress.
-
-    Attributes:
-        home: the thread that it began on.
-        started: when it began, on the performance counter.
-        trace: its span, if traces are on.
-    """
+    """A request in progress: its thread and when it began (performance counter)."""
 
     home: int
     started: float
@@ -103,23 +87,14 @@ class RequestRoute:
     histogram from the first request that ends that way: there are nine of fifteen
     series each, of which most routes need two or three.
 
-    Attributes:
-        failures: what those failed with that failed.
-        serving: its requests in progress, in the order of their beginning.
-        counts: finished requests, by outcome and start.
-        seconds: their latency, by the same.
-        usual: seconds that the latest took while nothing compiled.
+    `serving` has its requests in progress, in the order of their beginning; `counts`
+    and `seconds` are by outcome and start; `usual` are those that the latest took while
+    nothing compiled.
     """
 
     __slots__ = (
-        "_lock",
-        "counts",
-        "failures",
-        "name",
-        "seconds",
-        "series",
-        "serving",
-        "usual",
+        *("_lock", "counts", "failures", "name", "seconds", "series"),
+        *("serving", "usual"),
     )
 
     def __init__(self, name: str) -> None:
@@ -139,11 +114,7 @@ class RequestRoute:
         self._lock = RLock()
 
     def count(
-        self,
-        seconds: float,
-        outcome: Outcome,
-        start: Start,
-        ids: SpanIds | None = None,
+        self, seconds: float, outcome: Outcome, start: Start, ids: SpanIds | None = None
     ) -> None:
         """Count a finished request, and keep the *ids* of its span as an exemplar."""
         kind = (outcome, start)
@@ -187,12 +158,7 @@ class RequestRoute:
 
 
 class Routes:
-    """
-    Routes by label, at most *limit* of them.
-
-    Attributes:
-        on_new: each is called when a route has its first request; may raise.
-    """
+    """Routes by label, at most *limit*; `on_new` are called at a first request."""
 
     def __init__(self, limit: int) -> None:
         self.labels = Labels(limit)

@@ -63,15 +63,8 @@ class Steps(Generic[T]):
 class LoopRun(Generic[T]):
     """
     One iteration over a `Steps`; it ends when its source does, when it is closed, or
-    when it is no longer referenced.
-
-    Args:
-        source: of the batches.
-        loop: name of the loop.
-        items: number of items, or what returns it.
-        item: what is counted.
-        opening: seconds that it took to get *source*.
-        start: number of steps that were done before; `None` if unknown.
+    when it is no longer referenced. It took *opening* seconds to get *source*; *start*
+    steps were done before, `None` if unknown.
     """
 
     def __init__(  # noqa: PLR0913 - what was given to `steps`
@@ -170,7 +163,6 @@ class LoopRun(Generic[T]):
         )
 
     def _work(self, observed: _RunRecorder, batch: T) -> None:
-        """Begin to work on *batch*."""
         guard = observed.indicators.guard
         if guard.on(SITE):
             try:
@@ -186,30 +178,14 @@ class LoopRun(Generic[T]):
 
 class _RunRecorder:
     """
-    A run of a loop as an agent follows it.
-
-    Args:
-        item: what is counted, `None` if nothing is.
-        per_batch: number of items of each batch, `None` if `items` is set for each.
-        opening: seconds that it took to get the source.
-        start: number of steps that were done before; `None` if unknown.
-
-    Attributes:
-        outer: the traced loop around it.
-        trace: its spans, if traces are on.
-        mark: its activity.
+    A run of a loop as an agent follows it, with its activity `mark`, its spans `trace`
+    if traces are on, and the traced loop around it. It counts *item*, if any; `items`
+    is set for each batch if *per_batch* is `None`.
     """
 
     __slots__ = (
-        "_figures",
-        "_per_batch",
-        "_tracer",
-        "end",
-        "indicators",
-        "loops",
-        "mark",
-        "outer",
-        "trace",
+        *("_figures", "_per_batch", "_tracer", "end", "indicators", "loops", "mark"),
+        *("outer", "trace"),
     )
 
     def __init__(  # noqa: PLR0913 - what was given to `steps`
@@ -362,12 +338,7 @@ def _constant(items: Count) -> int | None:
 
 
 def _number(items: Count, batch: object) -> int:
-    """
-    Return how many items *batch* has.
-
-    Raises:
-        ValueError: the number is negative.
-    """
+    """Return how many items *batch* has, or raise a `ValueError`: less than 0."""
     number = int(items(batch) if callable(items) else items or 0)
     if number < 0:
         msg = f"invalid number of items {number}; give 0 or more"

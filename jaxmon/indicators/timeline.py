@@ -19,7 +19,6 @@ from typing import Protocol
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, SpanIds, family_of
 from jaxmon.indicators.endings import End, now
-from jaxmon.indicators.labels import OTHER, Labels
 from jaxmon.indicators.marks import (
     COMPILE,
     DATA_WAIT,
@@ -33,14 +32,12 @@ from jaxmon.indicators.marks import (
     Stack,
     ThreadSentinel,
 )
+from jaxmon.indicators.recorder import OTHER, Labels
 from jaxmon.threads import RLock
 
 
 FINISHED, FAILED = -1.0, -2.0
-"""
-Follow the time in the end of an activity that was left: no reading of the clock, such
-as the second one that an end gets when its object is no longer referenced.
-"""
+"""Follows the time in the end of an activity that was left; no time is negative."""
 
 _FEW = 16
 
@@ -56,13 +53,9 @@ class Open(Protocol):
 
 class _Named:
     """
-    The activities of one name: those that are open, and some that have ended, in the
-    order of their beginning.
-
-    Attributes:
-        finished: when the latest of the others finished.
-        count: how many of the others finished, without those that began within one of
-            them.
+    The activities of one name, open ones and some that have ended, as they began; when
+    the latest of the others finished, and how many did, without those that began within
+    one.
     """
 
     __slots__ = ("_counted", "count", "finished", "most", "opened")
@@ -95,11 +88,7 @@ class _Named:
 
 
 class ActivityAges:
-    """
-    Ages of activities by name, on whichever thread they run.
-
-    The caller bounds the number of names.
-    """
+    """Ages of activities by name, on whichever thread; the caller bounds the names."""
 
     def __init__(self, *, clock: Callable[[], float] = now) -> None:
         self._clock = clock
@@ -156,14 +145,8 @@ class _Local(threading.local):
 
 class Timeline:
     """
-    Seconds by activity, at most *limit* names.
-
-    Args:
-        limit: maximum number of names.
-
-    Attributes:
-        late: seconds of compiles that were attributed to what they were part of, since
-            the time was read before they had ended.
+    Seconds by activity, at most *limit* names; `late` are those of compiles that were
+    attributed to what they were part of, since the time was read before they had ended.
     """
 
     def __init__(self, limit: int, *, clock: Callable[[], float] = now) -> None:
@@ -203,13 +186,9 @@ class Timeline:
         self, end: End, counts: LoopCounts, *, opening: float = 0.0
     ) -> LoopMark:
         """
-        Open a loop's activity on this thread until *end*, waiting for data first. Its
-        steps have the name of the activity around the loop, else ``step``.
-
-        Args:
-            end: where the time of the end is recorded.
-            counts: where its steps are counted.
-            opening: seconds since the first step has begun.
+        Open a loop's activity on this thread until *end*, waiting for data first, for
+        *opening* seconds already. Its steps have the name of the activity around, else
+        ``step``.
         """
         stack = self._stack()
         with self._lock:
@@ -239,13 +218,8 @@ class Timeline:
     def open_pause(self, name: str, end: End, *, ago: float = 0.0) -> None:
         """
         Open *name* until *end*, and at most until the loop around goes on, if this
-        thread is the timeline's and in none of the program's own activities.
-
-        Args:
-            name: a fixed name.
-            end: where the time of the end is recorded, by any thread.
-            ago: seconds since it began. Time that a scrape has already attributed
-                stays there.
+        thread is the timeline's and in none of the program's own activities. It began
+        so many seconds *ago*; time that a scrape has already attributed stays there.
         """
         stack = self._local.stack
         if stack is None or stack is not self._owner:
@@ -264,14 +238,9 @@ class Timeline:
         self, mark: LoopMark, at: float, *, finished: bool, ids: SpanIds | None = None
     ) -> bool:
         """
-        Begin a turn of *mark* at the time *at*, when a step was *finished*, else data
-        arrived. What paused its loop is over. Return whether it is innermost.
-
-        Args:
-            mark: of this thread.
-            at: by the clock.
-            finished: whether it is a step, whose span has the *ids*.
-            ids: for an exemplar.
+        Begin a turn of *mark*, of this thread, *at* that time, when a step was
+        *finished*, whose span has the *ids*, else data arrived. What paused its loop is
+        over. Return whether it is innermost.
         """
         stack = mark.stack
         with self._lock:
@@ -297,10 +266,9 @@ class Timeline:
 
     def compiled(self, seconds: float) -> None:
         """
-        Attribute the last *seconds* of this thread to ``compile``, after the fact.
-
-        Time that a scrape has already attributed stays there: no counter decreases. It
-        is in `late`.
+        Attribute the last *seconds* of this thread to ``compile``, after the fact. Time
+        that a scrape has already attributed stays there, and is in `late`: no counter
+        decreases.
         """
         if self._local.stack is None or self._local.stack is not self._owner:
             return
@@ -368,7 +336,6 @@ class Timeline:
     def _settle(
         self, stack: Stack, until: float = inf, ids: SpanIds | None = None
     ) -> None:
-        """Account for what was noted on *stack* until then."""
         # Inner loops first: the last turns of outer ones came after them.
         for mark in stack.marks[::-1]:
             if type(mark) is LoopMark and mark.turns:
@@ -459,10 +426,7 @@ class Timeline:
             self._since = until
 
     def _charge_ended(self, marks: list[Mark], until: float) -> str:
-        """
-        Attribute time to the innermost of *marks*, which have ended, each until its
-        end; return the marks still open within them.
-        """
+        """Attribute time to *marks* that have ended; return those still open."""
         for mark in marks[::-1]:
             if not mark.end:
                 return mark.name

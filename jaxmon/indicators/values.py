@@ -20,8 +20,7 @@ from jaxmon import catalog
 from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.marked import LoggedValue, Quantity
-from jaxmon.indicators.labels import Labels
-from jaxmon.indicators.recorder import recorder
+from jaxmon.indicators.recorder import Labels, recorder
 
 
 # Values that the median is of, and how many there must be before one can be a spike.
@@ -53,32 +52,15 @@ class Logged(NamedTuple):
 
 class Trend:
     """
-    Statistics of one quantity. Written by one thread at a time.
-
-    Attributes:
-        count: number of values.
-        latest: the latest finite one.
-        nonfinite: number of non-finite values.
-        run: how many of them are the latest values, without a finite one since.
-        since: the first of these, and its Unix time.
-        nan: whether the latest of these is NaN, not infinite.
-        spikes: number of values far above those before them.
-        spike: the latest of these, and the median before it.
+    Statistics of one quantity, written by one thread at a time: the latest finite
+    value; `run` of the latest values are not finite, `since` the first of these and its
+    time, `nan` if the latest is; `spike` is the latest of those far above the median
+    before it.
     """
 
     __slots__ = (
-        "_best",
-        "_chunk",
-        "_first",
-        "_recent",
-        "count",
-        "latest",
-        "nan",
-        "nonfinite",
-        "run",
-        "since",
-        "spike",
-        "spikes",
+        *("_best", "_chunk", "_first", "_recent", "count", "latest", "nan"),
+        *("nonfinite", "run", "since", "spike", "spikes"),
     )
 
     def __init__(self) -> None:
@@ -93,14 +75,7 @@ class Trend:
         self._best: float | None = None
 
     def add(self, value: float, step: int | None, time: float) -> None:
-        """
-        Add *value*. Costs a microsecond, ten if it may be a spike.
-
-        Args:
-            value: any float.
-            step: the program's number of the step, else values are numbered from 1.
-            time: Unix time at which it was logged.
-        """
+        """Add *value*, logged at the Unix *time* in a *step*, else numbered from 1."""
         self.count += 1
         logged = Logged(self.count if step is None else step, value)
         if not isfinite(value):
@@ -152,9 +127,7 @@ class Trend:
         middle = median(recent)
         spread = median([abs(value - middle) for value in recent])
         far = max(
-            _DEVIATIONS * _OF_MAD * spread,
-            abs(middle),
-            _BEYOND * (highest - middle),
+            _DEVIATIONS * _OF_MAD * spread, abs(middle), _BEYOND * (highest - middle)
         )
         # Where nothing has varied around 0, nothing says what is far.
         return middle if far and value > middle + far else None
@@ -180,14 +153,7 @@ SITE = "values"
 
 
 class Record(NamedTuple):
-    """
-    One call of `log_values`.
-
-    Attributes:
-        time: Unix time of it.
-        step: the program's number of it, if it gave one; may be an array as well.
-        values: names and values, which may be arrays on a device.
-    """
+    """One call of `log_values`; step and values may be arrays on a device."""
 
     time: float
     step: Any
@@ -231,14 +197,8 @@ def log_values(
 
 class Values:
     """
-    Logged quantities.
-
-    Args:
-        limit: maximum number of them.
-        begin: called for each record before there is a reader, to set one.
-
-    Attributes:
-        reader: takes each record and reads it later; may reject it with an exception.
+    Logged quantities, at most *limit*. `reader` takes each record and reads it later;
+    may reject it with an exception. Before there is one, *begin* is called, to set it.
     """
 
     def __init__(self, limit: int, begin: Callable[[], object] = bool) -> None:

@@ -14,12 +14,7 @@ from jaxmon.limits.table import FleetLimits, Limit, ProcessLimits
 
 
 class Limits(ProcessLimits, FleetLimits):
-    """
-    The limits, with their defaults unless *changed*.
-
-    Attributes:
-        changed: those that were set, by name.
-    """
+    """The limits, with their defaults unless *changed*."""
 
     def __init__(self, **changed: Any) -> None:
         if unknown := sorted(changed.keys() - LIMITS.keys()):

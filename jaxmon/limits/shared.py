@@ -35,13 +35,7 @@ log = logging.getLogger("jaxmon")
 
 
 def publish(directory: Path, limits: Limits) -> None:
-    """
-    Let all in the run *directory* judge by *limits*: write a file, or remove it if
-    these are the defaults.
-
-    Raises:
-        OSError: it cannot be written or removed.
-    """
+    """Let all in the run *directory* judge by *limits*, in a file unless defaults."""
     path = directory / NAME
     if limits.changed:
         document = {"schema": SCHEMA, "limits": dict(limits.changed)}
@@ -54,14 +48,7 @@ def publish(directory: Path, limits: Limits) -> None:
 
 
 def current(run_dir: Path | str | None = None) -> Limits:
-    """
-    Return the limits of the file that ``JAXMON_LIMITS`` names, else those of the run
-    directory, else the defaults. A file that cannot be used is logged, once, and
-    counts as none. 15 to 40 µs.
-
-    Args:
-        run_dir: the run directory; `None` for the default.
-    """
+    """Return the limits of ``JAXMON_LIMITS``, or the run directory's; 15 to 40 µs."""
     directory = rundir.locate(None if run_dir is None else os.fspath(run_dir))
     named = os.environ.get(VARIABLE)
     path = Path(named) if named else directory / NAME
@@ -79,15 +66,7 @@ def current(run_dir: Path | str | None = None) -> Limits:
 
 
 def read(path: Path) -> Limits:
-    """
-    Return the limits in the JSON file *path*. Those that this release does not have are
-    left out.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ConfigFileError: it cannot be read, is of a later release, or has a value that
-            is none.
-    """
+    """Return the limits in the file *path*; `FileNotFoundError`, `ConfigFileError`."""
     if not path.exists():
         raise FileNotFoundError(2, os.strerror(2), str(path))
     text = bounded.read_text(path, most=_MOST_BYTES)
@@ -105,12 +84,7 @@ def read(path: Path) -> Limits:
 
 
 def checked(found: Mapping[str, Any]) -> Limits:
-    """
-    Return the limits *found* in JSON, without those that this release does not have.
-
-    Raises:
-        ValueError: one has a value that is none.
-    """
+    """Return the limits *found* in JSON that this release has, or `ValueError`."""
     for name, value in found.items():
         if name not in LIMITS:
             continue

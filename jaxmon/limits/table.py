@@ -12,14 +12,8 @@ Form: TypeAlias = Literal["count", "duration", "ratio"]
 
 class Limit(Generic[T]):
     """
-    A limit of `Limits`, whose attribute of that name is its value.
-
-    Attributes:
-        name: as in ``slo.yaml``.
-        form: ``count`` for a number above 0, ``ratio`` for one between 0 and 1,
-            ``duration`` for a text as Prometheus has it, ``10m``.
-        default: its value if nothing else is set.
-        meaning: a sentence.
+    A limit of `Limits`, whose attribute of that name is its value: a ``count`` above 0,
+    a ``ratio`` between 0 and 1, or a ``duration`` as Prometheus has it, ``10m``.
     """
 
     def __init__(self, form: Form, default: T, meaning: str) -> None:

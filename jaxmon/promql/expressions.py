@@ -1,4 +1,8 @@
-"""Instant vectors and scalars, and operations on them."""
+"""
+Instant vectors and scalars, and operations on them. What an expression yields is worked
+out while it is built, so that a dashboard can take its unit, name its metrics and
+reject a legend with a missing label.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,95 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from jaxmon.promql.shape import SCALAR, ExpressionType
+from jaxmon.catalog import Metric
+
+
+PER_SECOND = "per second"
+"""Unit of a rate of things that have none: calls, steps, errors."""
+
+# Labels that the scraper or the sidecar adds to every series.
+SCRAPED_LABELS = ("job", "instance", "worker")
+
+_RATES = {
+    "": PER_SECOND,
+    "bytes": "bytes per second",
+    "joules": "watts",
+    # Seconds per second: a fraction of time.
+    "seconds": "ratio",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionType:
+    """
+    What an expression yields: the names it reads, labels and unit (a base unit as in
+    the catalogue or one per second, ``""`` for counts), `None` if unknown, as for a
+    product of two units; whether it is a scalar.
+    """
+
+    metrics: frozenset[str] = frozenset()
+    labels: frozenset[str] | None = None
+    unit: str | None = None
+    scalar: bool = False
+
+    def keeping(self, labels: Iterable[str]) -> ExpressionType:
+        """Return the shape after an aggregation by *labels*, or `ValueError`."""
+        kept = frozenset(labels)
+        if self.labels is not None and not kept <= self.labels:
+            wrong, present = sorted(kept - self.labels), sorted(self.labels)
+            msg = f"{', '.join(self.metrics)} has no label {wrong}; it has {present}"
+            raise ValueError(msg)
+        return replace(self, labels=kept)
+
+    def rated(self) -> ExpressionType:
+        """Return the shape of the rise per second."""
+        return self.measured(None if self.unit is None else _RATES.get(self.unit))
+
+    def measured(self, unit: str | None) -> ExpressionType:
+        """Return the shape with another *unit*."""
+        return replace(self, unit=unit)
+
+    def beside(self, other: ExpressionType, operator: str) -> ExpressionType:
+        """Return the shape of two vectors, or a vector and a scalar, combined."""
+        return ExpressionType(
+            metrics=self.metrics | other.metrics,
+            labels=_labels(self, other, operator),
+            unit=_unit(self, other, operator),
+            scalar=self.scalar and other.scalar,
+        )
+
+
+SCALAR = ExpressionType(labels=frozenset(), scalar=True)
+
+
+def shape_of(metric: Metric) -> ExpressionType:
+    """Return the shape of the series of *metric*."""
+    labels = frozenset((*metric.labels, *SCRAPED_LABELS))
+    return ExpressionType(frozenset([metric.name]), labels, metric.unit)
+
+
+def _labels(
+    left: ExpressionType, right: ExpressionType, operator: str
+) -> frozenset[str] | None:
+    if operator in ("and", "unless") or right.scalar:
+        return left.labels
+    if left.scalar:
+        return right.labels
+    if left.labels is None or right.labels is None:
+        return None
+    return left.labels | right.labels
+
+
+def _unit(left: ExpressionType, right: ExpressionType, operator: str) -> str | None:
+    if operator.endswith("bool"):
+        return ""
+    if operator in ("and", "unless", ">", ">=", "<", "<=", "==", "!=") or right.scalar:
+        return left.unit
+    if left.unit == right.unit:
+        return {"/": "ratio", "*": None}.get(operator, left.unit)
+    if operator == "or":
+        return right.unit if left.unit is None else left.unit
+    return right.unit if left.scalar and operator != "/" else None
 
 
 _JOB_TEXT = "{{ $labels.job }}"
@@ -16,13 +108,7 @@ _INSTANCE_TEXT = "{{ $labels.instance }}"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """
-    Labels besides ours.
-
-    Args:
-        service: identify a service, together with ``job``.
-        process: of a process, beside ``instance``.
-    """
+    """A site's labels besides ours: of a service, with ``job``, and of a process."""
 
     service: tuple[str, ...] = ()
     process: tuple[str, ...] = ()
@@ -70,14 +156,7 @@ _ADDED, _MULTIPLIED = 2, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """
-    An instant vector (or scalar) as text, with how tightly it binds.
-
-    Args:
-        marked: the text, with its lists of labels marked.
-        binding: higher for what needs no brackets.
-        shape: of what it yields.
-    """
+    """An instant vector (or scalar) as text, how tightly it binds, and its shape."""
 
     marked: str
     binding: float = _ATOMIC
@@ -122,9 +201,7 @@ class Expr:
         return Expr(text, shape=self.shape.keeping(by))
 
     def count_values(self, label: str, *by: str) -> Expr:
-        """
-        Count the series of each value, which becomes *label*, keeping the labels *by*.
-        """
+        """Count the series of each value, which becomes *label*, by the labels *by*."""
         counted = self.count(*by).shape
         labels = counted.labels and counted.labels | {label}
         text = f'count_values by ({_listed(by)}) ("{label}", {self.marked})'
@@ -144,10 +221,7 @@ class Expr:
         return Expr(f"bottomk{kept}({number}, {self.marked})", shape=self.shape)
 
     def worst(self, number: int) -> Expr:
-        """
-        Keep the *number* series that are largest at some time in Grafana's range, while
-        `topk` keeps those of each moment, which may be hundreds over a range.
-        """
+        """Keep the *number* series that are largest at some time in the range."""
         return self.and_(self._over_range("max").topk(number))
 
     def least(self, number: int) -> Expr:
@@ -155,9 +229,7 @@ class Expr:
         return self.and_(self._over_range("min").bottomk(number))
 
     def quantile(self, q: float, *by: str) -> Expr:
-        """
-        Estimate the *q* quantile (0 to 1) of these buckets, keeping the labels *by*.
-        """
+        """Estimate the *q* quantile (0 to 1) of these buckets, by the labels *by*."""
         if not 0 <= q <= 1:
             msg = f"quantile {q} is not within 0 to 1"
             raise ValueError(msg)
@@ -187,10 +259,7 @@ class Expr:
         return self._binary("<", other, _COMPARED)
 
     def reaching(self, other: Expr, *on: str) -> Expr:
-        """
-        Keep the series whose value is at least that of *other*'s one series with the
-        same labels *on*.
-        """
+        """Keep the series that reach *other*'s one series with the same labels *on*."""
         return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
 
     def relative_to(self, other: Expr, *on: str) -> Expr:
@@ -229,10 +298,7 @@ class Expr:
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
     def and_(self, other: Expr, *on: str) -> Expr:
-        """
-        Keep the series that *other* has too, comparing the labels *on* (all by
-        default).
-        """
+        """Keep the series that *other* has too, comparing the labels *on*, or all."""
         return self._binary(f"and{_on(on)}", other, _SET)
 
     def or_(self, other: Expr) -> Expr:
@@ -240,10 +306,7 @@ class Expr:
         return self._binary("or", other, _SET)
 
     def unless(self, other: Expr, *on: str) -> Expr:
-        """
-        Drop the series that *other* has too, comparing the labels *on* (all by
-        default).
-        """
+        """Drop the series that *other* has too, comparing the labels *on*, or all."""
         return self._binary(f"unless{_on(on)}", other, _SET)
 
     def provided(self, condition: Expr) -> Expr:
@@ -271,21 +334,11 @@ class Expr:
         return Expr(text, shape=replace(self.shape, labels=labels))
 
     def offset(self, back: str) -> Expr:
-        """
-        Return the values of a selector *back* ago.
-
-        Raises:
-            ValueError: it is an expression; offsets are for each of its selectors.
-        """
+        """Return what a selector had *back* ago; of an expression, `ValueError`."""
         return replace(self, marked=f"{self._selector('an offset')}{offset(back)}")
 
     def latest(self, window: str) -> Expr:
-        """
-        Return the latest values of a selector within *window*.
-
-        Raises:
-            ValueError: it is an expression.
-        """
+        """Return the latest values of a selector within *window*, or a `ValueError`."""
         text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
         return replace(self, marked=text)
 
@@ -293,10 +346,7 @@ class Expr:
         """
         Aggregate a selector over Grafana's range. The result is the same at each moment
         of a graph, so Prometheus evaluates it once; use it to choose among many series.
-        `worst` and `least` use a subquery, whose parts are evaluated at each moment.
-
-        Raises:
-            ValueError: it is an expression; `worst` and `least` are for those.
+        Of expressions, `worst` and `least` use a subquery, evaluated at each moment.
         """
         text = f"{function}_over_time({self._selector('a window')}[{RANGE}] @ end())"
         return replace(self, marked=text)
@@ -308,9 +358,7 @@ class Expr:
         return self.marked
 
     def _over_range(self, function: Literal["max", "min"]) -> Expr:
-        """
-        Aggregate over Grafana's range, the same at each moment: evaluated only once.
-        """
+        """Aggregate over Grafana's range, the same at each moment: evaluated once."""
         subquery = f"({self.marked})[{RANGE}:{INTERVAL}] @ end()"
         return Expr(f"{function}_over_time({subquery})", shape=self.shape)
 
@@ -346,10 +394,7 @@ def time() -> Expr:
 
 
 def call(function: str, *arguments: Expr | str | float) -> Expr:
-    """
-    Return ``function(arguments…)`` for functions without a dedicated method, such as
-    ``vector``, ``clamp_max``, ``sort_desc``.
-    """
+    """Return ``function(arguments…)``, for functions such as ``vector``."""
     shapes = [argument.shape for argument in arguments if isinstance(argument, Expr)]
     vectors = [candidate for candidate in shapes if not candidate.scalar]
     shape = next(iter(vectors or shapes), ExpressionType())
@@ -379,12 +424,7 @@ def offset(back: str) -> str:
 
 
 def checked(window: str) -> str:
-    """
-    Return *window* as it is.
-
-    Raises:
-        ValueError: it is not a duration, nor a variable of Grafana for one.
-    """
+    """Return *window*, or a `ValueError` if it is no duration or Grafana's variable."""
     if not _WINDOW.fullmatch(window):
         msg = f"{window!r} is not a window such as 5m, 1h or {RATE_INTERVAL}"
         raise ValueError(msg)

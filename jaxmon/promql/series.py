@@ -12,8 +12,15 @@ from typing import Literal
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql.expressions import RATE_INTERVAL, Expr, checked, offset
-from jaxmon.promql.shape import SCRAPED_LABELS, ExpressionType, shape_of
+from jaxmon.promql.expressions import (
+    RATE_INTERVAL,
+    SCRAPED_LABELS,
+    Expr,
+    ExpressionType,
+    checked,
+    offset,
+    shape_of,
+)
 
 
 # Alerts have the labels of their expression and their rule: too many to say.
@@ -68,22 +75,15 @@ class Counter:
     def rise(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
         """
         Return the rise over *window*, including series whose first sample is nonzero,
-        for which `increase` returns 0. For what a sidecar counts and for distributions:
-        it misses what a process counts as its predecessor did; see
-        `jaxmon.promql.events`.
-
-        Args:
-            window: how far back.
-            memory: a series without a sample for this long is a new one.
+        for which `increase` returns 0; without a sample for *memory*, a series is new.
+        For what a sidecar counts and for distributions: it misses what a process counts
+        as its predecessor did; see `jaxmon.promql.events`.
         """
         born = self.total().unless(self.latest(memory, back=window))
         return self._new(born, window, memory).or_(self.increase(window))
 
     def mishaps(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
-        """
-        Return `rise` only for series that changed; three times cheaper when most are 0,
-        as error counts of devices are.
-        """
+        """Return `rise` only for series that changed; cheaper when few did."""
         born = (self.total() > 0).unless(self.latest(memory, back=window) > 0)
         return self._new(born, window, memory).or_(self.increase(window) > 0)
 
@@ -114,16 +114,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class HistogramQuery:
-    """
-    Buckets, count and sum of one metric.
-
-    Args:
-        metric: what is observed.
-        matchers: conditions on the labels.
-        rare: whether the first observation of a series matters, as for compiles: the
-            series starts with it, see `Counter.rise`. Costs five times as much over a
-            range.
-    """
+    """Buckets, count and sum; if *rare*, the first observation matters."""
 
     metric: Metric
     matchers: tuple[Matcher, ...]
@@ -151,12 +142,7 @@ class HistogramQuery:
         return self._series("sum")
 
     def at_most(self, bound: float) -> Counter:
-        """
-        Return the count of observations up to *bound*, in the unit of the metric.
-
-        Raises:
-            ValueError: the histogram has no bucket that ends there.
-        """
+        """Return the count of observations up to *bound*, or `ValueError`."""
         if bound not in self.metric.buckets:
             bounds = ", ".join(f"{b:g}" for b in self.metric.buckets)
             msg = f"{self.metric.name} has no bucket {bound:g}; it has {bounds}"
@@ -258,18 +244,7 @@ def alerts_since(*matchers: Matcher) -> Expr:
 def recorded(
     name: str, *matchers: Matcher, labels: tuple[str, ...] = (), unit: str = "ratio"
 ) -> Expr:
-    """
-    Return the series of a recording rule (``level:metric:operations``).
-
-    Args:
-        name: that of the rule.
-        matchers: conditions on the labels.
-        labels: of the series, if they matter.
-        unit: base unit of the values.
-
-    Raises:
-        ValueError: *name* is not a valid name of a recording rule.
-    """
+    """Return the series of a recording rule (``level:metric:operations``)."""
     if ":" not in name:
         msg = f"{name!r} is not a recording rule; use counter, gauge or histogram"
         raise ValueError(msg)
@@ -283,11 +258,9 @@ def recorded_over(
     function: Literal["min", "sum"], series: Expr, window: int | str
 ) -> Expr:
     """
-    Return the values of a recorded *series* aggregated over *window*: so many seconds,
-    or one of Grafana's.
-
-    The window is a millisecond shorter: Prometheus 2 includes the sample at its start,
-    which rules evaluated at the same time hit exactly, and Prometheus 3 does not.
+    Return the values of a recorded *series* aggregated over *window*, in seconds or
+    Grafana's, a millisecond less: Prometheus 2 includes the sample at its start, which
+    rules evaluated at the same time hit exactly, and Prometheus 3 does not.
     """
     if isinstance(window, int):
         days, rest = divmod(window - 1, 86400)
@@ -305,12 +278,7 @@ def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:
 
 
 def check(metric: Metric, matchers: Iterable[Matcher]) -> None:
-    """
-    Check *matchers* against the catalogue.
-
-    Raises:
-        ValueError: *metric* has no such label, or the label never has the value.
-    """
+    """Raise a `ValueError` if *metric* has no such label, or it never has the value."""
     allowed = (*metric.labels, *SCRAPED_LABELS)
     for matcher in matchers:
         if matcher.label not in allowed:

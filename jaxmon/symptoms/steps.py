@@ -23,7 +23,7 @@ from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom

@@ -43,14 +43,19 @@ class Firing:
     summary: str
 
 
-def ticket(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing ticket."""
-    return [Firing({"severity": "ticket", **labels}, summary)]
+def ticket(summary: str, named: str = "", **labels: str) -> list[Firing]:
+    """Return a firing ticket with *labels*, and those *named*, such as ``job=a``."""
+    return [_firing("ticket", summary, named, labels)]
 
 
-def page(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing page."""
-    return [Firing({"severity": "page", **labels}, summary)]
+def page(summary: str, named: str = "", **labels: str) -> list[Firing]:
+    """Return a firing page, likewise."""
+    return [_firing("page", summary, named, labels)]
+
+
+def _firing(severity: str, summary: str, named: str, labels: dict[str, str]) -> Firing:
+    found = dict(pair.split("=", 1) for pair in named.split())
+    return Firing({"severity": severity, **found, **labels}, summary)
 
 
 @dataclass(frozen=True)
@@ -177,10 +182,7 @@ def needed(alerts: Collection[str], rules: Rules) -> Groups:
 
 
 def expectation(firing: Firing, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    """
-    Return what promtool should find: annotations without values are those of the one
-    rule among *rules* with these labels.
-    """
+    """Return what promtool is to find; annotations without values are the rule's."""
     [rule] = [one for one in rules if one["labels"].items() <= firing.labels.items()]
     annotations = {
         name: _LABEL.sub(lambda one: quote_plus(firing.labels.get(one[1], "")), text)

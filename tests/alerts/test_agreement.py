@@ -61,10 +61,7 @@ def reasons(
     events: Any = (),
     beside: Iterable[Any] = (),
 ) -> tuple[Reason, ...]:
-    """
-    Return what the page says of *workers*, and of an *overview* with its *events*, of
-    a process *beside* others.
-    """
+    """Return the page's reasons for *workers*, an *overview* and a process *beside*."""
     verdict = HostVerdict()
     if overview is not None:
         snapshot = read({**NO_MORE, **overview}, {"events": events})

@@ -90,10 +90,7 @@ PACES = [
 
 
 def test_pairs_fire_by_pace(tmp_path):
-    """
-    The faster the budget burns, the more pairs fire; just within it, none does. That
-    others burn faster makes no difference.
-    """
+    """The faster the budget burns, the more pairs fire; just within it, none does."""
     series, expected = {}, []
     for errors, value, pairs in PACES:
         job = f"web-{errors}"
@@ -203,10 +200,7 @@ VANISHED = {GOOD: "0+50x30 stale", BAD: "0+50x30 stale"}
 
 
 def test_a_target_that_vanishes_takes_its_page_along(tmp_path):
-    """
-    Without series there is no ratio: each page ends with its short window, within the
-    half hour. JaxmonServiceVanished takes over.
-    """
+    """Without series there is no ratio: each page ends with its short window."""
     firing = {
         "30m": requests("50%", (*PAGES, *TICKETS)),
         "62m": requests("50%", ("3 of 1d", "1")),
@@ -344,8 +338,7 @@ FUNCTION = {"job": "web", "function": "step"}
 )
 def test_each_objective(alert, series, expected, tmp_path):
     """
-    Each SLO's alert fires with its own labels when its indicator is bad, and not
-    when it is good or another's.
+    Each SLO's alert fires with its labels when its indicator is bad, and only then.
     """
     quiet = () if expected else ("50m",)
     firing = {"50m": expected} if expected else {}

@@ -140,9 +140,7 @@ def places(pages: dict[str, str]) -> Iterator[dict[str, str]]:
 def server(
     places: dict[str, str], tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> Prometheus:
-    """
-    Return a Prometheus that has scraped every page, and says what it thinks of it.
-    """
+    """Return a Prometheus that has scraped every page, and its verdict on it."""
     rules = alerts.render(options=alerts.RuleOptions(scale=60))
     names = (alerts.build.RECORDING, alerts.build.ALERTS)
     for name in names:
@@ -187,10 +185,7 @@ GPUS = {
 def test_a_service_shows_the_hardware_that_it_uses(
     server: Prometheus, places: dict[str, str]
 ) -> None:
-    """
-    GPUs that its programs use or its own sidecar reads, their hosts, and no others; one
-    worker's are its own.
-    """
+    """GPUs that its programs use or its sidecar reads, their hosts, and no others."""
     gpus = "Load by accelerator"
     for job, expected in GPUS.items():
         until(
@@ -255,10 +250,7 @@ def test_a_service_shows_what_is_down_beside_it(
 def test_a_service_shows_the_alerts_about_its_hardware(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
-    """
-    A selected service shows alerts about its GPUs and their readers, and none about
-    those of others, least of all without a GPU.
-    """
+    """A service shows alerts about its GPUs and their readers, none about others."""
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
     lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"
     reads = "JaxmonCollectorDown"

@@ -49,15 +49,9 @@ def programs() -> MonitoringPrograms:
 
 @contextmanager
 def gameday(
-    directory: Path,
-    *arguments: str,
-    command: Sequence[str] = _COMMAND,
-    **environ: str,
+    directory: Path, *arguments: str, command: Sequence[str] = _COMMAND, **environ: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """
-    Run the command; *directory* is a short path, as sockets are below it. Whatever is
-    left of it at the end was for the command to stop.
-    """
+    """Run the command with sockets below *directory*, and stop what is left."""
     with subprocess.Popen(
         [*command, *arguments],
         cwd=ROOT,
@@ -78,10 +72,7 @@ def gameday(
 
 
 def shared_cache(directory: Path) -> dict[str, str]:
-    """
-    Return what has all programs share a compile cache: each starts by compiling what
-    the others did. No two requests of the faults that are about compiles are alike.
-    """
+    """Return what has all programs share a compile cache, and compile in turn."""
     return {
         "JAX_COMPILATION_CACHE_DIR": str(directory / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -160,10 +151,7 @@ def test_an_interrupted_game_day_leaves_nothing(
 def test_a_stack_in_use_is_drilled(
     programs: MonitoringPrograms, run_dir: Path, tmp_path: Path
 ) -> None:
-    """
-    A Prometheus that runs already scrapes what is written for it, and its alerts are
-    watched; in the end it is told to scrape nothing more.
-    """
+    """A Prometheus in use scrapes the drill's targets, and none at the end."""
     path = tmp_path / "results.json"
     with Children(clean_environ(), tmp_path) as children:
         theirs = stack.start(programs, children, tmp_path, targets={}, webhook=None)

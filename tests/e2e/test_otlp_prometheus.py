@@ -18,7 +18,7 @@ import yaml
 
 from jaxmon import catalog
 from jaxmon.promql import counter, eq
-from jaxmon.promql.counting import Evaluation, counted
+from jaxmon.promql.events import Evaluation, counted
 from jaxmon_alerts import rules as alerts
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
 from tests.helpers.otlp import Series, page_samples

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from jaxmon.host.http.server import Handler, Response, Server
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 
 
 GOOD = b"""\

@@ -30,8 +30,7 @@ from jaxmon.cli.main import main
 from jaxmon_alerts.overviews import OVERVIEWS
 from jaxmon_alerts.slo.site import PROCESS_LABELS, SERVICE_LABELS
 from jaxmon_dashboards.boards import render_all
-from jaxmon_dashboards.grafana.content import digest
-from jaxmon_dashboards.grafana.models import content
+from jaxmon_dashboards.grafana.content import content, digest
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_models import resource
 from tests.fakes.grafana_rows import TOKEN

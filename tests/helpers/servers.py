@@ -23,7 +23,7 @@ import uvicorn
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.host.http.server import Request, Response, Server, metrics_handler
-from jaxmon_exporter.web.gate import AccessGate
+from jaxmon_exporter.gate import AccessGate
 
 
 BIG = b"x" * 16_000_000

@@ -27,8 +27,8 @@ from jaxmon.facts.status import UNREAD, HostVerdict, Summary
 from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.limits import Limits
 from jaxmon.screens.status import summarise
-from jaxmon_exporter.collectors.agents.collector import Agents
-from jaxmon_exporter.collectors.agents.page import families
+from jaxmon_exporter.collectors.agent_page import families
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.judge import judge
 from tests.fakes.agents import GOOD, page_of
 from tests.helpers.preloaded import run_preloaded

@@ -17,16 +17,9 @@ from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, gauge
 from jaxmon.host.http.server import metrics_handler
 from jaxmon.host.resources.process import ProcessFamilies
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import CollectorUnavailable, Poller
-from tests.fakes.agents import (
-    GOOD,
-    Raw,
-    Serve,
-    failures,
-    page_of,
-    up,
-)
+from tests.fakes.agents import GOOD, Raw, Serve, failures, page_of, up
 
 
 def test_pages_of_all_agents_are_told_apart_by_worker(
@@ -74,10 +67,7 @@ def test_own_and_relayed_series_form_one_block(run_dir: Path, serve: Serve) -> N
 def test_missing_run_directory_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Before the first agent made it, there is nothing to read, which is normal; where it
-    was there and is removed, it is a failure. It is looked for as often as before.
-    """
+    """A directory that no agent made is normal; one that was removed is a failure."""
     run_dir = tmp_path / "run"
     poller = Poller(Agents(run_dir))
 
@@ -137,10 +127,7 @@ def test_killed_process_is_down_without_series(run_dir: Path, serve: Serve) -> N
 def test_agent_that_ends_while_it_is_asked_is_gone(
     run_dir: Path, raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Who took its socket away is no failure, however far its answer had come: it has no
-    series, not even up 0, and no line in the log.
-    """
+    """An agent that removed its socket is no failure: no series, no log line."""
     said = (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + GOOD[:20])
     for slot, some in enumerate(said):
 

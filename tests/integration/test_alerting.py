@@ -90,10 +90,7 @@ def test_a_failing_service_pages_and_recovers(
     rules: Path,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    A healthy service fires nothing. When half of its requests fail, one page arrives
-    and its tickets are muted; soon after the errors end, so does the page.
-    """
+    """Nothing fires while it is healthy; errors send a page, which ends after them."""
     failing, address = service
     with Alertmanager(rules, rules / "alertmanager.yaml") as alertmanager:
         server = prometheus(

@@ -13,7 +13,7 @@ import pytest
 from jaxmon.facts.host import host
 from jaxmon.job.text import lines
 from jaxmon.job.verdict import judge
-from jaxmon_exporter.collectors.inspector import collectives
+from jaxmon_exporter.collectors import collectives
 from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.ranks import HostSources, Ranks
@@ -79,10 +79,7 @@ def fail(error: BaseException) -> None:
 
 @contextmanager
 def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
-    """
-    Give a function that returns what is said at the end of another 15 seconds, or so
-    many.
-    """
+    """Give a function that returns the verdict after another 15 seconds, or so many."""
     inspected = Inspected(directory, run_dir, host=HOST)
     ranks = Ranks(
         run_dir, fail, sources=HostSources(collectives=inspected.collector.found)
@@ -172,10 +169,7 @@ def test_the_rank_is_named_of_many(
 def test_what_is_not_recorded_may_be_like_what_is(
     version: str, write: Write, serve: Serve, tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    Before NCCL 2.30.3 a record stands for the collectives since the one before; since
-    then those are small, and nothing is known of them.
-    """
+    """Before NCCL 2.30.3 a record stands for those before it; since then, for none."""
     job = Job(write, serve, version)
     with judging(tmp_path, run_dir) as said:
         for _ in range(4):

@@ -15,7 +15,7 @@ from urllib.error import URLError
 import pytest
 
 from jaxmon.exposition.parse import parse
-from jaxmon_exporter.compat import FOREIGN
+from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.fakes.dcgm import DcgmExporter, dcgm_exporter, page
 from tests.fakes.nvml.gpus import UUID
 from tests.helpers.processes import clean_environ, free_port, http_get, until
@@ -122,9 +122,7 @@ def dcgm() -> Iterator[DcgmExporter]:
         yield served
 
 
-def test_names_are_served_only_when_asked_for(
-    sidecar: Callable[..., Sidecar],
-) -> None:
+def test_names_are_served_only_when_asked_for(sidecar: Callable[..., Sidecar]) -> None:
     """Without --compat a page has our names alone."""
     assert not [name for name in sidecar().samples() if name.startswith("DCGM_")]
 

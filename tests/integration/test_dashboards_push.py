@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.cli.main import main
-from jaxmon_dashboards.grafana.content import digest, pushed_digest
-from jaxmon_dashboards.grafana.models import content
+from jaxmon_dashboards.grafana.content import content, digest, pushed_digest
 from tests.helpers.dashboards import CLASSIC, DEBUG, ONCALL, WRITE
 
 

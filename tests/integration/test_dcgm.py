@@ -174,9 +174,7 @@ def test_unescaped_labels_are_endured(exporter: DcgmExporter, more: str) -> None
     assert body(polled(exporter.url)) == CLEAN
 
 
-def test_labels_that_never_end_cost_no_more_than_others(
-    exporter: DcgmExporter,
-) -> None:
+def test_labels_that_never_end_cost_no_more_than_others(exporter: DcgmExporter) -> None:
     """A page of lines that are hard to distinguish is read at normal speed."""
     text = '=",a'
     for pieces in (text * 2000, 'a="b"x' * 1300, ',a="' * 2000, "{" * 8000):

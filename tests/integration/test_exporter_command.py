@@ -87,9 +87,7 @@ def test_help_lists_pages_exit_codes_and_variables() -> None:
         assert word in text
 
 
-def test_settings_come_from_the_environment(
-    exporter: Callable[..., Exporter],
-) -> None:
+def test_settings_come_from_the_environment(exporter: Callable[..., Exporter]) -> None:
     """Every option has a variable; several collectors are separated by spaces."""
     disabled = " ".join(name for name in NAMES if name != "host")
     running = exporter(JAXMON_EXPORTER_DISABLE=disabled, JAXMON_EXPORTER_DEMO="1")
@@ -208,8 +206,7 @@ def test_a_bad_file_is_one_line_at_the_start(
     path = tmp_path / "config.yaml"
     path.write_text(text)
     result = run_python(
-        *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)),
-        run_dir=run_dir,
+        *("-m", "jaxmon", "exporter", "--port", "0", option, str(path)), run_dir=run_dir
     )
     assert result.code == 1
     assert len(result.err.splitlines()) == 1

@@ -11,9 +11,8 @@ import pytest
 
 from jaxmon.cli.gameday.results import progress
 from jaxmon_alerts.gameday.children import Children
-from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Firing, Patience
 from jaxmon_alerts.gameday.scenarios import BY_NAME
-from jaxmon_alerts.gameday.site import Firing
 from jaxmon_alerts.gameday.workload import Workload
 from tests.helpers.processes import until
 

@@ -11,7 +11,7 @@ from jaxmon.facts.host import host
 from jaxmon.job.model import Verdict
 from jaxmon.job.text import lines
 from jaxmon.job.verdict import judge
-from jaxmon_exporter.collectors.nccl.collector import Nccl
+from jaxmon_exporter.collectors.nccl import Nccl
 from jaxmon_exporter.ranks import HostSources
 from tests.fakes.nccl.jobs import Job as NcclJob
 from tests.fakes.nccl.jobs import job as nccl_job

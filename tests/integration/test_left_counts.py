@@ -10,7 +10,7 @@ from jaxmon.agent.end_writer import EndWriter
 from jaxmon.clocks import monotonic
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from tests.fakes.agents import GOOD, Serve, failures, page_of
 from tests.helpers.sidecars import counts, job, left, rewrite
 
@@ -78,10 +78,7 @@ def written(run_dir: Path, text: bytes) -> None:
     ],
 )
 def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> None:
-    """
-    What an agent may not export is rejected as a whole, once, and costs others nothing;
-    the next agent of the slot replaces it.
-    """
+    """A record with what agents may not export is rejected whole; others stay."""
     written(run_dir, text)
     serve(3, GOOD)
     agents = Agents(run_dir)

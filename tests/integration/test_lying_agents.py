@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from jaxmon.exposition.encode import OPENMETRICS, TEXT, encode
 from jaxmon.host.http.server import Request, Response, Server
-from jaxmon_exporter.collectors.agents.collector import Agents
+from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve
 from tests.helpers.processes import require_program, until
@@ -211,9 +211,7 @@ ERRORS = re.compile(r'jaxmon_collector_errors_total\{.*reason="(agent_\w+)"\}')
 
 
 class Host:
-    """
-    An honest agent, liars before and behind it, and the collector that reads them.
-    """
+    """An honest agent, liars before and behind it, and the collector of them all."""
 
     def __init__(self, run_dir: Path, serve: Serve) -> None:
         self.pages = dict.fromkeys(range(3), HONEST)
@@ -303,9 +301,7 @@ def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
 
 @pytest.mark.exhaustive
 def test_promtool_reads_every_page(host: Host) -> None:
-    """
-    The text of a page has no error for Prometheus; what it says of style is no concern.
-    """
+    """A page has no error for promtool; its remarks on style do not count."""
     promtool = require_program("promtool")
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)
@@ -324,10 +320,7 @@ def test_promtool_reads_every_page(host: Host) -> None:
 def test_prometheus_scrapes_every_page(
     host: Host, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """
-    A real Prometheus, which asks for OpenMetrics, and for text on another path, has all
-    targets up and the honest agent's figures from each.
-    """
+    """A real Prometheus has all targets up, and the honest figures, in both formats."""
     pages: dict[str, Response] = {}
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)

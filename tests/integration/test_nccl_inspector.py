@@ -10,19 +10,12 @@ import pytest
 
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
-from jaxmon_exporter.collectors.inspector import collectives
+from jaxmon_exporter.collectors import collectives
 from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
 from tests.helpers.processes import until
 from tests.helpers.sidecars import Exporter, exporters, values
-from tests.job.inspected import (
-    Inspected,
-    Write,
-    agent_in,
-    counted,
-    expected,
-    some,
-)
+from tests.job.inspected import Inspected, Write, agent_in, counted, expected, some
 
 
 UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="{}"}}'
@@ -83,10 +76,7 @@ def test_messages_have_a_size_class(files: Path, write: Write, run_dir: Path) ->
 def test_what_is_not_recorded_is_known_by_number(
     files: Path, write: Write, run_dir: Path
 ) -> None:
-    """
-    Gaps between numbers of a rank and kind count; not those before the first record,
-    of sends, or of another communicator; nor records that the GPU did not time.
-    """
+    """Gaps in a rank's numbers of a kind count, but for sends and untimed records."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
     writer = write(7, version=OLD)
@@ -302,15 +292,9 @@ def test_a_flood_takes_nothing_from_others(
 
 
 def test_the_sidecar_reads_them(
-    files: Path,
-    write: Write,
-    run_dir: Path,
-    serve: Serve,
+    files: Path, write: Write, run_dir: Path, serve: Serve
 ) -> None:
-    """
-    By Inspector's own variable: of a process with an agent, across a rotation and a
-    restart of the sidecar, which counts what is new only.
-    """
+    """Across a rotation and a restart the sidecar counts only what is new."""
     here = os.uname().nodename
     serve(0, agent_in(70, here), target="/debug/rank")
     writer, rank = write(70, here, verbose=True), Rank()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaxmon_exporter.collectors.nccl import collector as client
+from jaxmon_exporter.collectors import nccl as client
 from tests.fakes.nccl.jobs import job
 from tests.fakes.nccl.server import ras
 from tests.helpers.processes import each

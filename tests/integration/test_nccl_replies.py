@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from jaxmon.host.http.fetch import FetchError
-from jaxmon_exporter.collectors.nccl import collector as client
-from jaxmon_exporter.collectors.nccl.collector import is_here, place_of, query
-from jaxmon_exporter.collectors.nccl.replies import (
+from jaxmon_exporter.collectors import nccl as client
+from jaxmon_exporter.collectors.nccl import is_here, place_of, query
+from jaxmon_exporter.collectors.ras_replies import (
     BrokenReplyError,
     parse_json,
     parse_text,

@@ -13,13 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import (
-    Family,
-    Histogram,
-    gauge,
-    histograms,
-    quantile,
-)
+from jaxmon.exposition.families import Family, Histogram, gauge, histograms, quantile
 from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
 from tests.helpers.processes import until
@@ -97,10 +91,7 @@ def test_board_and_screens_agree_with_each_other_and_the_truth(
 
 
 def test_an_edge_of_a_bucket_never_makes_requests_slow() -> None:
-    """
-    Requests that all take a little more than a bound, instead of a little less, are not
-    called slower than before, whatever the bound.
-    """
+    """Requests that cross a bucket's bound by a little are not called slower."""
     limits, bounds = Limits(), catalog.REQUEST_SECONDS.buckets
     for part in PARTS.values():
         for number, _ in enumerate(pairwise(bounds)):

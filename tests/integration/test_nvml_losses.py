@@ -26,9 +26,7 @@ def test_loss_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus], code: int) 
     assert len(of(page, 0)) == FIGURES
 
 
-def test_driver_failure_is_noticed_by_a_field_alone(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_driver_failure_is_noticed_by_a_field_alone(gpus: Callable[..., Gpus]) -> None:
     """A driver that is not initialised says so in a field as well."""
     state = gpus(2, "fieldcode 1 94 1").poll()
     assert (state["success"], state["reason"]) == (False, "uninitialized")
@@ -44,9 +42,7 @@ def test_nothing_is_kept_of_a_lost_device(gpus: Callable[..., Gpus]) -> None:
     assert of(fleet.poll()["page"], 0)["jaxmon_gpu_pcie_replays_total"] == 1
 
 
-def test_new_gpu_appears_and_a_removed_one_is_down(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_new_gpu_appears_and_a_removed_one_is_down(gpus: Callable[..., Gpus]) -> None:
     """A GPU that is added is read; one that is taken away stays visible as down."""
     fleet = gpus(2)
     fleet.poll()
@@ -220,9 +216,7 @@ def test_driver_that_goes_away_between_two_calls_is_noticed(
 
 
 def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
-    """
-    A call that does not return fails the collector, and nothing else waits for it.
-    """
+    """A call that does not return fails the collector; nothing else waits for it."""
     fleet = gpus(1)
     fleet.poll()
     fleet.order("hang nvmlDeviceGetPowerUsage")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon_exporter.collectors.inspector import collector as inspector_files
-from jaxmon_exporter.collectors.inspector.collectives import BrokenRecordError, parse
+from jaxmon_exporter.collectors import inspector as inspector_files
+from jaxmon_exporter.collectors.collectives import BrokenRecordError, parse
 from tests.fakes.nccl.inspector import Rank, Writer
 from tests.job.inspected import HOST, Inspected, counted, expected, some
 

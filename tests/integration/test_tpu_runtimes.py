@@ -77,9 +77,7 @@ def test_idle_chips_are_no_failure(host: Callable[..., Host]) -> None:
     assert len(of(state["page"], "jaxmon_accelerator_memory_used_bytes")) == 8
 
 
-def test_usual_ports_are_tried_where_none_is_given(
-    host: Callable[..., Host],
-) -> None:
+def test_usual_ports_are_tried_where_none_is_given(host: Callable[..., Host]) -> None:
     """A host with chips and without variables shows the usual port as down."""
     state = host("v4").poll()
     assert state["success"]
@@ -259,9 +257,7 @@ def test_stranger_on_the_port(host: Callable[..., Host]) -> None:
     assert len(of(state["page"], "jaxmon_accelerator_up")) == 4
 
 
-def test_web_server_is_not_taken_for_an_old_runtime(
-    host: Callable[..., Host],
-) -> None:
+def test_web_server_is_not_taken_for_an_old_runtime(host: Callable[..., Host]) -> None:
     """A 404 looks like the reply of an old runtime; one without figures is none."""
     here = host("v4")
     with Http2Server(page) as server:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from jaxmon_exporter.collectors.inspector.collector import Inspector
+from jaxmon_exporter.collectors.inspector import Inspector
 from jaxmon_exporter.polling import Poller
 from tests.fakes.nccl.inspector import Rank, Writer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxmon_exporter.collectors.nccl.collector import Nccl
+from jaxmon_exporter.collectors.nccl import Nccl
 from jaxmon_exporter.polling import Poller
 from tests.fakes.nccl.jobs import Job, job
 

@@ -22,12 +22,7 @@ from tests.helpers.preloaded import Preloaded
 
 
 # What the programs and the sidecar import besides JAX and the agent.
-MODULES = (
-    "flax.nnx",
-    "optax",
-    "jaxmon.cli.exporter",
-    "jaxmon_exporter.service",
-)
+MODULES = ("flax.nnx", "optax", "jaxmon.cli.exporter", "jaxmon_exporter.service")
 
 
 class Launcher:

@@ -128,10 +128,7 @@ def test_those_that_finished_are_counted(ages, clock, read):
 
 
 def test_activities_of_a_program_have_ages():
-    """
-    In a block, a decorated function and a coroutine, on any thread; one that raises,
-    is cancelled or is forgotten has not finished, and none of them still runs.
-    """
+    """In a block, function or coroutine on any thread; a failed call never finished."""
 
     @jaxmon.activity("function")
     def function():

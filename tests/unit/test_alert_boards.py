@@ -8,8 +8,7 @@ from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules import build as rules
 from jaxmon_dashboards.boards import all_dashboards
-from jaxmon_dashboards.boards.model import Dashboard
-from jaxmon_dashboards.boards.variables import Variable
+from jaxmon_dashboards.boards.model import Dashboard, Variable
 from tests.helpers.processes import each
 
 
@@ -45,10 +44,7 @@ def test_an_alert_opens_a_board_that_shows_it(alert):
 
 @EVERY_ALERT
 def test_the_board_selects_what_the_alert_is_about(alert):
-    """
-    Service with cluster and namespace, host, worker, function and device are filled in
-    from the labels that the alert has, as far as the board selects by them.
-    """
+    """Each variable of the board is filled in from the label that the alert has."""
     url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
     board = url.removeprefix("/d/").partition("?")[0]
     labels = {*(alert.expr.shape.labels or ()), *dict(alert.labels)}

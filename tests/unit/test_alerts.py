@@ -99,10 +99,7 @@ def test_the_set_of_alerts():
     {str((one.name, one.severity, *one.labels)): (one,) for one in alerts.all_alerts()}
 )
 def test_an_alert_is_complete(alert):
-    """
-    Severity, a summary with figures or names, a static description, ways to its runbook
-    and its dashboard, and a job to be grouped by.
-    """
+    """Severity, summary, description, runbook, dashboard, and a job to group by."""
     assert alert.severity in {"page", "ticket", "info"}
     assert "{{ $" in alert.summary
     assert re.fullmatch(r"[A-Z].*\.", alert.description)
@@ -204,9 +201,7 @@ def test_custom_objectives_have_alerts_of_their_own(tmp_path):
 
 
 def test_build_writes_the_files(tmp_path):
-    """
-    Without options come the files that are committed; a second run changes nothing.
-    """
+    """Without options come the committed files; a second run changes nothing."""
     first = jaxmon("build", "--out", tmp_path)
     second = jaxmon("build", "--out", tmp_path)
 

@@ -65,10 +65,7 @@ def test_every_metric_is_in_the_catalogue() -> None:
 
 
 def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
-    """
-    The names in hpa.yaml are among those that prometheus-adapter is configured to
-    provide.
-    """
+    """The names in hpa.yaml are among those that prometheus-adapter provides."""
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 
@@ -116,10 +113,7 @@ def test_the_adapter_discovers_pods(tmp_path: Path) -> None:
 
 
 def test_keda_asks_for_the_mean_and_the_sum_of_one_deployment(tmp_path: Path) -> None:
-    """
-    KEDA compares the mean of the fullest devices, and divides what waits by the
-    replicas; pods of other deployments do not count.
-    """
+    """KEDA compares means and sums over the replicas of this deployment alone."""
     memory, queued = FILES["keda.yaml"]["spec"]["triggers"]
     assert (memory["metricType"], queued["metricType"]) == ("Value", "AverageValue")
 
@@ -148,10 +142,7 @@ def test_a_device_without_a_limit_is_not_full(tmp_path: Path) -> None:
 
 
 def test_keda_takes_no_answer_for_a_failure() -> None:
-    """
-    While Prometheus knows nothing of the pods, KEDA keeps the replicas that there are;
-    its default reads nothing as 0.
-    """
+    """While Prometheus knows nothing of the pods, KEDA keeps the replicas."""
     for trigger in FILES["keda.yaml"]["spec"]["triggers"]:
         assert trigger["metadata"]["ignoreNullValues"] == "false"
 

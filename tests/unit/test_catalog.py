@@ -149,10 +149,7 @@ def test_closed_sets_belong_to_labels(metric):
 
 @each_metric
 def test_buckets_rise_and_stay_few(metric):
-    """
-    Histograms, and only they, have rising finite bounds: each costs a series, of each
-    function, of the few ways that requests of a route end, or of a loop or two.
-    """
+    """Histograms, and only they, have few rising finite bounds: each is a series."""
     assert bool(metric.buckets) == (metric.kind == "histogram")
     assert list(metric.buckets) == sorted(set(metric.buckets))
     most = {catalog.STEP_SECONDS: 57, catalog.REQUEST_SECONDS: 19}
@@ -173,10 +170,7 @@ def test_few_buckets_are_some_of_all(metric):
 
 @each_metric
 def test_range_is_one(metric):
-    """
-    A range has room; what a device is asked has two ends, and the highest numbers of 32
-    and 64 bits, as they are or in thousandths, are beyond it wherever it has a unit.
-    """
+    """A range has room, and excludes the highest numbers of 32 and 64 bits."""
     low, high = metric.range
     assert low < high or metric.kind == "info"
     asked = metric.group in (
@@ -217,10 +211,7 @@ def test_no_other_module_spells_a_metric_name():
 
 
 def test_a_spelled_metric_name_is_found():
-    """
-    The search sees names inside longer texts and formatted strings; a docstring may
-    show a name for an example, but no outdated one.
-    """
+    """The search sees names inside longer texts and docstrings' outdated examples."""
     found = metric_names(
         '"""Returns jaxmon_jit_calls_total and jaxmon_old_name_total."""\n'
         'y = f"rate(jaxmon_steps_total[{x}])"\n'

@@ -12,9 +12,9 @@ from jaxmon.catalog import BY_NAME
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.exposition.parse import parse, to_family
-from jaxmon_exporter import compat as dcgm_names
+from jaxmon_exporter import dcgm_fields as dcgm_names
 from jaxmon_exporter.collectors.synthetic import Demo
-from jaxmon_exporter.compat import FOREIGN, DcgmNames
+from jaxmon_exporter.dcgm_fields import FOREIGN, DcgmNames
 from tests.fakes.nvml import pages
 from tests.helpers.processes import PRODUCT, ROOT
 
@@ -76,9 +76,7 @@ def test_default_set_is_here(name: str) -> None:
 
 
 def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
-    """
-    Everything that NVML reports about an H100 is there, label for label, in its unit.
-    """
+    """All that NVML reports about an H100 is there, label for label, in its unit."""
     found = [line for line in lines(reviewed("h100")) if 'gpu="0"' in line]
     assert found == [
         f"DCGM_FI_{name}{{{LABELS}{more}}} {value}"
@@ -200,10 +198,7 @@ def test_foreign_names_stay_out_of_what_is_ours() -> None:
 
 
 def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
-    """
-    Only compat has names of its own; parse passes on those of other pages, and
-    objectives may be about metrics of others.
-    """
+    """Only DCGM's fields have own names; parse passes on those of other pages."""
     makers = {
         path.name
         for folder in PRODUCT
@@ -211,7 +206,7 @@ def test_no_other_module_makes_metrics_outside_the_catalogue() -> None:
         if path.parent != ROOT / "jaxmon" / "catalog"
         if re.search(r"(?<![\w.])Metric\(", path.read_text())
     }
-    assert makers == {"compat.py", "load.py", "parse.py"}
+    assert makers == {"dcgm_fields.py", "load.py", "parse.py"}
 
 
 def test_devices_without_end_are_not_remembered() -> None:

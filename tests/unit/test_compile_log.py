@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from jaxmon.indicators.compile_log import CompileLog
 from jaxmon.indicators.endings import End
+from jaxmon.indicators.work import CompileLog
 
 
 HOME = 1

@@ -89,10 +89,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_metrics_are_renamed_and_none_is_sent_twice() -> None:
-    """
-    Name, kind, unit and attributes change, values do not; accelerators that are no
-    GPUs keep their names; two directions are one metric.
-    """
+    """Name, kind, unit and attributes change, values do not; two directions are one."""
     families = [
         gauge(PROCESS_CPU_SECONDS, 2.5),
         gauge(PROCESS_RESIDENT_MEMORY_BYTES, 1000),

@@ -11,9 +11,10 @@ from jaxmon_dashboards.boards.model import (
     BUCKETS,
     EXPORTED,
     RECORDED,
+    DependentVariable,
     Panel,
+    Variable,
 )
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 
 
@@ -61,10 +62,7 @@ def limited(panel: Panel) -> int:
     ids=lambda one: f"{one.id} {one.title}",
 )
 def test_no_panel_has_more_than_a_hundred_series(panel):
-    """
-    With everything chosen, a panel keeps so many of the worst, or its labels have few
-    values; those of processes, hosts and devices have as many as the fleet is large.
-    """
+    """A panel keeps the worst so many, or its labels have few values."""
     labels = {name for one in panel.targets for name in one.expr.shape.labels or ()}
     allowed = FEW | LISTS if panel.kind == "table" else FEW
     if not labels <= allowed:
@@ -82,10 +80,7 @@ def test_a_panel_without_a_limit_would_be_noticed():
 
 @EVERY_DASHBOARD
 def test_a_graph_has_so_many_points_on_any_screen(dashboard):
-    """
-    Over an hour every scrape is shown, over six hours every minute of what is recorded;
-    tables and stats ask only for the end of the range.
-    """
+    """An hour shows every scrape, six hours every minute; tables ask for the end."""
     most = {"heatmap": BUCKETS, "timeseries": RECORDED, "state-timeline": RECORDED}
     for panel in panels(dashboard):
         asked = [one["expr"] for one in panel["targets"]]
@@ -100,10 +95,7 @@ def test_a_graph_has_so_many_points_on_any_screen(dashboard):
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda one: one.uid)
 def test_everything_is_a_pattern(board):
-    """
-    Chosen altogether, hosts, processes, functions and devices are one pattern in a
-    query, not a list; only services are listed, and at most so many hosts of GPUs.
-    """
+    """All hosts, processes, functions or devices are a pattern in a query, no list."""
     for one in board.variables:
         if isinstance(one, Variable) and one.label != "job":
             assert one.all_value in (".+", ".*")

@@ -141,9 +141,7 @@ def test_a_panel_of_two_boards_is_one_panel():
 
 
 def grids(dashboard):
-    """
-    Yield what Grafana lays out at once: all that is open, then each collapsed row.
-    """
+    """Yield what Grafana lays out at once: all that is open, then each closed row."""
     yield dashboard["panels"]
     yield from (one["panels"] for one in dashboard["panels"] if one.get("collapsed"))
 
@@ -183,10 +181,7 @@ ALL_VALUES = {
     ("name", "variables"), [("oncall.json", 3), ("debug.json", len(ALL_VALUES))]
 )
 def test_variables(name, variables):
-    """
-    The data source comes first, that of traces last; the rest are queried again when
-    the time range changes. On-call shows services, of which no process can be chosen.
-    """
+    """The data source comes first, traces last; the rest follows the time range."""
     dashboard = DASHBOARDS[name]
     expected = dict(list(ALL_VALUES.items())[:variables])
     first, *rest, last = dashboard["templating"]["list"]
@@ -228,9 +223,7 @@ def test_queries_use_variables_that_the_dashboard_has(dashboard):
 
 @EVERY_DASHBOARD
 def test_links_are_not_hidden_in_a_menu(dashboard):
-    """
-    Links and annotations stand where a reader sees them, and keep time and choices.
-    """
+    """Links and annotations are in sight, and keep time and choices."""
     (siblings,) = dashboard["links"]
     assert (siblings["type"], siblings["tags"]) == ("dashboards", ["jaxmon"])
     assert siblings["includeVars"] is siblings["keepTime"] is True
@@ -239,10 +232,7 @@ def test_links_are_not_hidden_in_a_menu(dashboard):
 
 @EVERY_DASHBOARD
 def test_annotations_show_what_changed(dashboard):
-    """
-    Starts of processes, recompiles, new versions and programs, deployments, and firing
-    alerts are drawn across the panels; over weeks, pages, deployments and new versions.
-    """
+    """Starts, recompiles, deployments and alerts are drawn; over weeks, fewer."""
     found = dashboard["annotations"]["list"]
     events = ["Starts", "Recompiles", "Versions", "Programs", "Deployments", "Alerts"]
     if dashboard["uid"] == EXECUTIVE:

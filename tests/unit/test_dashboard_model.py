@@ -20,9 +20,9 @@ from jaxmon_dashboards.boards.model import (
     Row,
     Target,
     Thresholds,
+    Variable,
     row,
 )
-from jaxmon_dashboards.boards.variables import Variable
 from tests.helpers.processes import ROOT
 
 

@@ -109,9 +109,7 @@ PROGRAM = "program:jaxmon_execution_seconds_count:rate5m{" + JOB + ',function="s
     ],
 )
 def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
-    """
-    Not before, not long after it, not for what leaves, and not for what starts at all.
-    """
+    """Not before, not long after it, not for what leaves or starts at all."""
     series = {old: "1x40", new: "_x29 1x60"}
     drawn = {"labels": new[new.index("{") :], "value": 1}
     tests = [
@@ -130,10 +128,7 @@ def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
 
 
 def test_recompiles_name_the_function(tmp_path):
-    """
-    Whatever the cause, a function that begins to recompile is drawn once, and not for
-    as long as it does.
-    """
+    """Whatever the cause, a function that begins to recompile is drawn once."""
     name = "job:jaxmon_recompiles:rate5m{" + JOB + ',function="step",cause='
     drawn = {"labels": f'{{{JOB},function="step"}}', "value": 3}
     tests = [
@@ -171,9 +166,7 @@ def test_an_alert_is_drawn_where_it_begins(tmp_path):
 
 
 def test_links_keep_what_is_chosen():
-    """
-    From a table to a board: time, data source, cluster and namespace stay as they are.
-    """
+    """From a table to a board, time, data source, cluster and namespace stay."""
     links = re.findall(r'"(/d/[^"]+)"', json.dumps(DASHBOARDS))
     assert links
     for link in links:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 from tests.helpers.processes import each
 
@@ -45,9 +45,7 @@ EVERY_TARGET = each({name: (panel, target) for name, panel, target in targets()}
 
 @EVERY_DASHBOARD
 def test_every_panel_says_what_it_shows(dashboard):
-    """
-    Each panel has a title, a sentence that ends with the metrics, and a data source.
-    """
+    """Each panel has a title, a text that ends with the metrics, and a data source."""
     for panel in panels(dashboard):
         assert panel["title"]
         text, _, metrics = panel["description"].partition("\n\nMetrics: ")
@@ -77,10 +75,7 @@ def test_an_empty_panel_says_what_there_is_none_of(dashboard):
 
 @EVERY_TARGET
 def test_query_selects_by_job(panel, target):
-    """
-    Every selector is limited to the chosen service, raw series also to the chosen
-    hosts, or to what reads their GPUs; who reads GPUs is recorded of all.
-    """
+    """Selectors have the service; raw series the hosts too, or their GPUs' readers."""
     assert target["datasource"]["uid"] == "${datasource}"
     text = target["expr"].replace("${host:pipe}", "$host")
     bare = RECORDED.sub("", re.sub(SELECTOR, "", text))
@@ -96,10 +91,7 @@ def test_query_selects_by_job(panel, target):
 
 @EVERY_TARGET
 def test_counters_are_never_shown_bare(panel, target):
-    """
-    Each counter stands inside rate or increase, over Grafana's interval or range, or
-    beside such an increase where its series is born.
-    """
+    """Each counter is in rate or increase, or beside one where its series is born."""
     expr = target["expr"].replace("${host:pipe}", "$host")
     expr = re.sub(r"\{[^}]*\}", "", expr)
     expr = re.sub(r"\[([^]]*)\] @ end\(\)", r"[\1]", RECORDED.sub("recorded", expr))
@@ -112,9 +104,7 @@ def test_counters_are_never_shown_bare(panel, target):
     )
     before = rf"last_over_time\(\1\[1h\] offset ({window})\)"
     expr = re.sub(
-        rf"\((\w+) > 0 unless {before} > 0\) or (increase\(\1\[\2\]\)) > 0",
-        r"\3",
-        expr,
+        rf"\((\w+) > 0 unless {before} > 0\) or (increase\(\1\[\2\]\)) > 0", r"\3", expr
     )
     rated = rf"(?:rate|increase|last_over_time)\((\w+)\[{window}\]\)"
     bare = re.sub(rated, "", expr)

@@ -144,11 +144,7 @@ def _variable(one: Json) -> Json:
 def _annotation(one: Json) -> Json:
     spec = dict(one["spec"])
     query, formats = spec.pop("query"), spec.pop("legacyOptions", None)
-    found = {
-        **spec,
-        "builtIn": int(spec["builtIn"]),
-        "datasource": _source(query),
-    }
+    found = {**spec, "builtIn": int(spec["builtIn"]), "datasource": _source(query)}
     if formats is None:
         return {**found, "target": query["spec"]}
     assert query["spec"]["refId"] == "Anno"
@@ -193,10 +189,7 @@ def test_both_models_have_the_same_dashboards():
 
 @EVERY
 def test_every_panel_is_the_same(name):
-    """
-    Queries, units, thresholds, mappings, overrides, transformations, links, repeats and
-    places of each panel are those of the classic dashboard.
-    """
+    """Each panel's queries, options, links and places are those of the classic form."""
     back = {one["id"]: said(one) for one in panels(classic(resources()[name]))}
     assert list(back) == [one["id"] for one in panels(DASHBOARDS[name])]
     for panel in panels(DASHBOARDS[name]):
@@ -220,10 +213,7 @@ def test_every_row_is_the_same(name):
 
 @EVERY
 def test_everything_around_the_panels_is_the_same(name):
-    """
-    Variables with their patterns for All, annotations, links, time range, refresh and
-    cursor are those of the classic dashboard.
-    """
+    """Variables, annotations, links and times are those of the classic form."""
     back, made = classic(resources()[name]), dict(DASHBOARDS[name])
     # A number of the classic model's versions.
     del made["schemaVersion"]
@@ -286,7 +276,7 @@ def test_nothing_is_lost_in_silence():
     # Not before the dashboards are rendered: at import, the SDK warns of this model.
     from grafana_foundation_sdk.models import dashboard as d
 
-    from jaxmon_dashboards.boards.v2 import LostError, resource
+    from jaxmon_dashboards.boards.render import LostError, resource
 
     text = d.VariableModel(type_val=d.VariableType.TEXTBOX, name="x")
     library = d.Panel(id_val=7, library_panel=d.LibraryPanelRef("x"))

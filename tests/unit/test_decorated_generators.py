@@ -129,10 +129,7 @@ def test_between_steps_another_may_be_served(recorded):
 
 
 def test_a_generator_within_a_request_is_part_of_it(recorded):
-    """
-    Wherever its steps are taken, as long as the request lasts; afterwards it belongs to
-    the consumer.
-    """
+    """As long as the request lasts, wherever its steps are taken; not afterwards."""
     with jaxmon.request("outer") as outer:
         generator = decorated_tokens()
         assert next(generator) is outer
@@ -242,10 +239,7 @@ def test_a_generator_may_be_left_early(recorded, step):
 
 
 def test_a_generator_that_fails_is_an_error(recorded):
-    """
-    The exception is the very one, with no other as its context, and keeps nothing
-    alive.
-    """
+    """The exception is the very same, without a context, and keeps nothing alive."""
     problem = ZeroDivisionError()
 
     @jaxmon.request("fails")

@@ -22,7 +22,7 @@ from jaxmon.exposition.encode import (
     negotiate,
 )
 from jaxmon.exposition.families import Family, Histogram, gauge, series
-from jaxmon_exporter.compat import FOREIGN
+from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.helpers.processes import each, require_program
 
 
@@ -159,10 +159,7 @@ def test_a_family_of_another_kind_does_not_spoil_the_block() -> None:
 
 @pytest.mark.parametrize("fmt", Format)
 def test_a_family_that_is_no_number_costs_itself(fmt: Format) -> None:
-    """
-    It is left out and told of, with what was found, when somebody listens; otherwise
-    the mistake is raised.
-    """
+    """It is left out and reported to a listener; without one, the mistake is raised."""
     told: list[tuple[Metric, Exception]] = []
     bad: list[Any] = ["many", None, [1]]
     families = [
@@ -196,9 +193,7 @@ def test_text_that_is_not_unicode_is_replaced() -> None:
 
 @each({metric.name: (metric,) for metric in METRICS})
 def test_strict_parsers_read_every_metric_of_the_catalogue(metric: Metric) -> None:
-    """
-    prometheus_client's parsers give back each sample, label and kind, unit included.
-    """
+    """prometheus_client's parsers give back each sample, label, kind and unit."""
     family = family_of(metric)
     (text,) = text_string_to_metric_families(encode([family]).decode())
     (strict,) = openmetrics.text_string_to_metric_families(

@@ -83,10 +83,7 @@ def test_a_directory_that_is_recreated_is_watched_again(
 @exits_are_reported
 @pytest.mark.parametrize(
     ("end", "expected"),
-    [
-        ("os._exit(3)", {"status": 3}),
-        ("os.kill(os.getpid(), 9)", {"signal": 9}),
-    ],
+    [("os._exit(3)", {"status": 3}), ("os.kill(os.getpid(), 9)", {"signal": 9})],
 )
 def test_the_kernel_reports_how_a_process_exited(
     tmp_path: Path, end: str, expected: dict[str, int]

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from jaxmon_alerts.gameday.site import Receiver
+from jaxmon_alerts.gameday.drill import Receiver
 
 
 def send(receiver: Receiver, body: bytes) -> int:

@@ -19,9 +19,7 @@ def drills(directory: Path) -> list[Drill]:
     children = Children(os.environ, directory)
     return [
         Drill(
-            one,
-            Workload(one, children, directory / one.name, scale=60),
-            Patience(60),
+            one, Workload(one, children, directory / one.name, scale=60), Patience(60)
         )
         for one in SCENARIOS
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from jaxmon_dashboards.grafana.content import (
     ContentError,
+    content,
     digest,
     lines,
     load,
@@ -16,7 +17,6 @@ from jaxmon_dashboards.grafana.content import (
     parse_all,
     pushed_digest,
 )
-from jaxmon_dashboards.grafana.models import content
 
 
 BODY: dict[str, Any] = {
@@ -131,19 +131,14 @@ def test_odd_variables(templating):
 
 
 def test_lines_cannot_control_a_terminal():
-    """
-    Control characters in what others wrote are shown, not sent; other letters stay.
-    """
+    """Control characters of others are shown, not sent; other letters stay."""
     found = "".join(lines({"title": "µ \x9b2J \u202e"})), lines({"title": "µs"})
     assert found[0].isprintable()
     assert found[1] == ["{", '  "title": "µs"', "}"]
 
 
 def test_the_hash_is_for_ever():
-    """
-    The hash of a body is the same in every release: another one would make each
-    dashboard that an earlier release pushed look edited.
-    """
+    """Another hash would make every dashboard of an earlier release look edited."""
     body = {**BODY, "id": 1, "title": "µ", "refresh": "30s", "x": [1.0, 0.1, None]}
     assert digest(body) == (
         "ebda518b34ae914f7ff4f59bec86425535d0373f178d020fdb10daebf2e34b8c"

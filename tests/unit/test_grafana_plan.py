@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from jaxmon_dashboards.grafana.content import digest, parse
-from jaxmon_dashboards.grafana.models import Stored, Unreadable
+from jaxmon_dashboards.grafana.content import Stored, Unreadable, digest, parse
 from jaxmon_dashboards.grafana.push import Relation, decide
 
 

@@ -434,7 +434,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
     found = with_text(r"\{type\(error\)\.__name__\}: \{error\}")
     # Of drivers, and of what our own code raises in commands of the user.
     assert found == [
-        "exporters/jaxmon_exporter/collectors/nccl/replies.py",
+        "exporters/jaxmon_exporter/collectors/ras_replies.py",
         "jaxmon/cli/doctor.py",
         "jaxmon/cli/top/state.py",
         "jaxmon/preflight/doctor/devices.py",

@@ -12,13 +12,7 @@ from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.encode import OPENMETRICS, encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
-from jaxmon.exposition.parse import (
-    ParsedFamily,
-    labels,
-    parse,
-    relabel,
-    to_family,
-)
+from jaxmon.exposition.parse import ParsedFamily, labels, parse, relabel, to_family
 
 
 NEWER = Metric(
@@ -193,10 +187,7 @@ def test_labels_are_unescaped() -> None:
 
 
 def test_a_series_has_one_name() -> None:
-    """
-    Labels come in the order of the first series that has them, and empty ones, which
-    are none to Prometheus, not at all; a value keeps its escapes.
-    """
+    """Labels keep the first series' order, without empty ones; escapes stay."""
     (family,) = parse(
         'a{b="1",c="2"} 1\n'
         'a{c="2",b="1"} 2\n'
@@ -222,17 +213,12 @@ def test_relabel_puts_a_label_first() -> None:
 
     samples = relabel(family, "worker", '"0').samples
 
-    assert samples == [
-        ("a", r'worker="\"0"', 1),
-        ("a", r'worker="\"0",b="c"', 2),
-    ]
+    assert samples == [("a", r'worker="\"0"', 1), ("a", r'worker="\"0",b="c"', 2)]
     assert len(family.samples[0][1]) == 0
 
 
 def test_relabel_moves_a_label_of_that_name_aside() -> None:
-    """
-    No series is lost and no label stands twice; a value is not mistaken for a label.
-    """
+    """No series is lost, no label stands twice, and values are no labels."""
     (family,) = parse(
         'a{worker="x"} 1\n'
         'a{exported_worker="y",worker="\\"x"} 2\n'

@@ -10,8 +10,12 @@ import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon_exporter.polling import CollectorUnavailable, PollerGroup
-from jaxmon_exporter.precedence import instance, unserved
+from jaxmon_exporter.polling import (
+    CollectorUnavailable,
+    PollerGroup,
+    instance,
+    unserved,
+)
 from tests.helpers.processes import until
 
 

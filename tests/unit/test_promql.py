@@ -81,10 +81,7 @@ CASES = {
             histogram(COMPILE_SECONDS, eq("phase", "trace")).at_most(1).rate("5m"),
             'rate(jaxmon_compile_seconds_bucket{phase="trace",le="1.0"}[5m])',
         ),
-        (
-            (time() - gauge(LIVE_ARRAYS)).max(),
-            "max(time() - jaxmon_live_arrays)",
-        ),
+        ((time() - gauge(LIVE_ARRAYS)).max(), "max(time() - jaxmon_live_arrays)"),
         (
             (CALLS > 3).and_(HITS > 0, "job").unless(up().equals(0)),
             (
@@ -112,10 +109,7 @@ CASES = {
                 "jaxmon_device_info"
             ),
         ),
-        (
-            gauge_over(LIVE_ARRAYS, "max", "1h"),
-            "max_over_time(jaxmon_live_arrays[1h])",
-        ),
+        (gauge_over(LIVE_ARRAYS, "max", "1h"), "max_over_time(jaxmon_live_arrays[1h])"),
         (gauge_slope(LIVE_ARRAYS, "30m"), "deriv(jaxmon_live_arrays[30m])"),
         (gauge_changes(LIVE_ARRAYS, "5m"), "changes(jaxmon_live_arrays[5m])"),
         (CALLS.sum("job").bottomk(3), f"bottomk(3, {CALLS.sum('job')})"),
@@ -170,9 +164,7 @@ def test_expression_reads_as_expected(text: str, expected: str) -> None:
 
 
 def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
-    """
-    Promtool parses what the helpers build, once Grafana's variables are filled in.
-    """
+    """Promtool parses what the helpers build, Grafana's variables filled in."""
     rules = tmp_path / "rules.yaml"
     filled = [
         text.replace("$job", "x").replace("$__rate_interval", "5m") for text in CASES

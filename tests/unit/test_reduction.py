@@ -13,7 +13,7 @@ from jaxmon.declarations import declared
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, Sample, gauge, series
 from jaxmon.settings import Settings
-from jaxmon_exporter.collectors.agents import page
+from jaxmon_exporter.collectors import agent_page as page
 
 
 @pytest.fixture

@@ -80,9 +80,7 @@ def test_a_cancelled_request_is_no_error(recorded, gone):
 
 
 def test_the_program_may_say_how_it_ended(recorded):
-    """
-    Its word counts for more than what left the block, and the end may be told early.
-    """
+    """Its word overrides what left the block, and may come early."""
     with jaxmon.request("predict") as request:
         request.outcome = "client_error"
         request.end()
@@ -92,9 +90,7 @@ def test_the_program_may_say_how_it_ended(recorded):
 
 
 def test_requests_within_a_request_are_part_of_it(recorded):
-    """
-    Only the outermost is counted, whatever is nested how, and it learns of the cold.
-    """
+    """Only the outermost is counted, and it learns of the cold."""
     inner = jaxmon.request("inner")
 
     @inner
@@ -183,10 +179,7 @@ def test_an_outcome_that_is_none_is_contained(recorded):
 
 
 def test_a_forked_child_leaves_the_parents_requests_alone(run_dir):
-    """
-    Blocks that were open at the fork end without touching locks of the parent, and
-    the child counts for itself.
-    """
+    """Blocks open at a fork end without the parent's locks; the child counts anew."""
     program = """
 import os, sys, threading
 import jax, jaxmon

@@ -101,10 +101,7 @@ def test_concurrent_tasks_are_told_apart(recorded):
 
 
 def test_one_object_serves_any_number_of_requests_at_once(recorded):
-    """
-    However blocks overlap, each ends its own request, in time for the next one of
-    its task, and learns of its own compile only.
-    """
+    """Overlapping blocks each end their request and learn of their compile only."""
     shared = jaxmon.request("shared")
 
     async def serve(cold, begun, end):
@@ -208,10 +205,7 @@ def test_a_generator_closed_on_another_thread_ends_its_request(recorded):
 
 
 def test_the_oldest_request_of_a_route_is_the_one_that_began_first(recorded):
-    """
-    It is as old as the time since it began, whichever others begin and end meanwhile;
-    when it ends, the next takes its place, and in the end none is left.
-    """
+    """Whatever begins or ends meanwhile; when it ends, the next takes its place."""
     before = time.perf_counter()
     requests_ = [jaxmon.request("predict") for _ in range(2)]
     first = contextvars.Context().run(requests_[0].__enter__)

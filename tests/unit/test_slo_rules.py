@@ -8,10 +8,9 @@ import pytest
 
 from jaxmon.catalog import BY_NAME
 from jaxmon.host.formats import durations
-from jaxmon.promql.counting import RESTARTED, RETURNED, Evaluation
+from jaxmon.promql.events import RESTARTED, RETURNED, Evaluation
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
-from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.recording import recording_groups
 from tests.helpers.processes import ROOT
 
@@ -26,7 +25,9 @@ from tests.helpers.processes import ROOT
 )
 def test_factors_follow_from_the_period(period, factors):
     """The same share of the budget is gone when an alert fires, whatever the period."""
-    assert [pair.factor for pair in burn.pairs(period)] == factors
+    policy = slo.load().slos[0].policy
+
+    assert [condition.over(period).factor for condition in policy] == factors
 
 
 def test_errors_are_0_where_nothing_failed():
@@ -68,10 +69,7 @@ INCREASES = {
 
 
 def test_events_of_processes_are_counted_in_one_way():
-    """
-    `increase` sees neither what a process counted first nor that a successor is another
-    process. It is for what a sidecar counts, and for histograms, as distributions.
-    """
+    """`increase`, which misses first counts, is for a sidecar's counters alone."""
     texts = [
         path.read_text()
         for where, pattern in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.errors import SloError
-from jaxmon.promql.counting import Evaluation
+from jaxmon.promql.events import Evaluation
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from tests.unit.test_slo import LATENCY, RATIO, VALID, changed

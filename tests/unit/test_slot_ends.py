@@ -147,8 +147,7 @@ def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["train", "", "a b ", '"x" "', "line\nbreak\\n", "für", "🚂"],
+    "name", ["train", "", "a b ", '"x" "', "line\nbreak\\n", "für", "🚂"]
 )
 def test_a_loop_has_any_name(path: Path, name: str) -> None:
     """It is read as it was written, whatever is in it."""

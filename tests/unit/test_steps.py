@@ -113,9 +113,7 @@ def test_without_items_there_is_no_such_series(recorded):
 
 
 def test_a_running_loop_has_the_age_of_its_last_step(recorded):
-    """
-    From its beginning to its end, whichever way it ends; a finished one is not stale.
-    """
+    """From its beginning to its end, however it ends; a finished loop is not stale."""
     before = time.perf_counter()
     run = iter(jaxmon.steps([1, 2]))
     assert recorded.values(AGE) == []
@@ -212,9 +210,7 @@ def leave_on_another_thread():
     ],
 )
 def test_a_loop_that_is_left_has_ended(recorded, leave):
-    """
-    Its open step is not counted, its time goes elsewhere, it does not count as stalled.
-    """
+    """Its open step is not counted, its time goes elsewhere, it does not stall."""
     leave()
 
     assert recorded.value(STEPS.name) == 0
@@ -225,10 +221,7 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
 
 
 def test_an_exception_of_the_source_passes(recorded):
-    """
-    The caller gets the very exception, and the agent is notified; the loop has ended,
-    its steps are counted.
-    """
+    """The caller gets the very exception; the loop has ended, its steps are counted."""
     problem = OSError("disk")
 
     def batches():
@@ -246,9 +239,7 @@ def test_an_exception_of_the_source_passes(recorded):
 
 
 def test_a_loop_goes_on_where_it_was_left(recorded):
-    """
-    Of an iterator, a second loop gets the rest; of a list, all of it, as without us.
-    """
+    """Of an iterator, a second loop gets the rest; of a list, all, as without us."""
     rest = jaxmon.steps(iter("abcd"))
     for _ in rest:
         break

@@ -176,10 +176,7 @@ def test_activities_that_ended_within_a_step_do_not_have_its_time(timeline, cloc
 
 @pytest.mark.parametrize("seed", range(20))
 def test_turns_that_are_noted_count_as_those_that_are_accounted_for(seed):
-    """
-    At once or later: whatever else is marked, paused, compiled or read in between, and
-    if the loop is left.
-    """
+    """At once or later, whatever is marked, compiled or read in between."""
     found: list[tuple[object, ...]] = []
     for notes in (False, True):
         chosen, clock = random.Random(seed), Clock()  # noqa: S311 - nothing secret
@@ -263,10 +260,7 @@ def test_a_thread_that_ended_is_replaced(timeline, clock):
 
 
 def test_a_thread_that_python_did_not_start_is_replaced(timeline, clock):
-    """
-    As a server in C++ has them: nothing reports their end, and none is a thread to
-    `threading` because it marked something.
-    """
+    """Threads of C++ servers report no end, and `threading` does not list them."""
     threads = threading.enumerate()
 
     def work():

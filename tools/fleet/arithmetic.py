@@ -16,7 +16,7 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.host.formats import durations
 from jaxmon_alerts.slo import Slo
-from jaxmon_alerts.slo.burn import Pair, pairs
+from jaxmon_alerts.slo.model import Pair
 from tools.fleet.layout import Pod
 from tools.fleet.remote import Floats
 from tools.fleet.series import Fleet, Mask, Values
@@ -43,7 +43,7 @@ class Requests:
 
     def expected(self, slo: Slo) -> Iterator[Expected]:
         """Yield the conditions of *slo* that fire."""
-        for pair in pairs(slo.window):
+        for pair in (condition.over(slo.window) for condition in slo.policy):
             bad, _, short = self._within(pair, pair.short, slo)
             bad, total, long = self._within(pair, pair.long, slo)
             holds = short & long & (bad >= slo.minimum_errors)

@@ -12,8 +12,8 @@ from pathlib import Path
 from jaxmon import catalog
 from jaxmon.exposition.families import Family
 from jaxmon.host.http.fetch import FetchError
-from jaxmon_exporter.collectors.nccl import collector as client
-from jaxmon_exporter.collectors.nccl.collector import Nccl
+from jaxmon_exporter.collectors import nccl as client
+from jaxmon_exporter.collectors.nccl import Nccl
 from tools.silicon.findings import Finding, ImpossibleError, Measured, between, same
 from tools.silicon.series import collected, label, samples, total
 

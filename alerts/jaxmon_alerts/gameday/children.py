@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from jaxmon.errors import CommandError
@@ -68,12 +67,7 @@ class ChildProcess:
             )
 
     def check(self) -> None:
-        """
-        Raise if the process has exited.
-
-        Raises:
-            CommandError: it has exited; includes the last lines of its stderr.
-        """
+        """Raise a `CommandError` with the end of its stderr if it has exited."""
         status = self.process.poll()
         if status is not None:
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
@@ -81,12 +75,7 @@ class ChildProcess:
             raise CommandError(msg, details=self._stderr_tail())
 
     def says(self, pattern: re.Pattern[str], *, seconds: float) -> str:
-        """
-        Wait for *pattern* in the first MiB of output; return group 1.
-
-        Raises:
-            CommandError: the process exited, or did not print it within *seconds*.
-        """
+        """Wait for *pattern* in the output; return group 1, or `CommandError`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := self.printed(pattern):
@@ -96,12 +85,7 @@ class ChildProcess:
         raise CommandError(msg, details=self._stderr_tail())
 
     def printed(self, pattern: re.Pattern[str]) -> str | None:
-        """
-        Return group 1 of *pattern* in the first MiB of output so far, `None` without.
-
-        Raises:
-            CommandError: the process exited and did not print it.
-        """
+        """Return group 1 of *pattern* in the output so far, `None` without."""
         exited = self.process.poll() is not None
         for path in (self._out, self._err):
             with path.open("rb") as file:
@@ -134,13 +118,9 @@ class ChildProcess:
 
 class Children:
     """
-    Child processes that are stopped when the ``with`` block ends.
-
-    Args:
-        environ: environment of each.
-        logs: directory for what they print.
-        patience: grace period in seconds.
-        launch: starts a process as `subprocess.Popen` does.
+    Child processes with *environ*, which *launch* starts as `subprocess.Popen` does and
+    which print to *logs*. They are stopped when the ``with`` block ends, and killed
+    after *patience* seconds.
     """
 
     def __init__(
@@ -163,9 +143,7 @@ class Children:
         arguments: Sequence[str],
         environ: Mapping[str, str] | None = None,
     ) -> ChildProcess:
-        """
-        Start a process, known as *name*, with *environ* in addition to that of all.
-        """
+        """Start a process called *name*, with *environ* besides that of all."""
         full = {**self._environ, **(environ or {})}
         child = ChildProcess(name, arguments, full, self._logs, self._launch)
         self._children.append(child)
@@ -182,24 +160,14 @@ class Children:
         self._children.remove(child)
 
     def check(self) -> None:
-        """
-        Raise if any of them has exited.
-
-        Raises:
-            CommandError: one has exited.
-        """
+        """Raise a `CommandError` if any of them has exited."""
         for child in self._children:
             child.check()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self._children:
             child.terminate()
         deadline = time.monotonic() + self._patience
@@ -214,13 +182,7 @@ class Children:
 
 
 def environ(run_dir: str, *, scale: float) -> Mapping[str, str]:
-    """
-    Return the environment of programs: default settings and a private run directory.
-
-    Args:
-        run_dir: of their agents.
-        scale: speed-up of the rules that judge them.
-    """
+    """Return the environment of programs, for rules that are *scale* times as fast."""
     inherited = {
         name: value
         for name, value in os.environ.items()

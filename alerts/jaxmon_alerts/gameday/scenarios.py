@@ -38,16 +38,10 @@ LOAD = frozenset(
         "JaxmonWarmLatencyBudgetBurn",
     }
 )
-"""
-Alerts about speed, which a machine that runs all of this at once may bring without any
-fault: reported, but not held against a scenario.
-"""
+"""Alerts about speed that a busy machine may bring: not held against a scenario."""
 
 RESTART = frozenset({"JaxmonServiceVanished"})
-"""
-Alerts that a restart may bring: it takes seconds, which are minutes to accelerated
-rules.
-"""
+"""Alerts that a restart may bring: to accelerated rules, it takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,7 @@ class MonitoringPrograms:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringStack:
-    """
-    The two running servers.
-
-    Args:
-        prometheus: its URL.
-        alertmanager: its URL.
-        targets: the file that says what is scraped.
-    """
+    """URLs of the two servers, and the file that says what is scraped."""
 
     prometheus: str
     alertmanager: str
@@ -82,16 +75,7 @@ class MonitoringStack:
 
 @dataclass(frozen=True, slots=True)
 class ActiveAlert:
-    """
-    One active alert.
-
-    Attributes:
-        name: of the alert, and of its runbook.
-        severity: ``page``, ``ticket`` or ``info``.
-        subject: what it is about, such as ``route=/complete``; may be empty.
-        firing: whether it is firing rather than pending.
-        since: when its condition became true.
-    """
+    """One active alert; its *subject* is such as ``route=/complete``, or empty."""
 
     name: str
     severity: str
@@ -115,13 +99,10 @@ class ActiveAlert:
 
 def active(described: Iterable[Mapping[str, Any]]) -> list[ActiveAlert]:
     """
-    Parse Prometheus's active alerts; firing first, then pages, then oldest first.
+    Return Prometheus's active alerts; firing first, then pages, then oldest first.
 
-    Alerts that differ only in their SLO window are merged; ``info`` alerts, which only
-    inhibit others, are omitted.
-
-    Raises:
-        CommandError: an alert has an unexpected format.
+    Those that differ only in their SLO window are merged; ``info`` alerts, which only
+    inhibit others, are omitted. Raises `CommandError`: unexpected format.
     """
     try:
         alerts = sorted(map(_alert, described), key=_urgency)
@@ -158,13 +139,7 @@ def _urgency(alert: ActiveAlert) -> tuple[bool, bool, datetime]:
 
 
 def alerts_of(prometheus: str) -> list[dict[str, Any]]:
-    """
-    Return the alerts that are pending or firing, as the server at this URL describes
-    them.
-
-    Raises:
-        CommandError: it does not respond, or is no Prometheus.
-    """
+    """Return the alerts that are pending or firing; `CommandError` without any."""
     response = fetch("Prometheus", f"{prometheus}/api/v1/alerts")
     data = response.get("data") if isinstance(response, dict) else None
     found = data.get("alerts") if isinstance(data, dict) else None
@@ -175,12 +150,7 @@ def alerts_of(prometheus: str) -> list[dict[str, Any]]:
 
 
 def write_targets(path: Path, targets: Mapping[str, str]) -> None:
-    """
-    Write *targets*, ``host:port`` by job, to *path*, for ``file_sd_configs``.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write *targets*, ``host:port`` by job, to *path*, for ``file_sd_configs``."""
     groups = [
         {"targets": [address], "labels": {"job": job}}
         for job, address in targets.items()
@@ -197,20 +167,7 @@ def start(
     webhook: str | None,
     drawn: bool = True,
 ) -> MonitoringStack:
-    """
-    Start both, and return them once they are ready.
-
-    Args:
-        programs: what to start.
-        children: to which they are added.
-        directory: where their files and data go.
-        targets: ``host:port`` to scrape, by job.
-        webhook: where notifications are sent; `None` sends none.
-        drawn: whether it records what dashboards show.
-
-    Raises:
-        CommandError: one of them exited, or took too long.
-    """
+    """Start both, and return them once ready; without a *webhook*, nothing is sent."""
     for attempt in range(_ATTEMPTS):
         ports = free_ports(2)
         write_targets(directory / _TARGETS, targets)
@@ -259,7 +216,6 @@ def _url(port: int) -> str:
 
 
 def _files(alertmanager: int, webhook: str | None, *, drawn: bool) -> Mapping[str, str]:
-    """Return what the two read, by file name."""
     import yaml
 
     from jaxmon_alerts import rules as alerts
@@ -299,12 +255,7 @@ def _which(names: tuple[str, ...]) -> str | None:
 
 
 def fetch(whose: str, url: str) -> Any:
-    """
-    Fetch JSON from *url*, within 5 seconds and 32 MiB.
-
-    Raises:
-        CommandError: the request failed; the message names *whose* endpoint it is.
-    """
+    """Fetch JSON of *whose* endpoint *url*, or raise a `CommandError` about it."""
     parts = urlsplit(url)
     try:
         response = client.get(

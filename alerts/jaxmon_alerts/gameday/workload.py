@@ -26,17 +26,7 @@ _GPUS = "2"
 
 
 class Workload:
-    """
-    A host of its own for one scenario. Nothing here blocks: `keep` is called often.
-
-    Args:
-        scenario: what runs, and how it breaks.
-        children: to which all processes are added.
-        directory: for sockets, logs and shared files; a short path, created here.
-        scale: speed-up of the rules that judge it.
-        host: address that the sidecar listens on.
-        library: directory of the stand-in for the driver, if the scenario needs it.
-    """
+    """A host for one scenario, in a new *directory*; nothing here blocks."""
 
     def __init__(
         self,
@@ -92,12 +82,7 @@ class Workload:
         self._deploy(broken=False)
 
     def is_ready(self) -> bool:
-        """
-        Return whether the sidecar listens and all programs are up.
-
-        Raises:
-            CommandError: one of them has exited.
-        """
+        """Return whether all are up; `CommandError` if one exited."""
         return self.address is not None and self._are_up()
 
     def begin(self) -> None:
@@ -131,12 +116,7 @@ class Workload:
             self._deploy(broken=False)
 
     def keep(self) -> None:
-        """
-        Start what is to be started, as soon as that is possible.
-
-        Raises:
-            CommandError: a process has exited that should not.
-        """
+        """Start what is due; `CommandError` if one exited that should not."""
         if self._sidecar is not None:
             self._sidecar.check()
         self._dismiss()
@@ -179,7 +159,6 @@ class Workload:
         return self.scenario.program != "rank"
 
     def _deploy(self, *, broken: bool) -> None:
-        """Replace all programs."""
         self._broken = broken
         self._leave()
         self._due = list(range(self.scenario.processes if self.scenario.program else 0))
@@ -199,7 +178,6 @@ class Workload:
         )
 
     def _variables(self, index: int, *, broken: bool) -> Mapping[str, str]:
-        """Return the variables of one process."""
         given = self.scenario.broken_environ if broken else self.scenario.environ
         named = {
             name: value.replace("{directory}", str(self._directory))
@@ -228,7 +206,6 @@ class Workload:
             act(child)
 
     def _leave(self) -> None:
-        """Have all programs exit."""
         self._for_all(ChildProcess.terminate)
         self._leaving += self._running.values()
         self._running = {}
@@ -246,13 +223,7 @@ class Workload:
 
 
 class Driver:
-    """
-    The stand-in, as one sidecar sees it.
-
-    Args:
-        library: directory that holds `LIBRARY`.
-        directory: for its orders; empty.
-    """
+    """The stand-in in *library*, as one sidecar sees it."""
 
     def __init__(self, library: Path, directory: Path) -> None:
         self._library = library
@@ -284,12 +255,7 @@ class Driver:
 
 
 def require_driver(library: Path) -> Path:
-    """
-    Return *library*, a directory, as an absolute path.
-
-    Raises:
-        CommandError: it does not hold a driver library.
-    """
+    """Return the directory *library*, absolute; `CommandError` if it has none."""
     if not (library / LIBRARY).is_file():
         msg = (
             f"{library} holds no {LIBRARY}; give the directory of a stand-in for the "

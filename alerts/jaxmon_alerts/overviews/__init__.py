@@ -10,16 +10,16 @@ no function, device or worker to choose: those are for boards about one service.
 from __future__ import annotations
 
 from jaxmon.host.formats import durations
-from jaxmon_alerts.overviews import accelerators, processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.overviews.model import Windows
 from jaxmon_alerts.slo.recording import RuleGroup
 
 
 # Grafana draws a series for five minutes after its last sample.
 _GROUPS = (
-    ("", "1m", (*services.OFTEN, *processes.OFTEN)),
-    ("-hosts", "2m", (*processes.HOSTS, *accelerators.HOSTS)),
-    ("-slow", "4m", (*services.SELDOM, *accelerators.SELDOM, *services.COLLECTIVES)),
+    ("", "1m", (*services.OFTEN, *hosts.OFTEN)),
+    ("-hosts", "2m", (*hosts.PROCESSES, *hosts.ACCELERATORS)),
+    ("-slow", "4m", (*services.SELDOM, *hosts.SELDOM, *services.COLLECTIVES)),
 )
 OVERVIEWS = tuple(overview for _, _, series in _GROUPS for overview in series)
 

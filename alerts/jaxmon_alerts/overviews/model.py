@@ -10,7 +10,7 @@ from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
 from jaxmon.promql.events import Events
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
 PROCESS = SCRAPED_LABELS
@@ -20,14 +20,9 @@ HOST = ("job", "instance")
 @dataclass(frozen=True, slots=True)
 class Windows:
     """
-    Windows of the rules.
-
-    Args:
-        recent: over which things are counted.
-        memory: a counter without a sample for this long is a new one.
-        restarts: long enough for a process that backs off before it starts again.
-        silent: a target that is down has an alert in less than this.
-        young: how long a process counts as one that starts; two scrapes a minute apart.
+    Windows of the rules: over which things are counted; after which a counter without a
+    sample is a new one; in which a process that backs off starts again; in which a
+    target that is down has an alert; and how long a process counts as starting.
     """
 
     recent: str = "5m"
@@ -53,14 +48,7 @@ _NOMINAL = Windows()
 
 @dataclass(frozen=True, slots=True)
 class OverviewRule:
-    """
-    A recorded series.
-
-    Args:
-        metric: what it is about.
-        operations: what was done with it, the last one first.
-        made: what is recorded, or returns it for windows.
-    """
+    """A recorded series: the *operations* on a *metric*, the last one first."""
 
     metric: Metric
     operations: str
@@ -68,10 +56,7 @@ class OverviewRule:
 
     @property
     def name(self) -> str:
-        """
-        Return ``level:metric:operations``; the level is ``job``, ``instance`` or
-        ``worker``, of whose labels it has all, and may have others.
-        """
+        """Return ``level:metric:operations``; its labels are the level's, at least."""
         metric = self.metric.name.removesuffix("_total")
         labels = self._labels
         level = next(
@@ -98,17 +83,12 @@ class OverviewRule:
 
 
 def of_agents(series: Expr) -> Expr:
-    """
-    Return *series* of agents alone; other exporters have metrics called ``process_…``.
-    """
+    """Return *series* of agents alone; others have ``process_…`` metrics, too."""
     return series.and_(gauge(RUNTIME_INFO), *PROCESS)
 
 
 def gauged(metric: Metric, how: str, *by: str, rare: bool = False) -> OverviewRule:
-    """
-    Return an aggregation of a gauge, *how* as `Expr` has it; if it is *rare* that it is
-    not 0, nothing else is recorded.
-    """
+    """Return an aggregation of a gauge, *how* as in `Expr`; if *rare*, without 0."""
     made: Expr = getattr(gauge(metric), how)(*by)
     return OverviewRule(metric, how, made > 0 if rare else made)
 

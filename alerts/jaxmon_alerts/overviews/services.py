@@ -148,10 +148,7 @@ _CALLED = (*PROCESS, "function")
 
 
 def _utilization(window: Windows) -> Expr:
-    """
-    Return the utilization of each process whose calls are all known: a function whose
-    FLOPs are unknown, and which is called, would make it too low.
-    """
+    """Return the utilization of processes that call no function of unknown FLOPs."""
     rate = counter(catalog.IDEAL_SECONDS, _MODEL).rate(window.recent).sum(*PROCESS)
     called = counter(catalog.JIT_CALLS).rate(window.recent).sum(*_CALLED) > 0
     unknown = gauge(catalog.FLOPS_UNKNOWN_REASON).max(*_CALLED)

@@ -10,7 +10,7 @@ import yaml
 
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, events
-from jaxmon.promql.counting import Evaluation
+from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
     compiles,
@@ -32,10 +32,10 @@ from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO, recorded_times
 from jaxmon.symptoms.time import TIME_ALERTS
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
+from jaxmon_alerts.overviews.hosts import recorded_power
 from jaxmon_alerts.rules.causes import causes, overridden
-from jaxmon_alerts.rules.power import recorded_power
-from jaxmon_alerts.slo import Slo, Slos, burn
-from jaxmon_alerts.slo.model import ERRORS, EVENTS
+from jaxmon_alerts.slo import Slo, Slos
+from jaxmon_alerts.slo.model import ERRORS, EVENTS, Pair
 from jaxmon_alerts.slo.recording import Rule, RuleGroup, recording_groups
 from jaxmon_alerts.slo.site import AlertRoute, Site
 
@@ -145,10 +145,7 @@ def _receivers(webhook: str, route: AlertRoute | None = None) -> list[dict[str, 
 
 
 ONCALL = "jaxmon-oncall"
-"""
-Opened by what has no board of its own, as an objective: it shows all budgets. Only
-services are selected there.
-"""
+"""The board of what has none of its own; only services are selected there."""
 
 # By the module of the symptom.
 _BOARDS = {
@@ -189,14 +186,7 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
-    """
-    How the rules will be used.
-
-    Args:
-        scale: divides every duration, so that alerts can be watched arriving: at 60, an
-            hour is a minute. Limits that are not durations stay.
-        drawn: whether there are dashboards, for which overviews are recorded.
-    """
+    """How the rules are used; *scale* divides every duration, and no other limit."""
 
     scale: float = 1
     drawn: bool = True
@@ -230,10 +220,7 @@ def document(alert: Alert, site: Site) -> dict[str, Any]:
 
 
 def _address(alert: str, labels: Iterable[str], identity: Identity) -> str:
-    """
-    Return the path of the dashboard about *alert*, a template of its *labels*, and of
-    those that services have at the site.
-    """
+    """Return the path of the dashboard about *alert*, a template of its *labels*."""
     found = {*labels}
     board = _BOARD.get(alert, ONCALL)
     of_site = {label: label for label in identity.service} if "job" in found else {}
@@ -264,18 +251,7 @@ _SOON, _LATER, _SELDOM = "30s", "2m", "4m"
 def all_alerts(
     slos: Slos | None = None, options: RuleOptions | None = None
 ) -> tuple[Alert, ...]:
-    """
-    Return every alert.
-
-    Several alerts share a name if an objective has several conditions.
-
-    Args:
-        slos: objectives, limits and site; by default those that jaxmon ships.
-        options: how the rules will be used.
-
-    Raises:
-        SloError: an override or a local threshold concerns no alert.
-    """
+    """Return every alert; `SloError` if an override or local limit concerns none."""
     slos, options = slos or slo_module.load(), options or RuleOptions()
     alerts = [
         *causes(slos, options.scale),
@@ -358,16 +334,9 @@ def render(
     form: Format = "prometheus",
 ) -> dict[str, str]:
     """
-    Return the files by name.
-
-    Args:
-        slos: objectives, limits and site; by default those that jaxmon ships.
-        options: how the rules will be used.
-        form: ``prometheus`` for rule files, ``prometheusrule`` for one resource of the
-            Prometheus operator, ``mimir`` for one namespace of a ruler of Mimir.
-
-    Raises:
-        SloError: an override or a local threshold concerns no alert.
+    Return the files by name: rule files for ``prometheus``, one resource of the
+    Prometheus operator (``prometheusrule``), or one namespace of a ruler of Mimir.
+    Raises `SloError`: an override or a local threshold concerns no alert.
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
     recorded, alerting = recording(slos, options), groups(slos, options)
@@ -413,16 +382,12 @@ def _yaml(content: dict[str, Any]) -> str:
 
 
 def burn_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
-    """
-    Yield one alert for each pair of windows.
-
-    They read only what is recorded, whose names keep the nominal windows.
-    """
+    """Yield an alert for each pair of windows; they read only what is recorded."""
     for pair in slo.pairs:
         yield _alert(slo, pair, scale)
 
 
-def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
+def _alert(slo: Slo, pair: Pair, scale: float) -> Alert:
     least = pair.least(slo.budget)
     expr = (slo.recording(pair.long).max(*slo.by) > least).and_(
         slo.recording(pair.short).max(*slo.by) > least
@@ -453,7 +418,7 @@ def _alert(slo: Slo, pair: burn.Pair, scale: float) -> Alert:
     )
 
 
-def _meaning(slo: Slo, pair: burn.Pair) -> str:
+def _meaning(slo: Slo, pair: Pair) -> str:
     if pair.factor is None:
         return f"Most events of '{slo.title}' are bad, of few: {slo.description}"
     days = durations.seconds(slo.window) / pair.factor / _DAY

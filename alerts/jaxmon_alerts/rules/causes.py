@@ -42,22 +42,14 @@ _ORDER = (
 
 
 def cause_alerts(limits: SiteLimits) -> list[Alert]:
-    """
-    Return the alerts of all symptoms, that on deployments first: Alertmanager must see
-    it before the alerts it inhibits.
-    """
+    """Return the alerts of all symptoms, that on deployments first: it inhibits."""
     # Several symptoms share some.
     rows = {symptom.alert: symptom for symptom in SYMPTOMS.values()}.values()
     return sorted((it for symptom in rows for it in symptom.alerts(limits)), key=_place)
 
 
 def causes(slos: Slos, scale: float) -> Iterator[Alert]:
-    """
-    Yield the cause alerts, with the local limits of some of their subjects.
-
-    Raises:
-        SloError: a local limit concerns no alert with its labels.
-    """
+    """Yield the cause alerts, with local limits; `SloError` if one concerns none."""
 
     def build(limits: Limits) -> list[Alert]:
         page = slos.site.severity("page")
@@ -103,12 +95,7 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
 def overridden(
     alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
-    """
-    Yield the alerts as *overrides* change them, without those that are disabled.
-
-    Raises:
-        SloError: an override names no alert.
-    """
+    """Yield the alerts as *overrides* change them; `SloError` if one names none."""
     alerts = list(alerts)
     by_name = {override.alert: override for override in overrides}
     names = sorted({alert.name for alert in alerts})
@@ -137,7 +124,6 @@ def _place(alert: Alert) -> int:
 
 
 def _subjects(local: LocalLimits) -> set[str]:
-    """Return the labels that the alert itself must have."""
     return {label for label in dict(local.match) if label in {"job", *_WITNESSES}}
 
 

@@ -18,20 +18,24 @@ from jaxmon.host.formats import durations
 from jaxmon.limits import LIMITS, Limits
 from jaxmon.limits.table import FleetLimits, Form, Limit, ProcessLimits
 from jaxmon.promql import Matcher, series
-from jaxmon.promql.shape import SCRAPED_LABELS
+from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, SEVERITIES, Severity
 from jaxmon.symptoms.requests import FAILED
-from jaxmon_alerts.slo import burn, site
-from jaxmon_alerts.slo.burn import POLICY, Condition
-from jaxmon_alerts.slo.indicators import (
+from jaxmon_alerts.slo import site
+from jaxmon_alerts.slo.model import (
+    BURN_LIMITS,
+    MAXIMUM_PERIOD,
+    MINIMUM_PERIOD,
+    Condition,
     Freshness,
     Indicator,
     LatencyIndicator,
     Ratio,
     Selector,
+    Slo,
+    Slos,
     Throughput,
 )
-from jaxmon_alerts.slo.model import Slo, Slos
 from jaxmon_alerts.slo.source import Source, given, read
 
 
@@ -40,7 +44,6 @@ _OPTIONAL = (
     *("service", "owner", "period", "site", "metrics"),
     *("burn", "limits", "local", "overrides", "runs"),
 )
-_BURNS: tuple[burn.Limit, ...] = ("budget", "rate", "ratio")
 
 
 def default() -> str:
@@ -49,23 +52,15 @@ def default() -> str:
 
 
 def load(path: Path | None = None) -> Slos:
-    """
-    Load the file *path*; defaults to the shipped one.
-
-    Raises:
-        SloError: the file cannot be read or is invalid.
-    """
+    """Load the file *path*, by default the shipped one; `SloError` if it is invalid."""
     document = read(path or _OBJECTIVES).mapping(["slos"], _OPTIONAL)
+    if "burn" not in document:
+        document["burn"] = read(_OBJECTIVES).mapping(["slos"], _OPTIONAL)["burn"]
     place = site.site(document["site"]) if "site" in document else site.Site()
     shared = Shared(
         Metrics.declared(document.get("metrics"), place.labels_of_series),
-        **given(
-            document,
-            service=Source.text,
-            owner=Source.text,
-            period=period,
-            burn=_policy,
-        ),
+        _policy(document["burn"]),
+        **given(document, service=Source.text, owner=Source.text, period=period),
     )
     slos: dict[str, Slo] = {}
     for source in document["slos"].items():
@@ -120,7 +115,6 @@ def _failed(slos: Iterable[Slo]) -> dict[str, Any]:
 
 
 def _section() -> str:
-    """Return the section ``limits`` of ``slo.yaml``: each default and its meaning."""
     lines = [
         "# What is judged, by screens as by the other alerts, with the defaults.",
         "limits:",
@@ -151,12 +145,12 @@ def _policy(source: Source) -> tuple[Condition, ...]:
 
 
 def _condition(source: Source) -> Condition:
-    found = source.mapping(["long", "short", "severity"], ["for", *_BURNS])
-    given = [limit for limit in _BURNS if limit in found]
+    found = source.mapping(["long", "short", "severity"], ["for", *BURN_LIMITS])
+    given = [limit for limit in BURN_LIMITS if limit in found]
     if len(given) != 1:
         source.fail(
             f"found the limits {', '.join(given) or '(none)'}; one of "
-            f"{', '.join(_BURNS)} is required"
+            f"{', '.join(BURN_LIMITS)} is required"
         )
     [limit] = given
     value = found[limit].count() if limit == "rate" else found[limit].ratio()
@@ -180,19 +174,14 @@ class Shared:
     """What the objectives of a file have in common, unless they say otherwise."""
 
     metrics: Metrics
+    burn: tuple[Condition, ...]
     service: str = "jaxmon"
     owner: str = "on-call"
     period: str = "30d"
-    burn: tuple[Condition, ...] = POLICY
 
 
 def objective(source: Source, shared: Shared) -> Slo:
-    """
-    Return one objective.
-
-    Raises:
-        SloError: it is invalid; names the line and what is allowed.
-    """
+    """Return one objective, or raise a `SloError` with line and what is allowed."""
     found = source.mapping(_REQUIRED, _OF_OBJECTIVE)
     name = found["name"].text()
     if not _NAME.fullmatch(name):
@@ -228,11 +217,10 @@ def objective(source: Source, shared: Shared) -> Slo:
 def period(source: Source) -> str:
     """Return the period of an objective."""
     found = source.duration()
-    low, high = burn.MINIMUM_PERIOD, burn.MAXIMUM_PERIOD
-    if not (
-        durations.seconds(low) <= durations.seconds(found) <= durations.seconds(high)
-    ):
-        source.fail(f"found {found}, expected a period from {low} to {high}")
+    low, high = map(durations.seconds, (MINIMUM_PERIOD, MAXIMUM_PERIOD))
+    if not low <= durations.seconds(found) <= high:
+        expected = f"a period from {MINIMUM_PERIOD} to {MAXIMUM_PERIOD}"
+        source.fail(f"found {found}, expected {expected}")
     return found
 
 
@@ -319,17 +307,17 @@ _INDICATORS: dict[frozenset[str], Callable[[dict[str, Source], Metrics], Indicat
 def _reachable(
     source: Source, window: str, target: float, policy: tuple[Condition, ...]
 ) -> None:
-    pair = burn.unreachable(window, target, policy)
-    if pair is None or pair.factor is None:
-        return
-    needed = Decimal(str(pair.factor)) * (1 - Decimal(str(target)))
-    least = (1 - 1 / Decimal(str(pair.factor))) * 100
-    least = least.quantize(Decimal("0.01"), ROUND_UP)
-    source.fail(
-        f"an objective of {target:.6g} over {window} can never alert: a burn "
-        f"rate of {pair.factor:g} ({pair.long} window) would need an error ratio "
-        f"of {float(needed):.1%}; use an objective above {least} %"
-    )
+    for pair in (condition.over(window) for condition in policy):
+        factor = Decimal(str(pair.factor or 0))
+        if (needed := factor * (1 - Decimal(str(target)))) < 1:
+            continue
+        # Even a total outage would not trigger it.
+        least = ((1 - 1 / factor) * 100).quantize(Decimal("0.01"), ROUND_UP)
+        source.fail(
+            f"an objective of {target:.6g} over {window} can never alert: a burn "
+            f"rate of {pair.factor:g} ({pair.long} window) would need an error ratio "
+            f"of {float(needed):.1%}; use an objective above {least} %"
+        )
 
 
 _KINDS = ("counter", "gauge", "histogram")
@@ -345,13 +333,7 @@ _ESCAPES = {r"\\": "\\", r"\"": '"'}
 
 
 class Metrics:
-    """
-    Metrics that indicators may read: the catalogue's, and those that a file declares.
-
-    Args:
-        declared: metrics of others, by name.
-        series: labels that the site's Prometheus adds to every series.
-    """
+    """Metrics that indicators may read: the catalogue's, and those *declared*."""
 
     def __init__(self, declared: Mapping[str, Metric], series: tuple[str, ...]) -> None:
         self._declared = declared
@@ -369,13 +351,7 @@ class Metrics:
         return cls(metrics, series)
 
     def selector(self, source: Source, *kinds: str) -> Selector:
-        """
-        Return the series that a text such as ``name{label="value"}`` selects.
-
-        Raises:
-            SloError: the text is not a selector, or there is no such metric, kind,
-                label or value.
-        """
+        """Return the series that ``name{label="value"}`` selects; `SloError`."""
         text = source.text()
         match = _SELECTOR.fullmatch(text)
         if not match:

@@ -1,21 +1,254 @@
-"""An objective and the queries that follow from it."""
+"""
+Objectives: their indicators, conditions of their alerts, and the queries that follow.
+
+An indicator yields, per combination of some labels, the events and the bad events since
+the previous evaluation of the rule; see `jaxmon.promql.events`. Events are requests,
+calls or observations, which are counted, or time: then, each evaluation is an event,
+and what has stopped reporting is not evaluated, so neither late nor slow.
+
+An alert fires while the error ratio of a long and a short window is above a limit: the
+long one keeps a short spike from firing it, the short one ends it soon after the errors
+do. Most limits are a multiple of the budget, the burn rate. It follows from the
+fraction of the budget that may be spent when the alert fires: 2 % of a 30-day budget
+within an hour is a burn rate of 14.4. With little traffic too few events happen in such
+windows, so there are also limits on the ratio itself. Of the conditions in
+``objectives.yaml``, the first two and the last two are the SRE workbook's; the third is
+the operators' rule of thumb, three times the pace for an hour, which ignores bursts of
+less than five minutes.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from typing import Self
+from typing import ClassVar, Literal, Self
 
-from jaxmon import promql
+from jaxmon import catalog, promql
+from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, Matcher
-from jaxmon.promql.counting import Evaluation
-from jaxmon.symptoms.alert import ExpectedRun
-from jaxmon_alerts.slo.burn import POLICY, Condition, Pair, pairs, windows
-from jaxmon_alerts.slo.indicators import Indicator, LatencyIndicator
+from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
+from jaxmon.promql.events import Evaluation, counted
+from jaxmon.promql.expressions import SCRAPED_LABELS
+from jaxmon.symptoms.alert import ExpectedRun, Severity
+from jaxmon.symptoms.steps import busy, patience
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
+
+
+# Pairs of three days need a period of several weeks.
+MINIMUM_PERIOD, MAXIMUM_PERIOD = "28d", "90d"
+
+BurnLimit = Literal["budget", "rate", "ratio"]
+BURN_LIMITS: tuple[BurnLimit, ...] = ("budget", "rate", "ratio")
+"""How a condition states its limit; see `Condition`."""
+
+WINDOW = "5m"
+"""The shortest window, of the current burn rate; recorded in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """
+    One condition, as ``slo.yaml`` states it: both windows must exceed a limit, *for_*
+    so long. The *value* is a fraction of the *budget* spent within the long window, a
+    burn *rate*, or a *ratio* of bad events.
+    """
+
+    long: str
+    short: str
+    limit: BurnLimit
+    value: float
+    severity: Severity
+    for_: str
+
+    def over(self, period: str) -> Pair:
+        """Return what it means for objectives over *period*."""
+        factor = None if self.limit == "ratio" else self.value
+        if self.limit == "budget":
+            share = Decimal(str(self.value)) * durations.seconds(period)
+            factor = float(round(share / durations.seconds(self.long), 4))
+        return Pair(**asdict(self), factor=factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Condition):
+    """A condition over one period: *factor* is the burn rate, `None` of a ratio."""
+
+    factor: float | None = None
+
+    def least(self, budget: float) -> float:
+        """Return the error ratio above which it fires, for this *budget*."""
+        return self.value if self.factor is None else round(self.factor * budget, 12)
+
+
+_RATE_WINDOW = "5m"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Series of one metric."""
+
+    metric: Metric
+    matchers: tuple[Matcher, ...] = ()
+
+    @property
+    def counter(self) -> Counter:
+        """What is counted: a counter, or the observations of a histogram."""
+        if self.metric.kind == "histogram":
+            return self.histogram.count
+        return promql.counter(self.metric, *self.matchers)
+
+    @property
+    def histogram(self) -> HistogramQuery:
+        """The histogram."""
+        return promql.histogram(self.metric, *self.matchers)
+
+    @property
+    def gauge(self) -> Expr:
+        """The current values of a gauge."""
+        return promql.gauge(self.metric, *self.matchers)
+
+
+class Indicator(ABC):
+    """Counts events and errors between evaluations, per combination of labels."""
+
+    timed: ClassVar[bool] = False
+    """Whether an event is an evaluation, so that events are time."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Metrics that it reads."""
+        fields = vars(self).values()
+        return tuple(field.metric for field in fields if isinstance(field, Selector))
+
+    @abstractmethod
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
+        """Return the number of events."""
+
+    @abstractmethod
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return the number of bad events of these *events*, 0 if none."""
+
+    def scaled(self, scale: float) -> Self:
+        """Return it with its own durations, if it has any, divided by *scale*."""
+        del scale
+        return self
+
+
+@dataclass(frozen=True)
+class Ratio(Indicator):
+    """Events that count as errors, given as the *bad* ones or as the *good* ones."""
+
+    total: Selector
+    bad: Selector | None = None
+    good: Selector | None = None
+
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
+        """Return the number of events."""
+        return counted(self.total.counter, when).sum(*by)
+
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return the number of bad events, 0 if none."""
+        if self.bad:
+            return counted(self.bad.counter, when).sum(*by).or_(events * 0)
+        assert self.good is not None  # noqa: S101 - the loader takes one of the two
+        return _remaining(events, counted(self.good.counter, when).sum(*by))
+
+
+@dataclass(frozen=True)
+class LatencyIndicator(Indicator):
+    """
+    Observations of a histogram above *threshold*, in the unit of the metric. If that is
+    no bucket bound, those *between* the bounds next to it count as evenly distributed.
+    """
+
+    histogram: Selector
+    threshold: float
+    between: tuple[float, float] | None = None
+
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
+        """Return the number of observations."""
+        return counted(self.histogram.counter, when).sum(*by)
+
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return the number of observations that took longer."""
+
+        def within(bound: float) -> Expr:
+            return counted(self.histogram.histogram.at_most(bound), when).sum(*by)
+
+        if self.between is None:
+            return _remaining(events, within(self.threshold))
+        low, high = self.between
+        share = round((self.threshold - low) / (high - low), 6)
+        above = within(high) * share
+        below = within(low) * round(1 - share, 6)
+        return _remaining(events, below + above)
+
+
+def _remaining(events: Expr, good: Expr) -> Expr:
+    # Of metrics of others, one may be scraped with a count that the other still lacks.
+    return promql.call("clamp_min", events - good.or_(events * 0), 0)
+
+
+@dataclass(frozen=True)
+class Freshness(Indicator):
+    """
+    Time during which something was older than *within*: *age* is a gauge in seconds.
+
+    A process that compiles, or is busy with an activity such as an evaluation or a
+    checkpoint, makes progress: JaxmonTrainingStalled fires if that takes too long. A
+    loop with long steps is late after `PATIENCE` of them.
+    """
+
+    age: Selector
+    within: str
+    timed = True
+
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
+        """Return how many series were evaluated."""
+        del when
+        return self.age.gauge.count(*by)
+
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return how many were late."""
+        del when
+        return self._late().sum(*by).or_(events * 0)
+
+    def scaled(self, scale: float) -> Self:
+        """Return it with *within* divided by *scale*."""
+        return replace(self, within=durations.scaled(self.within, scale))
+
+    def _late(self) -> Expr:
+        age, limit = self.age.gauge, durations.seconds(self.within)
+        if self.age.metric.name == catalog.STEP_AGE_SECONDS.name:
+            return age.above(patience(age, limit)).unless(busy(limit), *SCRAPED_LABELS)
+        if self.age.metric.name.endswith("_timestamp_seconds"):
+            age = promql.time() - age
+        return age.above(limit)
+
+
+@dataclass(frozen=True)
+class Throughput(Indicator):
+    """Time with fewer than *floor* events a second over five minutes."""
+
+    total: Selector
+    floor: float
+    timed = True
+
+    def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
+        """Return 1 for each combination of labels that has the counter."""
+        del when
+        return self._rate(by).above(-1)
+
+    def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
+        """Return 1 for each whose rate is below the floor."""
+        del when, events
+        return self._rate(by).below(self.floor)
+
+    def _rate(self, by: tuple[str, ...]) -> Expr:
+        return self.total.counter.rate(_RATE_WINDOW).sum(*by)
 
 
 EVENTS, ERRORS = "slo:events:delta", "slo:errors:delta"
@@ -37,21 +270,12 @@ class Slo:
     """
     One objective.
 
-    Args:
-        name: identifier in kebab case; the name of its alert derives from it.
-        title: a few words for a panel or a table.
-        description: the objective, as a sentence.
-        owner: who is responsible.
-        objective: fraction of events that must be good, between 0 and 1.
-        window: period over which the objective holds, such as ``30d``.
-        service: Sloth's service label; distinguishes the files of several teams.
-        by: labels whose combinations each have their own budget, ``job`` first.
-        indicator: what is counted.
-        page: whether a fast burn pages.
-        deploy_noise: whether deployments burn the budget; tickets are then inhibited.
-        minimum_events: events in the long window below which no burn rate alerts.
-        minimum_errors: errors in the long window below which no alert fires.
-        policy: conditions of its alerts.
+    Events of an *indicator* are counted for each combination of the labels *by*,
+    ``job`` first; *objective* is the fraction that must be good over the *window*, a
+    period. A fast burn pages if *page*. With *deploy_noise*, deployments burn the
+    budget, and tickets are then inhibited. Below *minimum_events* in the long window no
+    burn rate alerts, below *minimum_errors* nothing. *service* is Sloth's label, which
+    distinguishes the files of several teams.
     """
 
     name: str
@@ -67,13 +291,11 @@ class Slo:
     deploy_noise: bool = False
     minimum_events: float = 1
     minimum_errors: float = 1
-    policy: tuple[Condition, ...] = POLICY
+    policy: tuple[Condition, ...] = ()
 
     @property
     def budget(self) -> float:
-        """
-        The fraction of events that may be errors; 0.001 for an objective of 0.999.
-        """
+        """The fraction of events that may be bad; 0.001 for an objective of 0.999."""
         return float(1 - Decimal(str(self.objective)))
 
     @property
@@ -101,7 +323,7 @@ class Slo:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of windows that its alerts compare."""
-        found = pairs(self.window, self.policy)
+        found = tuple(condition.over(self.window) for condition in self.policy)
         if self.page and not self.indicator.timed:
             return found
         # What never pages needs no urgency, and what is time has no little traffic.
@@ -110,7 +332,8 @@ class Slo:
     @property
     def windows(self) -> tuple[str, ...]:
         """Every window that its rules record, the shortest first, the period last."""
-        return windows(self.window, self.policy)
+        used = {window for pair in self.policy for window in (pair.long, pair.short)}
+        return tuple(sorted({WINDOW, *used, self.window}, key=durations.seconds))
 
     def events(self, when: Evaluation) -> Expr:
         """Return the number of events since the previous evaluation."""
@@ -129,9 +352,7 @@ class Slo:
         )
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
-        """
-        Return the series that the recording rule *name* records for this objective.
-        """
+        """Return the series that the rule *name* records for this objective."""
         of_slo = (promql.eq(label, value) for label, value in self.labels.items())
         labels = (*self.by, *self.labels, "sloth_window")
         return promql.recorded(name, *of_slo, *matchers, labels=labels)

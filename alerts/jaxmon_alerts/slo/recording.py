@@ -19,9 +19,8 @@ from typing import Any, Self
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr
-from jaxmon.promql.counting import Evaluation, conditions
+from jaxmon.promql.events import Evaluation, conditions
 from jaxmon.promql.expressions import Identity
-from jaxmon_alerts.slo import burn
 from jaxmon_alerts.slo.model import (
     BUDGET,
     BUDGET_REMAINING,
@@ -32,6 +31,7 @@ from jaxmon_alerts.slo.model import (
     PERIOD_BURN_RATE,
     PERIOD_DAYS,
     RATIO,
+    WINDOW,
     Slo,
     increase,
 )
@@ -73,14 +73,7 @@ class RuleGroup:
 def recording_groups(
     slos: Iterable[Slo], *, when: Evaluation | None = None, scale: float = 1
 ) -> Iterator[RuleGroup]:
-    """
-    Yield the rules of each objective: counts and short windows, long ones, the period.
-
-    Args:
-        slos: the objectives.
-        when: how late samples may be; its interval follows from the objective.
-        scale: divides every duration.
-    """
+    """Yield the rules of each objective: short windows, long ones, the period."""
     for slo in slos:
         # Scaled apart, delay and interval add up to whole seconds.
         fast = _FAST if slo.page else _SLOW
@@ -124,7 +117,7 @@ def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
 
 
 def _current(slo: Slo) -> Rule:
-    burning = slo.recording(burn.WINDOW).max(*slo.by) / slo.budget
+    burning = slo.recording(WINDOW).max(*slo.by) / slo.budget
     return _rule(slo, CURRENT_BURN_RATE, burning)
 
 

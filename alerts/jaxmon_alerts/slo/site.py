@@ -25,13 +25,7 @@ _TAKEN = ("job", "instance", "worker", "alertname", "severity", "le")
 
 @dataclass(frozen=True, slots=True)
 class AlertRoute:
-    """
-    Where alerts of a team go instead.
-
-    Args:
-        match: labels of the alerts, with their values.
-        webhook: base URL; the severity is appended.
-    """
+    """Where alerts of a team go instead; the severity is appended to the base URL."""
 
     match: tuple[tuple[str, str], ...]
     webhook: str
@@ -54,19 +48,11 @@ class Site:
     """
     Section ``site`` of ``slo.yaml``.
 
-    Args:
-        service_labels: labels that Prometheus adds and that, with ``job``, tell
-            services apart.
-        process_labels: further labels of a process, beside ``instance``.
-        severities: what the site calls ours.
-        labels: added to every alert.
-        runbooks: URL to which an alert's name and ``.md`` are appended; without it,
-            alerts name the command that shows the runbook.
-        dashboards: Grafana's URL.
-        webhook: base URL of Alertmanager's notifications.
-        routes: other receivers for some alerts, the first match counts.
-        resource: metadata of the PrometheusRule.
-        delay: how late samples may be stored.
+    Series have *service_labels* besides ``job``, and *process_labels* besides
+    ``instance``. *severities* are the site's names of ours; *labels* are added to every
+    alert. To *runbooks*, a URL, an alert's name and ``.md`` are appended; without it,
+    alerts name the command. *webhook* is the base URL of notifications; of *routes*,
+    the first match counts. *delay* is how late samples may be stored.
     """
 
     service_labels: tuple[str, ...] = SERVICE_LABELS
@@ -98,12 +84,7 @@ class Site:
 
 
 def site(source: Source) -> Site:
-    """
-    Return the section ``site``.
-
-    Raises:
-        SloError: it is invalid; names the line and what is allowed.
-    """
+    """Return the section ``site``, or raise a `SloError` with line and what to do."""
     found = Site(
         **source.read(
             service_labels=_labels,
@@ -198,14 +179,7 @@ SUBJECTS = ("job", "loop", "route", "function")
 
 @dataclass(frozen=True, slots=True)
 class LocalLimits:
-    """
-    Other limits for some jobs, loops, routes or functions.
-
-    Args:
-        match: labels and their values.
-        limits: by name.
-        source: where it is written, for errors about it.
-    """
+    """Other limits for some jobs, loops, routes or functions, with their source."""
 
     match: Match
     limits: tuple[tuple[str, Any], ...]
@@ -214,19 +188,7 @@ class LocalLimits:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """
-    What a site changes about every alert of one name; `None` is as shipped.
-
-    Args:
-        alert: its name.
-        enabled: whether it exists.
-        severity: ours, even if the site has other names.
-        for_: how long the condition must hold.
-        labels: added.
-        summary: a template, as in Prometheus.
-        description: likewise.
-        source: where it is written, for errors about it.
-    """
+    """What a site changes about every alert of one name; `None` is as shipped."""
 
     alert: str
     source: Source

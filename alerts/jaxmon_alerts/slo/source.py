@@ -41,12 +41,7 @@ class Source:
     node: yaml.Node
 
     def fail(self, problem: str) -> NoReturn:
-        """
-        Reject this value.
-
-        Raises:
-            SloError: always; file, line and *problem*.
-        """
+        """Reject this value: raise a `SloError` with file, line and *problem*."""
         line = self.node.start_mark.line + 1
         msg = f"{self.file}:{line}: {shortened(clean(problem), _SHOWN)}"
         raise SloError(msg)
@@ -54,9 +49,7 @@ class Source:
     def mapping(
         self, required: Iterable[str] = (), optional: Iterable[str] = ()
     ) -> dict[str, Source]:
-        """
-        Return the values by key; keys must be known, unique, and the required there.
-        """
+        """Return the values by key; keys are unique and allowed or required."""
         if not isinstance(self.node, yaml.MappingNode):
             self.fail(f"expected a mapping, found {self._kind}")
         allowed = (*required, *optional)
@@ -133,9 +126,7 @@ class Source:
         return number
 
     def ratio(self) -> float:
-        """
-        Return a ratio strictly between 0 and 1, given as a number or a percentage.
-        """
+        """Return a ratio strictly between 0 and 1, a number or a percentage."""
         written = self.text()
         share = written.removesuffix("%")
         try:
@@ -186,10 +177,7 @@ class Source:
 def given(
     found: Mapping[str, Source], **readers: Callable[[Source], Any]
 ) -> dict[str, Any]:
-    """
-    Return what *readers* make of those of their keys that were *found*; the name of a
-    reader may end in an underscore, which its key lacks.
-    """
+    """Return what *readers* make of their keys in *found*; a final ``_`` is none."""
     return {
         name: read(found[_key(name)])
         for name, read in readers.items()
@@ -202,12 +190,7 @@ def _key(name: str) -> str:
 
 
 def read(path: Path) -> Source:
-    """
-    Return the document in the file *path*.
-
-    Raises:
-        SloError: the file cannot be read, or is not YAML.
-    """
+    """Return the document in the file *path*; `SloError` if it cannot be read."""
     try:
         text = read_text(path)
     except ConfigFileError as error:

@@ -16,8 +16,8 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
 from jaxmon.promql import events as of_processes
+from jaxmon_alerts.overviews.hosts import PROCESS_POWER
 from jaxmon_alerts.prometheus import PrometheusSeries
-from jaxmon_alerts.rules.power import PROCESS_POWER
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
 
 
@@ -27,16 +27,7 @@ _GAP_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """
-    An alert of one service that fired.
-
-    Args:
-        name: of the alert.
-        severity: ``page`` or ``ticket``, or the site's names for these.
-        service: ``job=web cluster=eu``.
-        seconds: for how long in all, to a step.
-        times: start and end of each time that it fired, in Unix time.
-    """
+    """An alert of a service that fired: *seconds* in all, start and end of each."""
 
     name: str
     severity: str
@@ -61,14 +52,7 @@ def fired(
     *,
     step: float,
 ) -> list[Fired]:
-    """
-    Return the alerts, longest first.
-
-    Args:
-        sampled: what fired at each step.
-        at_all: what fired within the window, perhaps between two steps.
-        step: seconds between two samples.
-    """
+    """Return the alerts, longest first: *sampled* each *step*, or *at_all* between."""
     times = {_key(series): tuple(_intervals(series, step)) for series in sampled}
     keys = {**dict.fromkeys(times), **{_key(series): None for series in at_all}}
     found = [
@@ -230,10 +214,7 @@ def _joined(values: Expr) -> Expr:
 
 
 def _rise(series: Counter, window: str) -> Expr:
-    """
-    Return the rise over *window*, with the first sample of series that began within it:
-    most of what is lost is lost before the first scrape.
-    """
+    """Return the rise over *window*, with the first sample of series begun in it."""
     rise = _anywhere(series.increase(window))
     selector = replace(rise, marked=series.selector)
     first = replace(rise, marked=f"min_over_time({selector}[{window}])")
@@ -247,7 +228,6 @@ def _anywhere(expr: Expr) -> Expr:
 
 
 def _counted(name: str, window: str) -> Expr:
-    """Return what is recorded for each evaluation, added up over *window*."""
     series = promql.recorded(name)
     seconds = durations.seconds(window)
     return promql.recorded_over("sum", series, seconds).sum(*_SLO, *SERVICE)

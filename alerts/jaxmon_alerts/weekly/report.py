@@ -48,19 +48,7 @@ def calendar(start: float, end: float, zone: tzinfo) -> list[Day]:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """
-    How one objective fared in one service.
-
-    Args:
-        name: of the objective.
-        title: a few words.
-        service: ``job=web cluster=eu``.
-        objective: fraction of events that must be good; `None` if unknown.
-        events: in the window.
-        errors: bad ones among them.
-        remaining: of the period's budget, where the least is left; `None` if unknown.
-        days: error ratio of each day; days without events are absent.
-    """
+    """How one objective fared in one service, in the window and by day."""
 
     name: str
     title: str
@@ -110,16 +98,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCost:
-    """
-    What the accelerators of one service cost; `None` if Prometheus does not know.
-
-    Args:
-        service: ``job=web cluster=eu``.
-        hours: accelerator hours held.
-        busy: mean utilisation while held.
-        kilowatt_hours: energy of its GPUs; shared ones count in full.
-        dollars: by the recorded prices, or by the one given.
-    """
+    """What accelerators of a service cost; `None` if Prometheus does not know."""
 
     service: str
     hours: float
@@ -137,17 +116,7 @@ class ServiceCost:
 
 @dataclass
 class SloReport:
-    """
-    Args:
-        end: Unix time up to which it reports.
-        days: of 24 hours.
-        zone: that of its dates.
-        objectives: by name and service.
-        fired: alerts, longest first.
-        rankings: by title, the largest first.
-        costs: most hours first.
-        missing: what could not be determined, and why.
-    """
+    """What is known of the days up to *end*, in Unix time, and what is *missing*."""
 
     end: float
     days: int
@@ -178,14 +147,9 @@ _UNITS = {"lost": _HOUR}
 
 class ReportCollector:
     """
-    Collects a report; a query that fails leaves its part out, and says why.
-
-    Args:
-        prometheus: what to query.
-        end: up to when to report; dates are those of its time zone.
-        days: how many, of 24 hours.
-        titles: of objectives by name: those to report, in that order; all if empty.
-        price: dollars per accelerator hour, instead of the recorded prices.
+    Collects a report; a query that fails leaves its part out, and says why. Reported
+    are all objectives, or those with *titles*; *price* is in dollars per accelerator
+    hour.
     """
 
     def __init__(
@@ -205,12 +169,7 @@ class ReportCollector:
         self._report = SloReport(float(int(end.timestamp())), days, end.tzinfo or UTC)
 
     def collect(self) -> SloReport:
-        """
-        Return the report; about 20 queries, one after the other.
-
-        Raises:
-            MonitoringError: no response, or not one of a Prometheus.
-        """
+        """Return the report; `MonitoringError` if it is no Prometheus."""
         self._add_objectives()
         self._add_alerts()
         for key, (title, query) in RANKINGS.items():
@@ -260,7 +219,6 @@ class ReportCollector:
             )
 
     def _days(self, what: str) -> dict[tuple[str, str], dict[Day, float]]:
-        """Return the error ratio by objective and service, and by day."""
         bad, every = (
             self._daily(what, queries.errors),
             self._daily(what, queries.events),
@@ -355,7 +313,6 @@ def _objective(series: PrometheusSeries) -> tuple[str, str]:
 
 
 def _others(series: PrometheusSeries) -> dict[str, str]:
-    """Return the labels of *series* that do not identify its service."""
     return {
         name: value
         for name, value in sorted(series.labels.items())

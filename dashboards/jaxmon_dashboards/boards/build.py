@@ -19,6 +19,7 @@ from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
 from jaxmon_dashboards.boards.model import (
     Annotation,
     Dashboard,
+    DependentVariable,
     Link,
     Mapping,
     Notes,
@@ -26,31 +27,22 @@ from jaxmon_dashboards.boards.model import (
     PanelLine,
     Row,
     Target,
+    Variable,
 )
 from jaxmon_dashboards.boards.rows import (
     accelerators,
-    calls,
-    checks,
     compiles,
     devices,
     errors,
-    executive,
     fleet,
-    functions,
-    gpus,
     memory,
     monitoring,
-    now,
     processes,
-    programs,
-    ranks,
     requests,
     runs,
     services,
     training,
-    transfers,
 )
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 
 
 _JOB = 'job=~"$job"'
@@ -175,13 +167,9 @@ Format: TypeAlias = Literal["classic", "v2"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
     """
-    How dashboards are rendered.
-
-    Args:
-        runbooks: URL to which a runbook's file name is appended; by default the site's,
-            or jaxmon's own.
-        datasource: uid of the data source to preselect; empty for Grafana's default.
-        slo: your ``slo.yaml``, for thresholds; by default the one that jaxmon ships.
+    How dashboards are rendered: *runbooks* is the URL to which a runbook's file name is
+    appended, by default the site's or jaxmon's; *datasource* the uid of the one to
+    preselect; *slo* your ``slo.yaml``, for thresholds.
     """
 
     runbooks: str = ""
@@ -190,12 +178,7 @@ class DashboardOptions:
 
 
 def all_dashboards(options: DashboardOptions | None = None) -> tuple[Dashboard, ...]:
-    """
-    Return every dashboard, as the site in the options sees it.
-
-    Raises:
-        SloError: the file with the objectives is invalid.
-    """
+    """Return every dashboard, as the site sees it; `SloError` if that is invalid."""
     slos, runbooks = _loaded(options or DashboardOptions())
     return tuple(localized(board, slos.site) for board in _boards(slos, runbooks))
 
@@ -204,20 +187,14 @@ def render_all(
     options: DashboardOptions | None = None, form: Format = "classic"
 ) -> dict[str, str]:
     """
-    Return Grafana's JSON of every dashboard, in the model *form*, by file name.
-
-    Needs grafana-foundation-sdk, which the extra ``dashboards`` brings.
-
-    Raises:
-        SloError: the file with the objectives is invalid.
+    Return Grafana's JSON of every dashboard, in the model *form*, by file name, with
+    the grafana-foundation-sdk of the extra ``dashboards``; raises as `all_dashboards`.
     """
     with warnings.catch_warnings():
         # The SDK announces at import that the classic model is not its latest; it is
         # the one that every Grafana from 10.4 on accepts.
         warnings.simplefilter("ignore", DeprecationWarning)
-        from jaxmon_dashboards.boards.render import (  # noqa: PLC0415 - an extra
-            render,
-        )
+        from jaxmon_dashboards.boards.render import render  # noqa: PLC0415 - an extra
 
     options = options or DashboardOptions()
     _, runbooks = _loaded(options)
@@ -230,29 +207,21 @@ def render_all(
 
 
 def _loaded(options: DashboardOptions) -> tuple[Slos, str]:
-    """Return the objectives, and the URL to which a runbook's file name is appended."""
     slos = slo.load(options.slo)
     site = f"{slos.site.runbooks}/" if slos.site.runbooks else RUNBOOKS
     return slos, options.runbooks or site
 
 
 def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
-    """
-    Yield all dashboards: which rows each has, and for whom.
-
-    Args:
-        slos: objectives and limits.
-        runbooks: URL to which a runbook's file name is appended.
-    """
     # For those who answer for services: are they good, and at what price.
     yield _board(
         *("executive", "Executive", "now-7d"),
         "Whether services keep their objectives, how fast they are, what they cost, "
         "and how that compares with last week. Requires jaxmon's recording rules.",
-        executive.glance(slos),
-        executive.quality(slos),
-        now.budgets(slos),
-        executive.cost(),
+        services.glance(slos),
+        services.quality(slos),
+        services.budgets(slos),
+        services.cost(),
         variables=SERVICES,
         annotations=SUMMARY,
     )
@@ -260,9 +229,9 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
     yield _board(
         *("oncall", "On-call", "now-3h"),
         "What is wrong, since when, who is affected, and where to look.",
-        now.oncall(slos, runbooks),
-        services.oncall(slos),
-        now.budgets(slos),
+        services.oncall(slos, runbooks),
+        services.listed(slos),
+        services.budgets(slos),
         requests.oncall(slos),
         training.oncall(slos),
         compiles.oncall(slos),
@@ -277,19 +246,19 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         *("debug", "Debug", "now-1h"),
         "Which function, process and device, and why. Select them above; Service and "
         "Host narrow the other lists.",
-        functions.debug(slos),
-        calls.debug(),
+        compiles.functions(slos),
+        compiles.calls(),
         compiles.debug(slos),
-        programs.debug(),
+        compiles.programs(),
         requests.debug(),
         training.debug(),
-        ranks.oncall(slos),
+        runs.ranks(slos),
         memory.debug(),
-        transfers.debug(),
-        checks.debug(),
+        memory.transfers(),
+        errors.checks(),
         errors.debug(),
         accelerators.debug(),
-        gpus.debug(),
+        accelerators.gpus(),
         devices.debug(),
         processes.debug(),
         monitoring.debug(),
@@ -303,9 +272,9 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         training.oncall(slos),
         runs.time(),
         training.across_restarts(slos),
-        ranks.oncall(slos),
+        runs.ranks(slos),
         training.debug(),
-        ranks.inspected(),
+        runs.inspected(),
     )
     # For those who run servers: how fast, for whom not, and what requests wait for.
     yield _board(
@@ -329,7 +298,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         devices.worst(),
         accelerators.oncall().opened("Load and health"),
         accelerators.debug().opened("Power and identity"),
-        gpus.debug(),
+        accelerators.gpus(),
         devices.debug(),
     )
     # From cluster to process: what runs where, and what stands out.

@@ -7,12 +7,9 @@ from jaxmon.promql import Expr, alerts, eq, recorded
 from jaxmon.symptoms.alert import PAGE
 from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
-from jaxmon_alerts.overviews.accelerators import FIRING
-from jaxmon_alerts.overviews.processes import STARTS
-from jaxmon_dashboards.boards import hardware
+from jaxmon_alerts.overviews.hosts import FIRING, STARTS
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Annotation, Notes
-from jaxmon_dashboards.boards.variables import Variable
+from jaxmon_dashboards.boards.model import Annotation, Notes, Variable
 
 
 _ALERT = ("alertname", "job", "severity")
@@ -64,7 +61,7 @@ VARIABLES = (
         all_value=".*",
         text="The local device, as JAX numbers it.",
     ),
-    *hardware.VARIABLES,
+    *q.VARIABLES,
 )
 
 _STARTS = Annotation(
@@ -77,7 +74,7 @@ _STARTS = Annotation(
 # Their beginnings: for as long as many fire, every graph would be red.
 _ALERTS = Annotation(
     name="Alerts",
-    expr=hardware.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
+    expr=q.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
     title="{{alertname}}",
     text="{{severity}}: {{job}}",
     color="red",

@@ -14,12 +14,68 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import islice
-from typing import Literal, ParamSpec
+from typing import Literal, ParamSpec, TypedDict, Unpack
 
-from jaxmon.catalog import BY_NAME
-from jaxmon.promql import Expr
-from jaxmon.promql.shape import PER_SECOND
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
+from jaxmon.catalog import BY_NAME, Metric
+from jaxmon.promql import Expr, Matcher, counter, gauge
+from jaxmon.promql.expressions import PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A dashboard variable: the values of a label, which is also its name."""
+
+    label: str
+    title: str
+    metric: Metric
+    text: str
+    matchers: tuple[Matcher, ...] = ()
+    all_value: str = ""
+
+    def __post_init__(self) -> None:
+        self._series.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """The query that finds the values."""
+        return f"label_values({self._series}, {self.label})"
+
+    @property
+    def _series(self) -> Expr:
+        if self.metric.kind == "counter":
+            return counter(self.metric, *self.matchers).total()
+        return gauge(self.metric, *self.matchers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependentVariable:
+    """
+    A variable that follows from the others: the values of a label in the result of
+    *expr* at the end of the selected time range, which match the pattern *values*. If
+    *hidden*, all values found are always selected.
+    """
+
+    name: str
+    title: str
+    label: str
+    values: str
+    expr: Expr
+    text: str
+    all_value: str = ""
+    hidden: bool = False
+
+    def __post_init__(self) -> None:
+        self.expr.max(self.label)
+
+    @property
+    def query(self) -> str:
+        """The query whose result, as text, holds the values."""
+        return f"query_result({self.expr})"
+
+    @property
+    def pattern(self) -> str:
+        """The pattern, for Grafana, whose group is a value."""
+        return f'/{self.label}="({self.values})"/'
 
 
 UNITS = {
@@ -52,10 +108,7 @@ WIDTH = 24
 """Columns of Grafana's grid."""
 
 RECORDED, EXPORTED, BUCKETS = 180, 120, 40
-"""
-Points of a graph of recorded series, of which there are few; of what each process, host
-or device exports, so that an hour has every scrape; of a heatmap.
-"""
+"""Points of a graph: recorded, exported (an hour has every scrape), of a heatmap."""
 
 _HEIGHT, _HEIGHTS = 8, {"stat": 4}
 _INSTANT: tuple[Kind, ...] = ("stat", "table")
@@ -66,13 +119,7 @@ _UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """
-    Colours by value.
-
-    Args:
-        base: colour below the first step.
-        steps: increasing values, each the start of another colour.
-    """
+    """Colours by value: below the first of the increasing *steps*, and from each on."""
 
     base: Color
     steps: tuple[tuple[float, Color], ...]
@@ -103,31 +150,18 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    One query of a panel.
-
-    Args:
-        expr: knows its metrics, labels and unit.
-        legend: name of a series, with ``{{label}}``; in a table, the column's title.
-        thresholds: colours of the column, in a table.
-    """
+    """One query; *legend* has ``{{label}}``, or is a column's title in a table."""
 
     expr: Expr
     legend: str = ""
     thresholds: Thresholds | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class PanelOptions(TypedDict, total=False):
     """
-    One panel.
+    What a panel may have.
 
     Args:
-        id: stable, because links to a panel contain it. Unique in the dashboard.
-        title: unique in the dashboard.
-        kind: Grafana's panel type.
-        text: what it shows, why, and what to do; ends with a full stop.
-        targets: all of one unit, except in a table.
         width: columns of 24; 0 is an equal part of what the others in its line leave.
         height: units of 30 pixels, of all panels of its line; 0 leaves it to them.
         minimum: start of the axis.
@@ -141,14 +175,36 @@ class Panel:
         values_after: label of a table whose column the values follow; by default, the
             last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
-        no_value: text shown if there is no data, a word or two; by default, what there
-            is none of.
+        no_value: text shown if there is no data; by default, what there is none of.
         sort: title of the column that sorts a table, largest first.
     """
 
+    width: int
+    height: int
+    minimum: float
+    maximum: float | None
+    unbounded: bool
+    thresholds: Thresholds | None
+    mappings: tuple[Mapping, ...]
+    stacked: Stacking
+    alerts: tuple[str, ...]
+    labels: tuple[str, ...]
+    values_after: str
+    cell_links: tuple[tuple[str, Link], ...]
+    no_value: str
+    sort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """
+    One panel, with `PanelOptions`. Its id is unique in the dashboard, as its title, and
+    stable, because links contain it. Targets are of one unit, except in a table.
+    """
+
+    kind: Kind
     id: int
     title: str
-    kind: Kind
     text: str
     targets: tuple[Target, ...]
     width: int = 0
@@ -253,15 +309,7 @@ class PanelLine:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """
-    Panels under a heading.
-
-    Args:
-        id: stable, unique among rows and panels.
-        title: what the panels are about.
-        lines: from top to bottom.
-        collapsed: closed, so that its queries run when it is opened.
-    """
+    """Panels under a heading; collapsed, its queries run when it is opened."""
 
     id: int
     title: str
@@ -274,12 +322,7 @@ class Row:
         return tuple(panel for line in self.lines for panel in line.panels)
 
     def panel(self, title: str) -> Panel:
-        """
-        Return the panel *title*, for a line of another board, with a part of its width.
-
-        Raises:
-            ValueError: the row has no such panel.
-        """
+        """Return the panel *title* for a line of another board, or `ValueError`."""
         for panel in self.panels:
             if panel.title == title:
                 return replace(panel, width=0, height=0)
@@ -314,15 +357,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """
-    A whole dashboard.
-
-    Args:
-        uid: stable; part of its address.
-        title: unique in its folder.
-        description: its purpose.
-        since: start of the time range, such as ``now-3h``.
-    """
+    """A whole dashboard; its uid is part of its address, and stays."""
 
     uid: str
     title: str
@@ -355,15 +390,7 @@ class Dashboard:
 def row(
     number: int, title: str, *, lines: tuple[int, ...], collapsed: bool = False
 ) -> Callable[[Callable[_P, Iterator[Panel]]], Callable[_P, Row]]:
-    """
-    Return a decorator that puts the panels that a function yields under a heading.
-
-    Args:
-        number: id of the row.
-        title: what the panels are about.
-        lines: how many panels each line has.
-        collapsed: whether the row is closed at first.
-    """
+    """Return a decorator that puts what a function yields under a heading, in lines."""
 
     def decorate(panels: Callable[_P, Iterator[Panel]]) -> Callable[_P, Row]:
         @wraps(panels)
@@ -389,50 +416,15 @@ class _Heading:
     number: int
     title: str
 
-    def __call__(  # noqa: PLR0913 - what a panel has, each with a default
-        self,
-        *targets: Target | Expr,
-        text: str,
-        width: int = 0,
-        height: int = 0,
-        minimum: float = 0,
-        maximum: float | None = None,
-        unbounded: bool = False,
-        thresholds: Thresholds | None = None,
-        mappings: tuple[Mapping, ...] = (),
-        stacked: Stacking = "none",
-        alerts: tuple[str, ...] = (),
-        labels: tuple[str, ...] = (),
-        values_after: str = "",
-        cell_links: tuple[tuple[str, Link], ...] = (),
-        no_value: str = "",
-        sort: str = "",
+    def __call__(
+        self, *targets: Target | Expr, text: str, **options: Unpack[PanelOptions]
     ) -> Panel:
         """Return the panel; a target that is only an expression has its title."""
-        return Panel(
-            id=self.number,
-            title=self.title,
-            kind=self.kind,
-            text=text,
-            targets=tuple(
-                Target(target, self.title) if isinstance(target, Expr) else target
-                for target in targets
-            ),
-            width=width,
-            height=height,
-            minimum=minimum,
-            maximum=maximum,
-            unbounded=unbounded,
-            thresholds=thresholds,
-            mappings=mappings,
-            stacked=stacked,
-            alerts=alerts,
-            labels=labels,
-            values_after=values_after,
-            cell_links=cell_links,
-            no_value=no_value,
-            sort=sort,
+        listed = tuple(
+            Target(target, self.title) if isinstance(target, Expr) else target
+            for target in targets
         )
+        return Panel(self.kind, self.number, self.title, text, listed, **options)
 
 
 heatmap = partial(_Heading, "heatmap")

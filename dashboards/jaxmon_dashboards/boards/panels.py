@@ -379,7 +379,6 @@ def _column(target: Target) -> dict[str, object]:
 
 
 def _empty(panel: Panel) -> str:
-    """Return what *panel* says without data."""
     brief = panel.kind == "stat"
     return panel.no_value or absence(panel.metrics, brief=brief)
 
@@ -449,11 +448,7 @@ _OTHERS = "No processes"
 
 
 def absence(metrics: Sequence[str], *, brief: bool = False) -> str:
-    """
-    Return what to show when nothing was found of *metrics*, the first that has a
-    subject; recorded ones may also lack their rules, for which a *brief* text has no
-    room.
-    """
+    """Return what to show when nothing was found of *metrics*."""
     named = [name.split(":")[1:2] or [name] for name in metrics]
     subjects = [_subject(name.removeprefix("jaxmon_")) for (name,) in named]
     found = next(filter(None, subjects), _OTHERS)

@@ -1,30 +1,58 @@
 """
-Shared dashboard queries: selectors, expressions, thresholds.
+Shared dashboard queries: selectors, expressions, thresholds; and which hardware belongs
+to the selected services.
 
 Series come from a sidecar, which adds ``worker`` to those that it relays, or straight
 from the agents. Prometheus should scrape one of the two: a sum over both counts
 everything twice. If a deployment needs both, put them under different jobs, or set the
 variable ``worker`` to ``.+`` to exclude the direct ones.
+
+In Kubernetes a DaemonSet reports hardware under a separate job, and programs have
+sidecars, or none. So GPUs are selected by their uuid, of which a rule records who uses
+it and who reads it, and hosts by their GPUs. A TPU's uuid is its position in its host;
+it is always read next to its program. Both sets are the same at each moment of a graph,
+and are looked up only once; before that, a variable selects the hosts, so that of one
+service not every GPU of the fleet is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
     HistogramQuery,
+    Matcher,
+    alerts,
     call,
+    counter,
     eq,
+    gauge,
     histogram,
     ne,
     number,
     ratio,
     re,
+    up,
 )
 from jaxmon_alerts.overviews import services
+from jaxmon_alerts.overviews.hosts import (
+    ABOUT_GPUS,
+    ABOUT_HOSTS,
+    ALERTED,
+    ALERTED_READERS,
+    FIRING,
+    OWNED,
+    OWNERS,
+    READERS,
+)
+from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slo, Slos
-from jaxmon_dashboards.boards.model import Link, Mapping, Thresholds
+from jaxmon_dashboards.boards.model import DependentVariable, Link, Mapping, Thresholds
 
 
 JOB = re("job", "$job")
@@ -50,11 +78,7 @@ UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
 
 
 def share(part: Expr, whole: Expr) -> Expr:
-    """
-    Return *part* / *whole*: 0 if *part* is absent, nothing without *whole*.
-
-    Rates of two counters are extrapolated apart, and a part never exceeds its whole.
-    """
+    """Return *part* / *whole*: at most 1, 0 without *part*, nothing without *whole*."""
     return call("clamp_max", ratio(part.or_(whole * 0), whole), 1)
 
 
@@ -73,8 +97,10 @@ def per_minute(rate: Expr) -> Expr:
     return (rate * 60).of_unit("per minute")
 
 
-def above(warning: float, critical: float | None = None) -> Thresholds:
-    """Return colours for a value that should be low."""
+def above(warning: float | str, critical: float | None = None) -> Thresholds:
+    """Return colours for a value, or a duration, that should be low."""
+    if isinstance(warning, str):
+        warning = durations.seconds(warning)
     if critical is None:
         return Thresholds("green", ((warning, "red"),))
     return Thresholds("green", ((warning, "orange"), (critical, "red")))
@@ -162,10 +188,7 @@ def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
 
 
 def hit_rate(*by: str) -> Expr:
-    """
-    Return the fraction of the services' calls that needed no tracing, per combination
-    of labels.
-    """
+    """Return the fraction of the services' calls that needed no tracing."""
     calls = services.CALLS(JOB).sum(*by)
     return share(services.CACHE_HITS(JOB).sum(*by), calls)
 
@@ -174,3 +197,177 @@ def backend_compiles() -> HistogramQuery:
     """Return the duration of compiles proper, without tracing and lowering."""
     backend = eq("phase", "backend_compile")
     return histogram(catalog.COMPILE_SECONDS, backend, *FUNCTION, rare=True)
+
+
+GPU, _TPU = re("uuid", "$gpu"), re("uuid", "TPU-.+")
+# Without Grafana's escapes: a value may be a pattern.
+_READER = re("instance", "${host:pipe}")
+GPUS = (GPU, _READER)
+_BY_HOST = ("job", "instance")
+_ALL = ".+"
+
+# Of more than that none is offered; a person first chooses a service or a host.
+_MOST_OFFERED = 500
+_MANY_HOSTS = 100
+
+
+def of_gpus(series: Expr) -> Expr:
+    """Return those *series* by uuid that are about GPUs of the selected processes."""
+    return series.and_(_used(), "uuid")
+
+
+def gpu(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of the selected GPUs, whichever sidecar reads them."""
+    return of_gpus(gauge(metric, *GPUS, *matchers))
+
+
+def accelerator(metric: Metric) -> Expr:
+    """Return a gauge of the selected GPUs, and of the TPUs of the selected sidecars."""
+    return gpu(metric).or_(gauge(metric, *HOST, _TPU))
+
+
+def host(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of the selected sidecars, and of those that read selected GPUs."""
+    others = gauge(metric, _READER, *matchers).and_(_readers(), *_BY_HOST)
+    return gauge(metric, *HOST, *matchers).or_(others)
+
+
+def host_rate(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return the rise per second of a counter of the same sidecars."""
+    others = counter(metric, _READER, *matchers).rate().and_(_readers(), *_BY_HOST)
+    return counter(metric, *HOST, *matchers).rate().or_(others)
+
+
+def host_recorded(recorded: OverviewRule) -> Expr:
+    """Return what is recorded of the same sidecars."""
+    others = recorded(_READER).and_(_readers(), *_BY_HOST)
+    return recorded(*HOST).or_(others)
+
+
+def worst_of_services(
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
+) -> Expr:
+    """Return the *number* largest *total* series of services, by host or GPU."""
+    return total(recorded()).and_(_extremes(recorded, total, "max").topk(number))
+
+
+def least_of_services(
+    recorded: OverviewRule, total: Callable[[Expr], Expr], number: int = FEW
+) -> Expr:
+    """Return the *number* smallest ones."""
+    return total(recorded()).and_(_extremes(recorded, total, "min").bottomk(number))
+
+
+def _extremes(
+    recorded: OverviewRule,
+    total: Callable[[Expr], Expr],
+    function: Literal["max", "min"],
+) -> Expr:
+    """Return the extremes over Grafana's range of what services have, found once."""
+    every = total(recorded().over_range(function))
+    if "uuid" in (recorded().shape.labels or ()):
+        return every.and_(_owned(), "uuid")
+    of_services = total(recorded(JOB).over_range(function))
+    return of_services.or_(every.and_(_hosts(), *_BY_HOST))
+
+
+def down(*, ever: bool = False) -> Expr:
+    """Return 0 for targets of services and their GPUs that are down, now or *ever*."""
+    of_services, every = (
+        found.over_range("min") if ever else found for found in (up(JOB), up())
+    )
+    beside = every.equals(0).and_(_hosts(), *_BY_HOST)
+    return of_services.equals(0).or_(beside)
+
+
+def firing(*matchers: Matcher) -> Expr:
+    """Return the firing alerts about the selected services and their hardware."""
+    of_services, gpus, hosts = _alerts(lambda *about: alerts(*about, *matchers))
+    return of_services.or_(gpus).or_(hosts)
+
+
+def fired() -> tuple[Expr, Expr]:
+    """Return how often alerts about services fired, and those about their hardware."""
+    of_services, gpus, hosts = _alerts(
+        lambda *about: alerts(*about).over_range("count")
+    )
+    return of_services, gpus.or_(hosts)
+
+
+def _alerts(find: Callable[..., Expr]) -> tuple[Expr, Expr, Expr]:
+    """Return the alerts *find* returns: about services, their GPUs, and the hosts."""
+    owned = ALERTED(JOB).over_range("last")
+    read = ALERTED_READERS().over_range("last")
+    return (
+        find(JOB, *FIRING),
+        find(*ABOUT_GPUS).and_(owned, "uuid"),
+        find(*ABOUT_HOSTS).and_(read.and_(owned, "uuid"), *_BY_HOST),
+    )
+
+
+def _owned() -> Expr:
+    return OWNED(JOB).over_range("last")
+
+
+def _used() -> Expr:
+    return OWNERS(*PROCESS).over_range("last")
+
+
+def _readers() -> Expr:
+    return of_gpus(READERS(*GPUS).over_range("last")).max(*_BY_HOST)
+
+
+def _hosts() -> Expr:
+    read = READERS().over_range("last")
+    # At each moment, hosts are fewer to compare than GPUs.
+    return read.and_(_owned(), "uuid").max(*_BY_HOST)
+
+
+def _offered() -> Expr:
+    found = _used().max("uuid")
+    return found.provided(found.count() < _MOST_OFFERED)
+
+
+def _selected() -> Expr:
+    """Return the hosts of the selected GPUs, or one that is a pattern for all."""
+    found = of_gpus(READERS(GPU).over_range("last"))
+    hosts = found.max("instance")
+    many = (hosts.count() >= _MANY_HOSTS).labelled("instance", _ALL)
+    return hosts.provided(hosts.count() < _MANY_HOSTS).or_(many)
+
+
+VARIABLES = (
+    DependentVariable(
+        name="gpu",
+        title="GPU",
+        label="uuid",
+        values='(?:GPU|MIG)-[^"]+',
+        expr=_offered(),
+        all_value=_ALL,
+        text="GPUs used by the selected processes or read by the selected sidecars, "
+        f"whatever their job. Listed if there are fewer than {_MOST_OFFERED}.",
+    ),
+    DependentVariable(
+        name="host",
+        title="Hosts of GPUs",
+        label="instance",
+        values='[^"]+',
+        expr=_selected(),
+        text="The sidecars that read the selected GPUs.",
+        hidden=True,
+    ),
+)
+
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+_CHIP = ("instance", "uuid")
+
+
+def of_job(metric: Metric) -> Expr:
+    """Return a gauge of the chosen processes' accelerators, by job and uuid."""
+    gpus = gauge(catalog.DEVICE_INFO, *PROCESS, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, *PROCESS, _TPUS).max("job", *_CHIP)
+    of_gpus = gauge(metric, *GPUS).max("uuid")
+    of_chips = gauge(metric, *HOST, _TPUS).max(*_CHIP)
+    found = gpus.joined(of_gpus, on=("uuid",), take=()).of_unit(metric.unit)
+    return found.or_(chips.joined(of_chips, on=_CHIP, take=()).of_unit(metric.unit))

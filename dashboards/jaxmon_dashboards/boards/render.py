@@ -1,22 +1,241 @@
 """
 A dashboard as JSON of Grafana's classic model, for Grafana 10.4 and later, or of its v2
-model.
+model, for Grafana 13 and later. The same dashboard gives the same bytes: no ids that
+Grafana assigns, no versions, keys in order.
 
-The same dashboard gives the same bytes: no ids that Grafana assigns, no versions, keys
-in order.
+The v2 resource is made from the classic dashboard in the way in which Grafana converts
+one, so that both show the same: a row holds the panels below its heading, and a panel
+is an element that the layout refers to. What v2 has no place for is an error.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as d
 from grafana_foundation_sdk.models.common import DataSourceRef
 
 from jaxmon_dashboards.boards import panels
-from jaxmon_dashboards.boards.model import WIDTH, Annotation, Dashboard, Notes, Row
+from jaxmon_dashboards.boards.model import (
+    WIDTH,
+    Annotation,
+    Dashboard,
+    DependentVariable,
+    Notes,
+    Row,
+    Variable,
+)
 from jaxmon_dashboards.boards.panels import DATASOURCE, visible
-from jaxmon_dashboards.boards.v2 import resource
-from jaxmon_dashboards.boards.variables import DependentVariable, Variable
+from jaxmon_dashboards.grafana.content import API_VERSION, KIND
+
+
+Json: TypeAlias = dict[str, Any]
+
+# The v2 model has names for the numbers of the classic one.
+_CURSOR = ("Off", "Crosshair", "Tooltip")
+_HIDE = ("dontHide", "hideLabel", "hideVariable")
+_REFRESH = ("never", "onDashboardLoad", "onTimeRangeChanged")
+_SORT = (
+    *("disabled", "alphabeticalAsc", "alphabeticalDesc"),
+    *("numericalAsc", "numericalDesc"),
+    *("alphabeticalCaseInsensitiveAsc", "alphabeticalCaseInsensitiveDesc"),
+)
+# Offered in the time picker; the classic model has none of its own.
+_INTERVALS = ("5s", "10s", "30s", "1m", "5m", "15m", "30m", "1h", "2h", "1d")
+# Written by the SDK for everything: numbers of the classic model, and what only
+# variables of another kind and repeated panels have.
+_NOISE = ("schemaVersion", "auto_count", "auto_min", "repeatDirection")
+
+
+class LostError(ValueError):
+    """Something of a classic dashboard has no place in the v2 model."""
+
+
+def resource(classic: d.Dashboard) -> Json:
+    """Return *classic* as a v2 resource; `LostError` if not all can be carried over."""
+    left: Json = json.loads(JSONEncoder().encode(classic))
+    rows = list(_rows_resource(left.pop("panels", ())))
+    time = left.pop("time", {})
+    variables = left.pop("templating", {}).get("list", ())
+    annotations = left.pop("annotations", {}).get("list", ())
+    elements = {_name(panel): _element(panel) for _, panels in rows for panel in panels}
+    settings = {
+        "timezone": left.pop("timezone", None),
+        "from": time.get("from"),
+        "to": time.get("to"),
+        "autoRefresh": left.pop("refresh", ""),
+        "autoRefreshIntervals": _INTERVALS,
+        "fiscalYearStartMonth": left.pop("fiscalYearStartMonth", 0),
+        "hideTimepicker": False,
+    }
+    name = left.pop("uid")
+    spec = {
+        **_carried(left, "title", "description"),
+        "tags": left.pop("tags", []),
+        "editable": left.pop("editable", False),
+        "cursorSync": _CURSOR[left.pop("graphTooltip", 0)],
+        "preload": False,
+        "timeSettings": settings,
+        "links": left.pop("links", []),
+        "variables": [_variable_resource(variable) for variable in variables],
+        "annotations": [_annotation_resource(annotation) for annotation in annotations],
+        "elements": elements,
+        "layout": _kind("RowsLayout", {"rows": [row for row, _ in rows]}),
+    }
+    metadata = {"metadata": {"name": name}}
+    return {"apiVersion": API_VERSION, **metadata, **_kind(KIND, spec, left)}
+
+
+def _rows_resource(panels: list[Json]) -> Iterator[tuple[Json, list[Json]]]:
+    """Yield each row with its panels; those of an open row follow it."""
+    headings = [at for at, panel in enumerate(panels) if panel["type"] == "row"]
+    if panels and headings[:1] != [0]:
+        msg = f"panel {panels[0]['id']} is above all rows; put it into one"
+        raise LostError(msg)
+    for at, end in zip(headings, [*headings[1:], len(panels)], strict=False):
+        left = panels[at]
+        inside = [*(left.pop("panels", None) or ()), *panels[at + 1 : end]]
+        top = left.pop("gridPos", {}).get("y", 0) + 1
+        items = {"items": [_item(panel, top) for panel in inside]}
+        spec = {
+            "title": left.pop("title", ""),
+            "collapse": left.pop("collapsed", False),
+            "layout": _kind("GridLayout", items),
+        }
+        del left["type"], left["id"]
+        yield _kind("RowsLayoutRow", spec, left), inside
+
+
+def _item(panel: Json, top: int) -> Json:
+    """Return where *panel* is in a row whose first line is at *top*."""
+    place = panel.pop("gridPos", {"x": 0, "y": top, "w": 0, "h": 0})
+    spec = {
+        "x": place["x"],
+        "y": place["y"] - top,
+        "width": place["w"],
+        "height": place["h"],
+        "element": {"kind": "ElementReference", "name": _name(panel)},
+    }
+    return _kind("GridLayoutItem", spec)
+
+
+def _name(panel: Json) -> str:
+    return f"panel-{panel['id']}"
+
+
+def _element(left: Json) -> Json:
+    # Each query names its data source; the panel's is not used.
+    left.pop("datasource", None)
+    data = {
+        "queries": [_panel_query(target) for target in left.pop("targets", ())],
+        "transformations": [
+            {"group": step.pop("id"), **_kind("Transformation", step)}
+            for step in left.pop("transformations", ())
+        ],
+        "queryOptions": _carried(left, "maxDataPoints"),
+    }
+    viz = {
+        "options": left.pop("options", {}),
+        "fieldConfig": left.pop("fieldConfig", {"defaults": {}, "overrides": []}),
+    }
+    config = {**_kind("VizConfig", viz), "group": left.pop("type"), "version": ""}
+    spec = {
+        "id": left["id"],
+        **_carried(left, "title", "description"),
+        "links": [_panel_link(link) for link in left.pop("links", ())],
+        "data": _kind("QueryGroup", data),
+        "vizConfig": config,
+    }
+    del left["id"]
+    return _kind("Panel", spec, left)
+
+
+def _panel_link(left: Json) -> Json:
+    del left["type"]
+    spec = _carried(left, "title", "url", "targetBlank")
+    _require_nothing("link", left)
+    return spec
+
+
+def _panel_query(left: Json) -> Json:
+    spec = {"refId": left.pop("refId"), "hidden": left.pop("hide", False)}
+    source = left.pop("datasource")
+    return _kind("PanelQuery", {**spec, "query": _query(left, source)})
+
+
+def _query(spec: Json, source: Json) -> Json:
+    return {
+        **_kind("DataQuery", spec),
+        "group": source["type"],
+        "version": "v0",
+        "datasource": {"name": source["uid"]},
+    }
+
+
+def _variable_resource(left: Json) -> Json:
+    kind = left.pop("type")
+    spec = {
+        "current": left.pop("current", {"text": "", "value": ""}),
+        "hide": _HIDE[left.pop("hide", 0)],
+        "refresh": _REFRESH[left.pop("refresh", 0)],
+        "regex": left.pop("regex", ""),
+        "options": [],
+        **_carried(left, "name", "label", "description", "allValue"),
+    }
+    for flag in ("multi", "includeAll", "skipUrlSync", "allowCustomValue"):
+        spec[flag] = left.pop(flag, False)
+    if kind == "datasource":
+        spec["pluginId"] = left.pop("query")
+        return _kind("DatasourceVariable", spec, left)
+    if kind != "query":
+        msg = f"variable {spec['name']} is of type {kind}; carry that type over"
+        raise LostError(msg)
+    spec |= {
+        "sort": _SORT[left.pop("sort", 0)],
+        "query": _query(left.pop("query"), left.pop("datasource")),
+        "regexApplyTo": "value",
+        **_carried(left, "definition"),
+    }
+    return _kind("QueryVariable", spec, left)
+
+
+def _annotation_resource(left: Json) -> Json:
+    spec = {
+        "builtIn": False,
+        "hide": left.pop("hide", False),
+        **_carried(left, "name", "enable", "iconColor"),
+    }
+    source = left.pop("datasource")
+    if "target" in left:
+        spec["query"] = _query(left.pop("target"), source)
+    else:
+        # Grafana reads the query from here if it is there, but has no place for the
+        # formats of Prometheus other than the options of old.
+        query = {"expr": left.pop("expr"), "interval": left.pop("step")}
+        spec["query"] = _query({**query, "refId": "Anno"}, source)
+        spec["legacyOptions"] = _carried(left, "titleFormat", "textFormat")
+    return _kind("AnnotationQuery", spec, left)
+
+
+def _carried(left: Json, *names: str) -> Json:
+    """Take the members *names*, which both models have, from *left*."""
+    return {name: left.pop(name) for name in names if name in left}
+
+
+def _kind(kind: str, spec: Json, left: Json | None = None) -> Json:
+    """Return an object of the v2 model; `LostError` if something is *left*."""
+    _require_nothing(kind, left or {})
+    return {"kind": kind, "spec": spec}
+
+
+def _require_nothing(kind: str, left: Json) -> None:
+    lost = [name for name, value in left.items() if value and name not in _NOISE]
+    if lost:
+        msg = f"{kind} has {lost}, which v2 does not get; carry it"
+        raise LostError(msg)
 
 
 TAG = "jaxmon"

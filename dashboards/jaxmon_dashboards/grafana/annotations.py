@@ -16,16 +16,7 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Deployment:
-    """
-    A deployment to note.
-
-    Args:
-        tags: by which boards find it.
-        text: what is deployed.
-        start: with a time zone.
-        end: the same as the start for a moment, which `end` can extend later.
-        dashboard: uid of the only dashboard that shows it; any if empty.
-    """
+    """A deployment to note, by *tags*; its end may be its start, until it is known."""
 
     tags: tuple[str, ...]
     text: str
@@ -43,12 +34,7 @@ class Noted:
 
 
 def add(session: GrafanaSession, deployment: Deployment) -> int:
-    """
-    Note *deployment* and return the annotation's ID.
-
-    Raises:
-        GrafanaError: Grafana cannot be reached, or rejects it.
-    """
+    """Note *deployment* and return the annotation's ID; `GrafanaError` if rejected."""
     body: dict[str, Any] = {
         "text": deployment.text,
         "tags": list(deployment.tags),
@@ -68,13 +54,7 @@ def add(session: GrafanaSession, deployment: Deployment) -> int:
 def current(
     session: GrafanaSession, tags: Sequence[str], moment: datetime
 ) -> list[Noted]:
-    """
-    Return the deployments with exactly these *tags* that began before *moment* and end
-    after it.
-
-    Raises:
-        GrafanaError: Grafana cannot be reached, or returns no annotations.
-    """
+    """Return the deployments with exactly these *tags* around *moment*."""
     at = _milliseconds(moment)
     query: dict[str, str | int | Sequence[str]] = {
         "type": "annotation",
@@ -100,12 +80,7 @@ def current(
 
 
 def end(session: GrafanaSession, number: int, moment: datetime) -> None:
-    """
-    Let annotation *number* end at *moment*.
-
-    Raises:
-        GrafanaError: Grafana cannot be reached, or there is no such annotation.
-    """
+    """Let annotation *number* end at *moment*; `GrafanaError` if there is none."""
     path = f"/api/annotations/{number}"
     body = {"timeEnd": _milliseconds(moment)}
     response = session.request("PATCH", path, body=body)

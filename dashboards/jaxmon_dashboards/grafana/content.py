@@ -15,21 +15,166 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from jaxmon.errors import ConfigFileError, JaxmonError
 from jaxmon.host.files.bounded import read_text
 from jaxmon.host.formats import json_text
 from jaxmon.version import version
-from jaxmon_dashboards.grafana.models import (
-    API_VERSION,
-    KIND,
-    Body,
-    Model,
-    content,
-    model_of,
-    shown,
-)
+
+
+Body: TypeAlias = Mapping[str, Any]
+
+Model: TypeAlias = Literal["classic", "v2"]
+
+GROUP = "dashboard.grafana.app"
+VERSION = "v2"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Dashboard"
+
+# Written by Grafana, or a number that differs from one installation to the next.
+_ASSIGNED = frozenset({"id", "iteration", "schemaVersion", "uid", "version"})
+
+# Members that a server adds to each resource that has none, with these values.
+_ADDED: Mapping[str, object] = {
+    **dict.fromkeys(("allowCustomValue", "asDropdown", "enable", "hidden"), False),
+    **dict.fromkeys(("hide", "hideTimepicker", "includeAll", "includeVars"), False),
+    **dict.fromkeys(("keepTime", "multi", "preload", "skipUrlSync"), False),
+    **dict.fromkeys(("autoRefresh", "icon", "iconColor", "regex", "tooltip"), ""),
+    "fiscalYearStartMonth": 0,
+    "targetBlank": False,
+}
+
+
+def model_of(body: Body) -> Model:
+    """Return the model that *body* is of."""
+    return "v2" if "apiVersion" in body and "spec" in body else "classic"
+
+
+def shown(body: Body) -> Body:
+    """Return the object with title and tags: the body, or the spec of a resource."""
+    spec = body["spec"] if model_of(body) == "v2" else body
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def content(body: Body) -> dict[str, Any]:
+    """
+    Return *body* without what Grafana assigns, keeps as state (the current value of a
+    variable), or treats as absent: ``null``, ``[]``, ``{}``. Of a resource, only the
+    spec.
+    """
+    if model_of(body) == "v2":
+        variables = shown(body).get("variables")
+        spec = {**shown(body), "variables": _changed(variables, _stateless_v2)}
+        return {"kind": KIND, "spec": _without_added(_compact(spec))}
+    kept = {key: value for key, value in body.items() if key not in _ASSIGNED}
+    if isinstance(templating := kept.get("templating"), dict):
+        stateless = _changed(templating.get("list"), _stateless)
+        kept["templating"] = {**templating, "list": stateless}
+    compact: dict[str, Any] = _compact(kept)
+    return compact
+
+
+def _changed(variables: Any, change: Any) -> Any:
+    if not isinstance(variables, list):
+        return variables
+    return [change(variable) for variable in variables]
+
+
+def _stateless(variable: Any) -> Any:
+    if not isinstance(variable, dict):
+        return variable
+    return {key: value for key, value in variable.items() if key != "current"}
+
+
+def _stateless_v2(variable: Any) -> Any:
+    if not isinstance(variable, dict):
+        return variable
+    return {**variable, "spec": _stateless(variable.get("spec"))}
+
+
+def _without_added(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_added(item)
+            for key, item in value.items()
+            if not (key in _ADDED and _same(item, _ADDED[key]))
+        }
+    if isinstance(value, list):
+        return [_without_added(item) for item in value]
+    return value
+
+
+def _same(value: object, other: object) -> bool:
+    # In Python, false equals 0.
+    return type(value) is type(other) and value == other
+
+
+def _compact(value: Any) -> Any:
+    """Return *value* without absent members, and 1.0 as 1; lists keep places."""
+    if isinstance(value, Mapping):
+        members = {key: _compact(item) for key, item in value.items()}
+        return {key: item for key, item in members.items() if not _absent(item)}
+    if isinstance(value, list):
+        return [_compact(item) for item in value]
+    # Go writes 1.0 as 1, so both are the same number to Grafana.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _absent(value: Any) -> bool:
+    return value is None or value in ([], {})
+
+
+ROOT_FOLDER = "general"
+"""The folder UID in Grafana's search for dashboards outside of all folders."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    A dashboard as Grafana has it: of a v2 dashboard, the body is the whole resource,
+    the version its generation. *message* is of the last push or of the current version,
+    `None` if Grafana does not return it; *later* says that it was saved after that
+    push. *resource*, as it was before the rest was read, locks a save in the v2 model.
+    A *manager* keeps it and allows no edits.
+    """
+
+    body: Body
+    version: int
+    folder: str
+    provisioned: bool
+    message: str | None
+    author: str
+    updated: str
+    resource: Body | None = None
+    later: bool = False
+    manager: str = ""
+
+    @property
+    def model(self) -> Model:
+        """The model in which it is stored."""
+        return model_of(self.body)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A dashboard in a model that Grafana does not return to us; *reason* says why."""
+
+    reason: str
+
+
+Observed: TypeAlias = Stored | Unreadable | None
+
+
+@dataclass(frozen=True)
+class SaveResult:
+    """The result of a save; a *pending* one needs approval, and is not stored yet."""
+
+    version: int | None
+    url: str
+    pending: bool = False
 
 
 TAG = "jaxmon"
@@ -49,13 +194,7 @@ class ContentError(JaxmonError, ValueError):
 
 @dataclass(frozen=True)
 class Board:
-    """
-    A desired dashboard.
-
-    Args:
-        body: from a file or a renderer, plus the tag `TAG`.
-        twin: the same dashboard in the v2 model, for a Grafana that stores it so.
-    """
+    """A desired dashboard with the tag `TAG`; *twin* is it in the v2 model."""
 
     uid: str
     title: str
@@ -114,12 +253,7 @@ def is_uid(text: str) -> bool:
 
 
 def parse(text: str, source: str) -> Board:
-    """
-    Return the dashboard that *text* describes, in either of Grafana's models.
-
-    Raises:
-        ContentError: it cannot be pushed; the message names *source*.
-    """
+    """Return the dashboard in *text*, or raise a `ContentError` that names *source*."""
     try:
         body = json_text.parse(text)
     except ValueError as error:
@@ -139,12 +273,7 @@ def parse(text: str, source: str) -> Board:
 
 
 def load(paths: Iterable[Path]) -> list[Board]:
-    """
-    Return the dashboards in files, and in the ``*.json`` files of directories.
-
-    Raises:
-        ContentError: a file cannot be read or pushed.
-    """
+    """Return the dashboards in files, and in the ``*.json`` files of directories."""
     files = [
         file
         for path in paths
@@ -162,12 +291,7 @@ def load(paths: Iterable[Path]) -> list[Board]:
 
 
 def parse_all(texts: Mapping[str, str]) -> list[Board]:
-    """
-    Return the dashboards in *texts*, which are by source; uids and titles are unique.
-
-    Raises:
-        ContentError: one cannot be pushed, or two share a uid or title.
-    """
+    """Return the dashboards in *texts*, by source; uids and titles are unique."""
     found: list[Board] = []
     seen: dict[str, str] = {}
     for source, text in texts.items():
@@ -182,9 +306,7 @@ def parse_all(texts: Mapping[str, str]) -> list[Board]:
 
 
 def _unusable(body: Body) -> str:
-    """
-    Return why Grafana would not take *body*, or not as it is meant; ``""`` if it will.
-    """
+    """Return why Grafana would not take *body* as it is meant; ``""`` if it will."""
     if body.get("__inputs"):
         return (
             "exported for manual import (__inputs); use a datasource variable instead"

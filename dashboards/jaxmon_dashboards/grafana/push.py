@@ -18,24 +18,21 @@ from itertools import count
 from pathlib import Path
 
 from jaxmon.host.files import whole as whole_file
-from jaxmon_dashboards.grafana.client import ConflictError, Grafana
+from jaxmon_dashboards.grafana.client import ConflictError, Grafana, NotServedError
 from jaxmon_dashboards.grafana.content import (
+    ROOT_FOLDER,
     TAG,
     Board,
-    digest,
-    is_tagged,
-    lines,
-    pushed_digest,
-)
-from jaxmon_dashboards.grafana.models import (
-    ROOT_FOLDER,
     Model,
     Observed,
     Stored,
     Unreadable,
+    digest,
+    is_tagged,
+    lines,
+    pushed_digest,
     shown,
 )
-from jaxmon_dashboards.grafana.resources import NotServedError
 from jaxmon_dashboards.grafana.session import GrafanaError
 
 
@@ -57,13 +54,7 @@ _WRITTEN = frozenset({Relation.CREATE, Relation.UPDATE})
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """
-    One dashboard, what Grafana has under its uid, and how they relate.
-
-    Args:
-        desired: in the model in which it would be written.
-        reason: why it is not written; ``""`` if it is, or need not be.
-    """
+    """A dashboard as it would be written, what Grafana has, and why not."""
 
     desired: Board
     observed: Observed
@@ -71,10 +62,7 @@ class PlannedStep:
     reason: str = ""
 
     def writes(self, *, force: bool = False) -> bool:
-        """
-        Return whether a push writes; *force* accepts edited dashboards, and nothing
-        else.
-        """
+        """Return whether a push writes; *force* accepts edited dashboards."""
         return self.state in _WRITTEN or (force and self.state is Relation.DRIFTED)
 
     def diff(self) -> list[str]:
@@ -93,15 +81,7 @@ class PlannedStep:
 def decide(
     desired: Board, observed: Observed, *, folder: str, taken: Mapping[str, str]
 ) -> PlannedStep:
-    """
-    Return the step for one dashboard.
-
-    Args:
-        desired: the dashboard to be stored.
-        observed: what is stored under its uid.
-        folder: uid of the folder that it should be in.
-        taken: uids of that folder's dashboards by title.
-    """
+    """Return the step for a dashboard in *folder*, where titles are *taken* by uids."""
     if desired.twin and isinstance(observed, Stored) and observed.model == "v2":
         desired = desired.twin
     state, reason = Relation.CREATE, ""
@@ -198,15 +178,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """
-    What a push would do.
-
-    Args:
-        steps: one for each dashboard.
-        wanted: the dashboards as they were given, in the same order.
-        taken: uids of the dashboards in the folder by title.
-        folder_missing: the folder must be created first.
-    """
+    """What a push would do: a step for each of the *wanted*, in that order."""
 
     folder: Folder
     folder_missing: bool
@@ -223,17 +195,7 @@ class PushPlan:
 
 @dataclass(frozen=True)
 class PushResult:
-    """
-    What was found and done for one dashboard.
-
-    Args:
-        state: as planned.
-        model: in which it was, or would be, written.
-        reason: why it was not written, or a remark; may be empty.
-        version: current version in Grafana, if known.
-        url: of the dashboard, if known.
-        backup: copy of what was replaced.
-    """
+    """What was found and done for one dashboard, in a model, and why or why not."""
 
     uid: str
     title: str
@@ -249,13 +211,7 @@ class PushResult:
 def make_plan(
     grafana: Grafana, dashboards: Sequence[Board], folder: Folder
 ) -> PushPlan:
-    """
-    Return what must be done; only reads.
-
-    Raises:
-        GrafanaError: Grafana cannot be reached, or this token may not read it.
-        NotServedError: a dashboard is to be written in a model that it does not have.
-    """
+    """Return what must be done; only reads. `GrafanaError`, `NotServedError`."""
     missing = folder.uid != ROOT_FOLDER and grafana.folder(folder.uid) is None
     taken = {} if missing else grafana.titles(folder.uid)
     steps = []
@@ -280,14 +236,7 @@ def _observed(grafana: Grafana, desired: Board) -> Observed:
 
 @dataclass
 class Push:
-    """
-    Carries out a plan.
-
-    Args:
-        force: replace dashboards that were edited, after backing them up.
-        backup_dir: directory for backups.
-        now: time for their names.
-    """
+    """Carries out a plan; *force* replaces edited dashboards, after a backup."""
 
     grafana: Grafana
     force: bool = False
@@ -295,12 +244,7 @@ class Push:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def apply(self, plan: PushPlan) -> list[PushResult]:
-        """
-        Return the outcome for each dashboard; one that fails does not stop the others.
-
-        Raises:
-            GrafanaError: the folder could not be created.
-        """
+        """Return the outcome for each dashboard; `GrafanaError` without the folder."""
         if plan.makes_folder(force=self.force):
             self._make_folder(plan.folder)
         return [self._applied(step, plan) for step in plan.steps]
@@ -403,14 +347,7 @@ def unwritten(step: PlannedStep) -> PushResult:
 
 
 def back_up(stored: Stored, *, uid: str, directory: Path, now: datetime) -> Path:
-    """
-    Write the dashboard *uid* to a new file of *directory* and return its path.
-
-    Only this user can read it. Grafana's "Import" accepts it unchanged.
-
-    Raises:
-        OSError: it could not be written and synced to disk; no file is left behind.
-    """
+    """Write *stored* to a new private file that Grafana can import; return its path."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stem = f"{uid}-v{stored.version}-{now:%Y%m%dT%H%M%SZ}"
     text = json.dumps(stored.body, indent=2, ensure_ascii=False) + "\n"
@@ -436,8 +373,6 @@ def _result(step: PlannedStep, outcome: Outcome) -> PushResult:
 
 
 def _absolute(base: str, path: str) -> str:
-    """
-    Return *path*, which Grafana gives with its own sub-path or without, below *base*.
-    """
+    """Return *path*, which Grafana gives with or without its sub-path, below *base*."""
     start = path.find("/d/")
     return f"{base}{path[start:]}" if start >= 0 else ""

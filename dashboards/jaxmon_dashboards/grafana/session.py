@@ -37,13 +37,7 @@ _REFUSED = frozenset({429})
 
 
 class GrafanaError(MonitoringError):
-    """
-    A request to Grafana failed.
-
-    Args:
-        message: for users; never contains the token.
-        status: HTTP status; `None` if there was no response.
-    """
+    """A request failed; the message has no token, *status* is that of a response."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -52,10 +46,7 @@ class GrafanaError(MonitoringError):
 
 @dataclass(frozen=True)
 class JsonResponse:
-    """
-    A complete response: its status, and its body if that is JSON, else `None` and a
-    description of it.
-    """
+    """A complete response: status, and its body if that is JSON, or why not."""
 
     status: int
     data: Any
@@ -78,12 +69,6 @@ class GrafanaSession(Session):
     502, 503, 504) or the connection fails. This is safe for nearly every request made
     here: reading changes nothing, and a save carries the version it replaces, so that
     repeating a save that did arrive is rejected. Others are not *repeatable*.
-
-    Args:
-        sleep: waits between attempts.
-
-    Raises:
-        GrafanaError: the address, token or certificate file is invalid.
     """
 
     whose: str = field(default="Grafana", init=False)
@@ -103,19 +88,7 @@ class GrafanaSession(Session):
         body: Any = None,
         repeatable: bool = True,
     ) -> JsonResponse:
-        """
-        Return the response to one request, whatever its status.
-
-        Args:
-            method: of HTTP.
-            path: below Grafana's URL.
-            query: to append to it; a sequence repeats its name.
-            body: to send as JSON.
-            repeatable: done twice, it is as if done once.
-
-        Raises:
-            GrafanaError: no response after all attempts, or one that is not Grafana's.
-        """
+        """Return the response to a request; `GrafanaError` without one."""
         data = None if body is None else json.dumps(body).encode()
         retried = _RETRIED if repeatable else _REFUSED
         for attempt in range(1, ATTEMPTS + 1):
@@ -196,9 +169,7 @@ def _json_response(response: ClientResponse) -> JsonResponse:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """
-    Return the wait that a ``Retry-After`` header requests: seconds, or until a date.
-    """
+    """Return the wait that a ``Retry-After`` requests, in seconds or until a date."""
     if not retry_after:
         return None
     if retry_after.strip().isdecimal():

@@ -1,7 +1,5 @@
 """
-The sidecar's data sources: one module or package for each.
-
-Start in `registry`, which lists them, with the options of each.
-`jaxmon_exporter.polling` defines what a collector is, and calls it. In a package,
-`collector` is the class that is polled, and the entry point.
+The sidecar's data sources: one module or package for each, in which `collector` is the
+class that is polled. Start in `registry`, which lists them, with the options of each.
+`jaxmon_exporter.polling` defines what a collector is, and calls it.
 """

@@ -3,7 +3,7 @@ Metrics from a neighbouring dcgm-exporter that we cannot read ourselves.
 
 That is the activity of GPUs before Hopper, and everything if this process has no
 driver. Metrics get our names and units; those of our own collectors take precedence
-(`jaxmon_exporter.precedence`).
+(`jaxmon_exporter.polling`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
 from jaxmon_exporter.dcgm_fields import READ
-from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
-from jaxmon_exporter.precedence import instance
+from jaxmon_exporter.polling import (
+    Collector,
+    CollectorUnavailable,
+    instance,
+    partial_failures,
+)
 
 
 UNREACHABLE = "unreachable"
@@ -39,20 +43,13 @@ _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 
 def usable(url: str) -> str:
-    """
-    Return *url*, with a path added if it has none. Raises `ValueError`: it is not HTTP
-    or HTTPS, or has no host.
-    """
+    """Return *url* of HTTP or HTTPS, with a path if it has none; else `ValueError`."""
     parts = parts_of(url)
     return parts._replace(path=parts.path or "/metrics").geturl()
 
 
 def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]:
-    """
-    GET *url*, with its user and password if any, and return content type and body, or
-    raise a `FetchError`. *timeout* is for the whole exchange, *max_bytes* includes the
-    head. Redirects are not followed: their target was not configured by the user.
-    """
+    """GET *url*; return content type and body, or raise `FetchError`."""
     parts = parts_of(url)
     route = Route(parts)
     # Its response may quote the request.
@@ -110,13 +107,7 @@ class DcgmValue:
 
 
 def lines(page: bytes, wanted: Container[str]) -> Iterator[DcgmValue | None]:
-    """
-    Yield DCGM's values in *page*, and `None` for each malformed line.
-
-    Lines of other exporters are ignored. Parsing takes about 15 µs per line, or 1 µs if
-    its field is not *wanted*: such a line is yielded without labels and value. The page
-    is not copied, because it may be large.
-    """
+    """Yield DCGM's values in *page*, `None` for malformed lines; 15 µs if *wanted*."""
     for raw in io.BytesIO(page):
         line = raw.strip()
         if line.startswith(b"DCGM_"):
@@ -162,10 +153,7 @@ _TOO_MANY = "too_many_gpus"
 
 
 class Dcgm(Collector):
-    """
-    Reads the metrics of one dcgm-exporter, which itself polls every 30 s by default, at
-    a *url* that may contain user and password.
-    """
+    """Reads one dcgm-exporter, which itself polls every 30 s by default."""
 
     name = "dcgm"
 
@@ -186,10 +174,7 @@ class Dcgm(Collector):
         self._failures = Counter({_BROKEN_LINE: 0, _TOO_MANY: 0})
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read the metrics; a few milliseconds for eight GPUs. Raises
-        `CollectorUnavailable`: there is no response, or it is not dcgm-exporter's.
-        """
+        """Read the metrics; a few milliseconds for eight GPUs."""
         page = self._page()
         found: dict[str, Family] = {}
         seen: set[str] = set()

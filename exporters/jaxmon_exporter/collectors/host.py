@@ -1,9 +1,4 @@
-"""
-CPU, memory, pressure, network and disks of the host.
-
-In a container these are the node's values, not the container's (see
-`jaxmon.host.resources.container`).
-"""
+"""CPU, memory, pressure, network and disks of the host, also from a container."""
 
 from __future__ import annotations
 
@@ -29,15 +24,7 @@ _MOST_INTERFACES = 16
 
 
 class Host(Collector):
-    """
-    Reads the host's metrics from psutil, and from ``/proc`` and ``/sys`` what psutil
-    lacks. Values that are not available are omitted.
-
-    Args:
-        directories: their file systems are watched; a hung one makes this collector's
-            values stale.
-        root: the directory that contains ``proc`` and ``sys``.
-    """
+    """Reads the host from psutil, ``proc`` and ``sys``; omits what is missing."""
 
     name = "host"
     deadline = 5.0

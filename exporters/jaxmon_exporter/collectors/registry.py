@@ -12,7 +12,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jaxmon_exporter.polling import Collector, CollectorUnavailable
 
@@ -25,36 +26,52 @@ if TYPE_CHECKING:
 GiveUp: TypeAlias = Callable[[str], None]
 
 
+Missing: TypeAlias = Callable[[], tuple[str, str] | None]
+"""Returns why there are no devices, in a word and a sentence."""
+
+
 class CollectorEntry(NamedTuple):
     """
-    One of the collectors.
-
-    Args:
-        name: for ``--disable``; the collector's own.
-        make: returns it if the options enable it, else `None`.
-        library: returns the library that it will load, ``""`` if none.
-        fills_gaps: reads from another exporter what the others read at the source;
-            their values take precedence.
+    One of the collectors: its class is at a *place* in this package, and made with
+    these *arguments*, `None` if the options do not enable it. If devices are *missing*,
+    a `DeviceCollector` stands in for it, with this deadline. What one that *fills_gaps*
+    reads from another exporter, the others read at the source, with precedence.
     """
 
     name: str
-    make: Callable[[SidecarOptions, GiveUp], Collector | None]
-    library: Callable[[], str] = str
+    place: str
+    arguments: Callable[[SidecarOptions, GiveUp], dict[str, Any] | None]
+    missing: Missing = lambda: None
+    deadline: float = 5.0
+    library: str = ""
     fills_gaps: bool = False
+
+    def make(self, options: SidecarOptions, give_up: GiveUp) -> Collector | None:
+        """Return the collector, `None` if the options do not enable it."""
+        if (arguments := self.arguments(options, give_up)) is None:
+            return None
+        module, _, name = self.place.partition(":")
+
+        def make() -> Collector:
+            kind = getattr(import_module(f"{__package__}.{module}"), name)
+            collector: Collector = kind(**arguments)
+            return collector
+
+        if self.missing() is None:
+            return make()
+        interval = arguments["interval"]
+        return DeviceCollector(self.name, interval, self.deadline, self.missing, make)
 
 
 class DeviceCollector(Collector):
-    """
-    Stands in for a collector of devices on a host without them: it is made, and its
-    modules are loaded, once *missing* no longer returns why there are none.
-    """
+    """Stands in for a collector of devices until they are not *missing*."""
 
     def __init__(
         self,
         name: str,
         interval: float,
         deadline: float,
-        missing: Callable[[], tuple[str, str] | None],
+        missing: Missing,
         make: Callable[[], Collector],
     ) -> None:
         self.name = name
@@ -78,89 +95,6 @@ class DeviceCollector(Collector):
             self._made.close()
 
 
-def _host(options: SidecarOptions, _: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.host import Host  # noqa: PLC0415 - see above
-
-    return Host(interval=options.host_interval, directories=options.disks)
-
-
-def _nvml(options: SidecarOptions, give_up: GiveUp) -> Collector:
-    def make() -> Collector:
-        from jaxmon_exporter.collectors.nvidia.collector import NvidiaGpus  # noqa: PLC0415 - see above
-
-        return NvidiaGpus(
-            interval=options.nvml_interval,
-            processes=options.gpu_processes,
-            give_up=give_up if options.exit_on_driver_mismatch else None,
-        )
-
-    later = DeviceCollector("nvml", options.nvml_interval, 5.0, _no_driver, make)
-    return later if _no_driver() else make()
-
-
-def _gpm(options: SidecarOptions, _: GiveUp) -> Collector:
-    def make() -> Collector:
-        from jaxmon_exporter.collectors.nvidia.gpm import Gpm  # noqa: PLC0415 - see above
-
-        return Gpm(interval=options.gpm_interval, all_rates=options.compat == "dcgm")
-
-    later = DeviceCollector("gpm", options.gpm_interval, 5.0, _no_driver, make)
-    return later if _no_driver() else make()
-
-
-def _tpu(options: SidecarOptions, _: GiveUp) -> Collector:
-    def make() -> Collector:
-        from jaxmon_exporter.collectors.tpu.collector import Tpus  # noqa: PLC0415 - see above
-
-        return Tpus(interval=options.tpu_interval)
-
-    later = DeviceCollector("tpu", options.tpu_interval, 8.0, _no_tpu, make)
-    return later if _no_tpu() else make()
-
-
-def _nccl(options: SidecarOptions, _: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.nccl.collector import Nccl  # noqa: PLC0415 - see above
-
-    return Nccl(options.nccl_ras, interval=options.nccl_interval)
-
-
-def _inspector(options: SidecarOptions, _: GiveUp) -> Collector | None:
-    if not options.nccl_inspector:
-        return None
-    from pathlib import Path  # noqa: PLC0415 - see above
-
-    from jaxmon_exporter.collectors.inspector.collector import Inspector  # noqa: PLC0415 - see above
-
-    return Inspector(
-        Path(options.nccl_inspector),
-        options.run_dir,
-        host=options.nccl_inspector_host,
-        interval=options.nccl_inspector_interval,
-    )
-
-
-def _dcgm(options: SidecarOptions, _: GiveUp) -> Collector | None:
-    if not options.dcgm:
-        return None
-    from jaxmon_exporter.collectors.dcgm import Dcgm  # noqa: PLC0415 - see above
-
-    return Dcgm(options.dcgm, interval=options.dcgm_interval)
-
-
-def _agents(options: SidecarOptions, _: GiveUp) -> Collector:
-    from jaxmon_exporter.collectors.agents.collector import Agents  # noqa: PLC0415 - see above
-
-    return Agents(options.run_dir, interval=options.agents_interval)
-
-
-def _demo(options: SidecarOptions, _: GiveUp) -> Collector | None:
-    if not options.demo:
-        return None
-    from jaxmon_exporter.collectors.synthetic import Demo  # noqa: PLC0415 - see above
-
-    return Demo()
-
-
 def _no_driver() -> tuple[str, str] | None:
     from jaxmon_exporter.collectors import nvidia  # noqa: PLC0415 - see above
 
@@ -174,21 +108,62 @@ def _no_tpu() -> tuple[str, str] | None:
     return None if tpus.is_configured(os.environ) or tpus.find() else tpus.NONE
 
 
-def _pynvml() -> str:
-    return "pynvml" if _no_driver() is None else ""
+def _nvml(options: SidecarOptions, give_up: GiveUp) -> dict[str, Any]:
+    return {
+        "interval": options.nvml_interval,
+        "processes": options.gpu_processes,
+        "give_up": give_up if options.exit_on_driver_mismatch else None,
+    }
+
+
+def _inspector(options: SidecarOptions, _: GiveUp) -> dict[str, Any] | None:
+    if not options.nccl_inspector:
+        return None
+    return {
+        "directory": Path(options.nccl_inspector),
+        "run_dir": options.run_dir,
+        "host": options.nccl_inspector_host,
+        "interval": options.nccl_inspector_interval,
+    }
 
 
 LISTED = (
-    CollectorEntry("host", _host, lambda: "psutil"),
-    CollectorEntry("nvml", _nvml, _pynvml),
-    CollectorEntry("gpm", _gpm, _pynvml),
-    CollectorEntry("tpu", _tpu),
-    CollectorEntry("nccl", _nccl),
-    CollectorEntry("nccl_inspector", _inspector),
-    CollectorEntry("dcgm", _dcgm, fills_gaps=True),
+    CollectorEntry(
+        *("host", "host:Host"),
+        lambda of, _: {"interval": of.host_interval, "directories": of.disks},
+        library="psutil",
+    ),
+    CollectorEntry(
+        *("nvml", "nvidia.collector:NvidiaGpus", _nvml, _no_driver), library="pynvml"
+    ),
+    CollectorEntry(
+        *("gpm", "nvidia.gpm:Gpm"),
+        lambda of, _: {"interval": of.gpm_interval, "all_rates": of.compat == "dcgm"},
+        _no_driver,
+        library="pynvml",
+    ),
+    CollectorEntry(
+        *("tpu", "tpu.collector:Tpus", lambda of, _: {"interval": of.tpu_interval}),
+        *(_no_tpu, 8.0),
+    ),
+    CollectorEntry(
+        *("nccl", "nccl:Nccl"),
+        lambda of, _: {"address": of.nccl_ras, "interval": of.nccl_interval},
+    ),
+    CollectorEntry("nccl_inspector", "inspector:Inspector", _inspector),
+    CollectorEntry(
+        *("dcgm", "dcgm:Dcgm"),
+        lambda of, _: (
+            {"url": of.dcgm, "interval": of.dcgm_interval} if of.dcgm else None
+        ),
+        fills_gaps=True,
+    ),
     # After all that read devices: agents report devices that no driver shows us.
-    CollectorEntry("agents", _agents),
-    CollectorEntry("demo", _demo),
+    CollectorEntry(
+        *("agents", "agents:Agents"),
+        lambda of, _: {"run_dir": of.run_dir, "interval": of.agents_interval},
+    ),
+    CollectorEntry("demo", "synthetic:Demo", lambda of, _: {} if of.demo else None),
 )
 
 NAMES = tuple(entry.name for entry in LISTED if entry.name != "demo")
@@ -212,11 +187,11 @@ def load_libraries(options: SidecarOptions) -> None:
     Load the collectors' libraries before their threads start: threads that import at
     the same time take turns at every file, which costs a tenth of the startup time.
     """
-    for library in dict.fromkeys(entry.library() for entry in _enabled(options)):
-        if library:
+    for entry in _enabled(options):
+        if entry.library and entry.missing() is None:
             # Missing, or broken: its collector says so.
             with contextlib.suppress(Exception, SystemExit):
-                import_module(library)
+                import_module(entry.library)
 
 
 def _enabled(options: SidecarOptions) -> Iterator[CollectorEntry]:

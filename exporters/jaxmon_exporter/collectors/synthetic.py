@@ -60,14 +60,9 @@ def gpu_figures(
     elapsed: float, *, busy: float, worked: float, used: float, dusty: bool
 ) -> Iterator[Figure]:
     """
-    Yield metric, value and labels after ``uuid`` of one GPU.
-
-    Args:
-        elapsed: seconds since the fleet started.
-        busy: fraction of time in which a kernel ran.
-        worked: seconds in which kernels ran, the integral of *busy*.
-        used: bytes of memory in use, of 80 GiB.
-        dusty: throttled by heat for a tenth of the time.
+    Yield metric, value and labels after ``uuid`` of one GPU: *busy* is the fraction of
+    time in which a kernel ran, *worked* its integral since the start, *used* the bytes
+    of memory of 80 GiB; a *dusty* one is throttled by heat for a tenth of the time.
     """
     for metric, value in _HEALTHY:
         yield metric, value, ()
@@ -161,7 +156,6 @@ def nccl_figures(elapsed: float, processes: int, gpus: int) -> Iterator[Figure]:
 
 
 def _inspected(elapsed: float, worker: int) -> Iterator[Figure]:
-    """Return what Inspector has recorded of a process."""
     for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
         labels = (worker, collective, size)
         number = int(rate * elapsed)
@@ -185,16 +179,7 @@ _IDLE_POWER = 85.0
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """
-    A jitted function of the synthetic program.
-
-    Args:
-        rate: calls per second and worker.
-        shapes: programs compiled at startup.
-        recompiles_per_hour: further programs, by cause.
-        compile_seconds: backend compile time of one program.
-        of_peak: fraction of the peak that its products reach.
-    """
+    """A jitted function of the synthetic program."""
 
     name: str
     rate: float
@@ -222,12 +207,7 @@ FUNCTIONS = (
 
 
 class Demo(Collector):
-    """
-    Generates the metrics of the synthetic fleet.
-
-    Args:
-        seed: a different seed yields a different fleet.
-    """
+    """Generates the metrics of the synthetic fleet; each *seed* yields another."""
 
     name = "demo"
     deadline = 5.0
@@ -285,28 +265,17 @@ class Demo(Collector):
         page.add(catalog.ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
         page.add(catalog.ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
         page.add(catalog.ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
-        page.add(
-            catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(38 + 30 * busy), uuid, "gpu"
-        )
-        page.add(
-            catalog.ACCELERATOR_TEMPERATURE_CELSIUS,
-            round(47 + 35 * busy),
-            uuid,
-            "memory",
-        )
+        for sensor, heat in (("gpu", 38 + 30 * busy), ("memory", 47 + 35 * busy)):
+            page.add(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(heat), uuid, sensor)
         for xid in catalog.CRITICAL_XIDS:
             page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
         page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
         page.add(catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1), uuid)
         page.add(catalog.ACCELERATOR_NUMA_NODE, index // 4, uuid)
-        more = gpu_figures(
-            elapsed,
-            busy=busy,
-            worked=energy,
-            used=used,
-            dusty=index == ACCELERATORS - 1,
-        )
-        for metric, value, labels in more:
+        dusty = index == ACCELERATORS - 1
+        for metric, value, labels in gpu_figures(
+            elapsed, busy=busy, worked=energy, used=used, dusty=dusty
+        ):
             page.add(metric, value, uuid, *labels)
 
     def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
@@ -368,13 +337,9 @@ class Demo(Collector):
         kind = "NVIDIA H100 80GB HBM3"
         uuid = self._uuids[index]
         page.add(catalog.DEVICE_INFO, 1, local, "gpu", kind, worker, uuid, bus)
-        page.add(catalog.DEVICE_MEMORY_BYTES, round(used), local, "in_use")
-        page.add(
-            catalog.DEVICE_MEMORY_BYTES, round(0.74 * _MEMORY_BYTES), local, "peak"
-        )
-        page.add(
-            catalog.DEVICE_MEMORY_BYTES, round(0.75 * _MEMORY_BYTES), local, "limit"
-        )
+        peak, limit = 0.74 * _MEMORY_BYTES, 0.75 * _MEMORY_BYTES
+        for state, size in (("in_use", used), ("peak", peak), ("limit", limit)):
+            page.add(catalog.DEVICE_MEMORY_BYTES, round(size), local, state)
         for dtype, count_share, bytes_share in _DTYPES:
             count = round(arrays * count_share)
             page.add(catalog.LIVE_ARRAYS, count, local, dtype)
@@ -420,9 +385,8 @@ def _function(page: _Page, function: _Function, elapsed: float) -> None:
     page.add(catalog.JIT_CALLS, calls, name)
     page.add(catalog.JIT_CACHE_HITS, calls - misses, name)
     page.add(catalog.JIT_CACHE_MISSES, misses, name)
-    page.add(catalog.COMPILES, programs, name, "compiled")
-    page.add(catalog.COMPILES, 0, name, "cache_hit")
-    page.add(catalog.COMPILES, 0, name, "failed")
+    for outcome in ("compiled", "cache_hit", "failed"):
+        page.add(catalog.COMPILES, programs * (outcome == "compiled"), name, outcome)
     page.add(catalog.RECOMPILES, recompiles, name, function.cause)
     page.add(catalog.RECOMPILES, function.shapes - 1, name, "new_function")
     size = round(function.compile_seconds * 1e6)

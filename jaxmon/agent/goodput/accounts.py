@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from jaxmon.agent.goodput.identity import ClockPair
 from jaxmon.facts.run import CHECKPOINT, CRASHED, LOST, RECOVERY, STARTUP, RunRecord
-from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.marks import COMPILE, DATA_WAIT, STEP
+from jaxmon.indicators.recorder import OTHER
 
 
 _MARKED, _UNKNOWN = "marked", "unknown"

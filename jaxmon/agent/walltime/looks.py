@@ -40,10 +40,10 @@ from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import Now
 from jaxmon.host.sources import display_path
-from jaxmon.indicators.labels import OTHER
 from jaxmon.indicators.marks import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.marks import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.marks import STEP, Marked
+from jaxmon.indicators.recorder import OTHER
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
 

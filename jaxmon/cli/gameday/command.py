@@ -23,9 +23,17 @@ from jaxmon.host.files import whole as scratch
 from jaxmon_alerts.gameday import children as programs
 from jaxmon_alerts.gameday import stack
 from jaxmon_alerts.gameday.children import Children
-from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Patience
+from jaxmon_alerts.gameday.drill import (
+    AlertSite,
+    Drill,
+    DrillPhase,
+    Firing,
+    OwnSite,
+    Patience,
+    Receiver,
+    TheirSite,
+)
 from jaxmon_alerts.gameday.scenarios import BY_NAME, SCENARIOS, Scenario
-from jaxmon_alerts.gameday.site import AlertSite, Firing, OwnSite, Receiver, TheirSite
 from jaxmon_alerts.gameday.stack import MonitoringPrograms
 from jaxmon_alerts.gameday.workload import Workload, require_driver
 

@@ -44,9 +44,7 @@ CASES = {
         firing={
             "16m": ticket(
                 "Function step of job train recompiled 25 times in 10m in one process.",
-                job="train",
-                function="step",
-                deploy="expected",
+                "job=train function=step deploy=expected",
             )
         },
     ),
@@ -72,9 +70,7 @@ CASES = {
             "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
-                job="web",
-                route="/gen",
-                deploy="expected",
+                "job=web route=/gen deploy=expected",
             )
         },
     ),
@@ -86,9 +82,7 @@ CASES = {
             "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
-                job="web",
-                route="/gen",
-                deploy="expected",
+                "job=web route=/gen deploy=expected",
             )
         },
     ),
@@ -108,8 +102,7 @@ CASES = {
             "16m": ticket(
                 "A process of job train on a:1 has been compiling one program for "
                 "16m 0s.",
-                job="train",
-                instance="a:1",
+                "job=train instance=a:1",
             )
         },
     ),
@@ -130,8 +123,7 @@ CASES = {
                 "The processes of job train compiled 2 different programs for "
                 "function step, which runs on all their devices; its collectives "
                 "will deadlock.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
         },
     ),
@@ -179,8 +171,7 @@ CASES = {
                 "The processes of job train compiled 2 different programs for "
                 "function step, which runs on all their devices; its collectives "
                 "will deadlock.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
         },
     ),
@@ -206,8 +197,7 @@ CASES = {
                 "The processes of job train compiled 2 different programs for "
                 "function step, which runs on all their devices; its collectives "
                 "will deadlock.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
         },
     ),

@@ -35,17 +35,13 @@ ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu
 ECC_TICKET = ticket(
     "GPU GPU-1 of a:1 had uncorrectable memory errors in the last 10m, or has "
     "more bad memory than it can remap.",
-    job="gpus",
-    instance="a:1",
-    uuid="GPU-1",
+    "job=gpus instance=a:1 uuid=GPU-1",
 )
 
 RESET_TICKET = ticket(
     "The driver of GPU GPU-1 on a:1 requests a reset, or a memory repair is "
     "pending a reset.",
-    job="gpus",
-    instance="a:1",
-    uuid="GPU-1",
+    "job=gpus instance=a:1 uuid=GPU-1",
 )
 
 
@@ -244,10 +240,7 @@ CASES = {
         firing={
             "6m": ticket(
                 "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
-                job="gpus",
-                instance="a:1",
-                uuid="GPU-1",
-                xid="79",
+                "job=gpus instance=a:1 uuid=GPU-1 xid=79",
             )
         },
     ),
@@ -258,10 +251,7 @@ CASES = {
         firing={
             "21m": ticket(
                 "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
-                job="gpus",
-                instance="a:1",
-                uuid="GPU-1",
-                xid="79",
+                "job=gpus instance=a:1 uuid=GPU-1 xid=79",
             )
         },
     ),
@@ -309,9 +299,7 @@ CASES = {
             "40m": ticket(
                 "GPU GPU-1 on a:1 was throttled for 20% of the last 15m, for "
                 "reasons other than its power limit.",
-                job="gpus",
-                instance="a:1",
-                uuid="GPU-1",
+                "job=gpus instance=a:1 uuid=GPU-1",
             )
         },
     ),
@@ -333,8 +321,7 @@ CASES = {
             "17m": ticket(
                 "A program of job pods on a:1 uses TPUs, but no TPU runtime "
                 "responds there; chip activity is not visible.",
-                job="pods",
-                instance="a:1",
+                "job=pods instance=a:1",
             )
         },
     ),

@@ -23,8 +23,7 @@ CASES = {
         firing={
             "12m": ticket(
                 "Function step of job train ran out of device memory 2 times in 10m.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
         },
     ),
@@ -35,8 +34,7 @@ CASES = {
         firing={
             "12m": ticket(
                 "Function step of job train ran out of device memory 1 times in 10m.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
         },
     ),
@@ -54,8 +52,7 @@ CASES = {
             at: ticket(
                 f"Function step of job train ran out of device memory {number} times "
                 "in 10m.",
-                job="train",
-                function="step",
+                "job=train function=step",
             )
             for at, number in (("12m", 2), ("30m", 3), ("50m", 3), ("56m", 2))
         },
@@ -74,10 +71,7 @@ CASES = {
             "15m": ticket(
                 "95% of the memory job web may allocate on device 0 of a:1 "
                 "(worker 1) is in use.",
-                job="web",
-                instance="a:1",
-                worker="1",
-                device="0",
+                "job=web instance=a:1 worker=1 device=0",
             )
         },
     ),
@@ -94,10 +88,7 @@ CASES = {
             "31m": ticket(
                 "A process of job train on a:1 (worker 0) keeps accumulating "
                 "arrays on device 0: 24MiB in the agent's last window.",
-                job="train",
-                instance="a:1",
-                worker="0",
-                device="0",
+                "job=train instance=a:1 worker=0 device=0",
             )
         },
     ),
@@ -121,9 +112,7 @@ CASES = {
             "300m": ticket(
                 "A process of job web on a:1 (worker 1) grew by 12.41% in the "
                 "last 1h, and in the 1h before.",
-                job="web",
-                instance="a:1",
-                worker="1",
+                "job=web instance=a:1 worker=1",
             )
         },
     ),

@@ -49,8 +49,7 @@ CASES = {
             "11m": ticket(
                 "Target a:1 of job web does not respond; there are no metrics or "
                 "alerts for it.",
-                job="web",
-                instance="a:1",
+                "job=web instance=a:1",
             )
         },
     ),
@@ -147,9 +146,7 @@ CASES = {
             "16m": ticket(
                 "Collector host of a:1 worked within the last day but is failing "
                 "now; its metrics are missing.",
-                job="gpus",
-                instance="a:1",
-                collector="host",
+                "job=gpus instance=a:1 collector=host",
             )
         },
     ),
@@ -167,8 +164,7 @@ CASES = {
                 "The latest web configuration or certificates of a:1 are invalid. "
                 "The previous ones stay in effect, but the sidecar will fail to "
                 "restart.",
-                job="gpus",
-                instance="a:1",
+                "job=gpus instance=a:1",
             )
         },
     ),
@@ -188,9 +184,7 @@ CASES = {
                 "Worker 0 of job train on a:1 accepts connections but does not "
                 "respond: it is stopped, or something holds the GIL. Its metrics, "
                 "and the alerts based on them, are gone.",
-                job="train",
-                instance="a:1",
-                worker="0",
+                "job=train instance=a:1 worker=0",
             )
         },
     ),
@@ -202,8 +196,7 @@ CASES = {
             "16m": ticket(
                 "Hook compiles is inactive in a process of job train; its metrics "
                 "are incomplete.",
-                job="train",
-                hook="compiles",
+                "job=train hook=compiles",
             )
         },
     ),
@@ -224,10 +217,7 @@ CASES = {
             "40m": ticket(
                 "No export of metrics from a:1 (worker 0) of job train by OTLP "
                 "succeeds; 10 failed within 10m.",
-                job="train",
-                instance="a:1",
-                worker="0",
-                signal="metrics",
+                "job=train instance=a:1 worker=0 signal=metrics",
             )
         },
     ),
@@ -244,8 +234,7 @@ CASES = {
             "40m": ticket(
                 "a:1 of job web dropped 200 spans within 10m; their traces are "
                 "incomplete or missing.",
-                job="web",
-                instance="a:1",
+                "job=web instance=a:1",
             )
         },
     ),

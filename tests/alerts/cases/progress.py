@@ -50,8 +50,7 @@ CASES = {
         firing={
             "50m": ticket(
                 "Run a of job train is in attempt 4 in a row without a new step.",
-                job="train",
-                run="a",
+                "job=train run=a",
             )
         },
     ),
@@ -67,8 +66,7 @@ CASES = {
         firing={
             "12h50m": ticket(
                 "Run a of job train spent 40% of the last 6h on new steps.",
-                job="train",
-                run="a",
+                "job=train run=a",
             )
         },
     ),
@@ -85,8 +83,7 @@ CASES = {
         firing={
             "11h30m": ticket(
                 "Run a of job train spent 40% of the last 6h on new steps.",
-                job="train",
-                run="a",
+                "job=train run=a",
             )
         },
     ),
@@ -129,10 +126,7 @@ CASES = {
             "12m": ticket(
                 "Processes of job train wait for c:1 (worker 0) in state blocked, for "
                 "2m 10s.",
-                job="train",
-                instance="c:1",
-                worker="0",
-                state="blocked",
+                "job=train instance=c:1 worker=0 state=blocked",
             )
         },
     ),
@@ -154,8 +148,7 @@ CASES = {
             "17m": ticket(
                 "NCCL finds 3 lagging ranks or processes of job train; the others "
                 "wait for them.",
-                job="train",
-                state="lagging",
+                "job=train state=lagging",
             )
         },
     ),
@@ -167,8 +160,7 @@ CASES = {
             "17m": ticket(
                 "NCCL finds 1 dead ranks or processes of job train; the others wait "
                 "for them.",
-                job="train",
-                state="dead",
+                "job=train state=dead",
             )
         },
     ),
@@ -188,10 +180,7 @@ CASES = {
         firing={
             "28m": ticket(
                 "Function f of job train takes 2.4 times as long as in an earlier run.",
-                job="train",
-                kind="function",
-                name="f",
-                against="past_run",
+                "job=train kind=function name=f against=past_run",
             )
         },
     ),
@@ -202,10 +191,7 @@ CASES = {
         firing={
             "22m": ticket(
                 "Loop main of job train takes 3 times as long as earlier in its run.",
-                job="train",
-                kind="loop",
-                name="main",
-                against="earlier",
+                "job=train kind=loop name=main against=earlier",
             )
         },
     ),
@@ -217,9 +203,7 @@ CASES = {
             "24m": page(
                 "A process of job train finished its last step of loop main 13m 5s "
                 "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
+                "job=train loop=main slo=step-freshness",
             )
         },
     ),
@@ -231,9 +215,7 @@ CASES = {
             "17m": page(
                 "A process of job train finished its last step of loop main 17m 0s "
                 "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
+                "job=train loop=main slo=step-freshness",
             )
         },
     ),
@@ -254,9 +236,7 @@ CASES = {
             "74m": page(
                 "A process of job train finished its last step of loop main 1h 4m 0s "
                 "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
+                "job=train loop=main slo=step-freshness",
             )
         },
     ),
@@ -272,9 +252,7 @@ CASES = {
             "70m": page(
                 "A process of job train finished its last step of loop main 37m 0s "
                 "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
+                "job=train loop=main slo=step-freshness",
             )
         },
     ),
@@ -288,8 +266,7 @@ CASES = {
         firing={
             "60m": ticket(
                 "A process of job train spent 40% of the last 30m on data_wait.",
-                job="train",
-                state="data_wait",
+                "job=train state=data_wait",
             )
         },
     ),
@@ -311,8 +288,7 @@ CASES = {
         firing={
             "60m": ticket(
                 "A process of job train spent 70% of the last 30m on blocked.",
-                job="train",
-                state="blocked",
+                "job=train state=blocked",
             )
         },
     ),
@@ -323,8 +299,7 @@ CASES = {
         firing={
             "10m": page(
                 "loss of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="loss",
+                "job=train name=loss",
             )
         },
     ),
@@ -360,8 +335,7 @@ CASES = {
         firing={
             "8m": ticket(
                 "train.step of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="train.step",
+                "job=train name=train.step",
             )
         },
     ),
@@ -372,8 +346,7 @@ CASES = {
         firing={
             "15m": ticket(
                 "loss of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="loss",
+                "job=train name=loss",
             )
         },
     ),

@@ -129,10 +129,7 @@ CASES = {
             "40m": page(
                 "Device 2 of a:1 (worker 0), job train, alone computed wrong values in "
                 "3 checks within 2h.",
-                job="train",
-                instance="a:1",
-                worker="0",
-                device="2",
+                "job=train instance=a:1 worker=0 device=2",
             )
         },
     ),
@@ -205,8 +202,7 @@ CASES = {
             "70m": ticket(
                 "100% of the compiles of job train in the last 30m took longer than "
                 "1 s.",
-                job="train",
-                deploy="expected",
+                "job=train deploy=expected",
             )
         },
     ),
@@ -254,9 +250,7 @@ CASES = {
             "30m": ticket(
                 "h3:1 (worker 0) lets the others of job train wait for 47% of the "
                 "time.",
-                job="train",
-                instance="h3:1",
-                worker="0",
+                "job=train instance=h3:1 worker=0",
             )
         },
     ),

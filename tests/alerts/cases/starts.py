@@ -99,9 +99,7 @@ CASES = {
         firing={
             "32m": ticket(
                 "A process of job web on a:1 (worker 0) has not been ready for 30m.",
-                job="web",
-                instance="a:1",
-                worker="0",
+                "job=web instance=a:1 worker=0",
             )
         },
     ),
@@ -136,9 +134,7 @@ CASES = {
             "18m": page(
                 "A process of job train on a:1 (worker 0) crashed 3 times in 15m, "
                 "without a step or request.",
-                job="train",
-                instance="a:1",
-                worker="0",
+                "job=train instance=a:1 worker=0",
             )
         },
     ),
@@ -166,9 +162,7 @@ CASES = {
             "28m": page(
                 "A process of job web on a:1 (worker 1) crashed 5 times in 15m, "
                 "without a step or request.",
-                job="web",
-                instance="a:1",
-                worker="1",
+                "job=web instance=a:1 worker=1",
             )
         },
     ),
@@ -180,10 +174,7 @@ CASES = {
             "15m": page(
                 "A process of job train on a:1 (worker 0) ended in the middle of loop "
                 "main.",
-                job="train",
-                instance="a:1",
-                worker="0",
-                loop="main",
+                "job=train instance=a:1 worker=0 loop=main",
             )
         },
     ),
@@ -195,10 +186,7 @@ CASES = {
             "300m": page(
                 "A process of job train on a:1 (worker 0) ended in the middle of loop "
                 "main.",
-                job="train",
-                instance="a:1",
-                worker="0",
-                loop="main",
+                "job=train instance=a:1 worker=0 loop=main",
             )
         },
     ),

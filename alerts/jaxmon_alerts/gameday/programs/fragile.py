@@ -16,12 +16,7 @@ from jaxmon_alerts.gameday.programs.pace import ProgramPace  # noqa: E402 - inst
 
 
 def restore(pace: ProgramPace) -> None:
-    """
-    Restore the checkpoint.
-
-    Raises:
-        ValueError: with the fault ``crash``.
-    """
+    """Restore the checkpoint, which is broken with the fault ``crash``."""
     if pace.suffers("crash"):
         msg = "the checkpoint is not that of this model"
         raise ValueError(msg)

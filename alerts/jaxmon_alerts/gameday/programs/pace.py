@@ -17,14 +17,9 @@ class ProgramPace:
     """
     Ticks that the command line and signals govern.
 
-    SIGUSR1 begins the fault that ``--fault`` names, SIGUSR2 ends it; with ``--broken``
-    it begins with the program. SIGTERM ends the program, as does the end of
-    ``--seconds``.
-
-    Args:
-        program: its scenarios are what ``--fault`` may name.
-        description: for ``--help``.
-        pause: seconds of each `rest`.
+    SIGUSR1 begins the fault that ``--fault`` names, one of the *program*'s, and SIGUSR2
+    ends it; with ``--broken`` it begins with the program. SIGTERM ends the program, as
+    does the end of ``--seconds``. Each `rest` takes *pause* seconds.
     """
 
     def __init__(

@@ -128,12 +128,7 @@ class Mishaps:
         self._kept: list[jax.Array] = []
 
     def befall(self, tick: int, tokens: list[int]) -> None:
-        """
-        Do to the request of this *tick* what the active fault does.
-
-        Raises:
-            StoreDownError: the store is down.
-        """
+        """Do to the request of this *tick* what the active fault does."""
         suffers = self._pace.suffers
         load_context(
             store_down=suffers("errors") and tick % 2 == 1, slow=suffers("latency")
@@ -155,12 +150,7 @@ class Mishaps:
 
 
 def load_context(*, store_down: bool, slow: bool) -> None:
-    """
-    Simulate a call of the store.
-
-    Raises:
-        StoreDownError: it is down.
-    """
+    """Simulate a call of the store; `StoreDownError` if it is down."""
     if store_down:
         msg = "the context store does not respond"
         raise StoreDownError(msg)

@@ -129,16 +129,7 @@ class OrbaxSaver:
         self._home.mkdir()
 
     def save(self, leaves: list[Any], *, writable: bool) -> None:
-        """
-        Save *leaves*.
-
-        Args:
-            leaves: arrays.
-            writable: whether the directory is there; otherwise a file is in its place.
-
-        Raises:
-            OSError: it is not.
-        """
+        """Save *leaves*; `OSError` unless *writable*: a file is in the way."""
         if writable and self._absent.exists():
             self._home.unlink()
             self._absent.rename(self._home)

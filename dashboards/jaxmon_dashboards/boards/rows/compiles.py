@@ -1,19 +1,20 @@
-"""Compile panels."""
+"""Functions: calls and their times, compiles, programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.host.formats import durations
-from jaxmon.promql import eq, events, gauge, histogram
+from jaxmon.catalog import Metric
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
     Target,
+    Thresholds,
     heatmap,
     row,
     table,
@@ -21,13 +22,139 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
+@row(11, "Functions", lines=(1, 3))
+def functions(slos: Slos) -> Iterator[Panel]:
+    """Return a table of functions, then calls and misses over time."""
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
+    misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
+    yield _table(slos)
+    yield timeseries(1102, "Calls by function")(
+        Target(calls.worst(10), "{{function}}"),
+        text="The ten functions with the most calls.",
+    )
+    yield timeseries(1103, "Cache hit rate by function")(
+        Target(_hit_rate(calls).least(10), "{{function}}"),
+        text="Fraction of calls served without tracing, of the ten functions with the "
+        "lowest hit rate.",
+        thresholds=q.objective(slos, "cache-hit-rate"),
+        alerts=q.alert_of(slos, "cache-hit-rate"),
+    )
+    yield timeseries(1104, "Cache misses by function")(
+        Target(misses.worst(10), "{{function}}"),
+        text="Calls that left the fast path, of the ten functions with the most. Not "
+        "all of them compile, but all of them run Python code.",
+    )
+
+
+def _table(slos: Slos) -> Panel:
+    calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
+    recompiles = events.RECOMPILES.within(RANGE, *q.FUNCTION)
+    seconds = events.COMPILE_SECONDS.within(RANGE, *q.FUNCTION)
+    backend = q.backend_compiles().mean("function", window=RANGE)
+    errors = events.ERRORS.within(RANGE, *q.FUNCTION)
+    # Also of a function that was called once.
+    every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
+    most = every.sum("function").topk(50)
+    storm = q.above(1, slos.limits.recompiles)
+    objective = q.objective(slos, "cache-hit-rate")
+
+    def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
+        """Return a column of the functions with most calls."""
+        return Target(expr.and_(most), title, thresholds)
+
+    return table(1101, "Functions")(
+        column(calls, "Calls"),
+        column(_hit_rate(calls), "Cache hits", objective),
+        column(recompiles.sum("function"), "Recompiles", storm),
+        column(seconds.sum("function"), "Compile time"),
+        column(q.defined(backend), "Mean backend compile"),
+        column(errors.sum("function"), "Errors", q.above(1)),
+        text="Jitted functions, the 50 with most calls: current rates, and totals over "
+        "the selected time range. Sorted by compile time.",
+        height=10,
+        labels=("function",),
+        cell_links=(
+            q.opening(
+                *("function", "Show only this function", "debug"),
+                *("job", "instance", "worker"),
+            ),
+        ),
+        sort="Compile time",
+    )
+
+
+def _hit_rate(calls: Expr) -> Expr:
+    hits = counter(catalog.JIT_CACHE_HITS, *q.FUNCTION).rate().sum("function")
+    return q.share(hits, calls)
+
+
+@row(23, "Execution time", lines=(2, 2, 2), collapsed=True)
+def calls() -> Iterator[Panel]:
+    """Return execution and dispatch times, in separate panels."""
+    nonfinite = events.NONFINITE.within(RATE_INTERVAL, *q.PROCESS).sum("name")
+    time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state")
+    promotions = events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION)
+    yield timeseries(2301, "Execution time by function")(
+        *_times(catalog.EXECUTION_SECONDS),
+        text="Device time of sampled calls, mean and p95, of the ten slowest "
+        "functions. Longer after an upgrade with the same program: the compiler or the "
+        "hardware.",
+    )
+    yield timeseries(2302, "Dispatch time by function")(
+        *_times(catalog.DISPATCH_SECONDS),
+        text="Host time of sampled calls, from call to return, of the ten slowest "
+        "functions. Not the execution time; long if the device queue is full or there "
+        "are many arguments.",
+    )
+    slowdown = gauge(catalog.SLOWDOWN, *q.PROCESS).max("name", "kind", "against")
+    yield timeseries(2305, "Slower than before")(
+        Target(slowdown.worst(10), "{{kind}} {{name}}, {{against}}"),
+        text="How many times as long functions and steps take as earlier in the run, "
+        "or as in a past run of the same command; 1 if the difference may be noise. "
+        "`jaxmon explain` says what changed.",
+        alerts=("JaxmonSlowdown",),
+    )
+    yield timeseries(2306, "Where the time goes")(
+        Target(time, "{{state}}"),
+        text="Wall time of the selected processes by what they do. Device and fetch "
+        "are fine while the device computes; everything else keeps it waiting. `jaxmon "
+        "explain` names the lines.",
+        unbounded=True,
+        stacked="percent",
+        alerts=("JaxmonTimeLost",),
+    )
+    yield timeseries(2303, "Non-finite outputs")(
+        Target(nonfinite.worst(10), "{{name}}"),
+        text="NaN and infinite values in small outputs of sampled calls, per graph "
+        "interval. Many programs have some on purpose, such as masks; see *Non-finite "
+        "values* for those that should be finite.",
+    )
+    yield timeseries(2304, "Promotions to float64")(
+        Target(promotions.sum("function").worst(10), "{{function}}"),
+        text="Programs that compute in float64 although no argument is float64: many "
+        "times slower on most accelerators.",
+    )
+
+
+def _times(metric: Metric) -> tuple[Target, ...]:
+    """Return the mean, which buckets cannot blur, and how long it may take."""
+    seconds = histogram(metric, *q.FUNCTION)
+    return tuple(
+        Target(q.defined(of).worst(10), f"{{{{function}}}} {name}")
+        for of, name in (
+            (seconds.mean("function"), "mean"),
+            (seconds.quantile(0.95, "function"), "95 %"),
+        )
+    )
+
+
 @row(5, "Compilation", lines=(3, 3))
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return recompiles, cache hits and compiles in progress."""
     recompiles = services.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
-    running = processes.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
-    oldest = processes.COMPILE_OLDEST(q.JOB).max(*by_host)
+    running = hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
+    oldest = hosts.COMPILE_OLDEST(q.JOB).max(*by_host)
     yield timeseries(401, "Recompiles by cause")(
         Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
         text="Why functions recompiled: shape and dtype point to the data, "
@@ -66,7 +193,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
         text="Age of the longest-running compile, on the 20 worst hosts. Above the "
         "line it is probably stuck, and so is the process.",
-        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        thresholds=q.above(slos.limits.stuck_after),
         alerts=("JaxmonCompileStuck",),
         no_value="None",
     )
@@ -139,7 +266,7 @@ def debug(slos: Slos) -> Iterator[Panel]:
         Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
         "longest. Above the line it is probably stuck.",
-        thresholds=q.above(durations.seconds(slos.limits.stuck_after)),
+        thresholds=q.above(slos.limits.stuck_after),
         alerts=("JaxmonCompileStuck",),
         no_value="None",
     )
@@ -171,4 +298,75 @@ def debug(slos: Slos) -> Iterator[Panel]:
         "again.",
         stacked="normal",
         alerts=("JaxmonWarmupFailed",),
+    )
+
+
+@row(24, "Programs and persistent cache", lines=(1, 1, 4), collapsed=True)
+def programs() -> Iterator[Panel]:
+    """Return the latest program of each function, and the persistent cache."""
+    obstacles = gauge(catalog.PERSISTENT_CACHE_OBSTACLE, *q.PROCESS)
+    written, failed, saved = (
+        counted.within(RATE_INTERVAL, *q.PROCESS)
+        for counted in (events.CACHE_WRITES, events.CACHE_ERRORS, events.CACHE_SAVED)
+    )
+    size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
+    ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
+    of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
+    named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
+    # Number of different latest programs of one function across the selected processes.
+    info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
+    different = info.count("function", "fingerprint").count("function").topk(50)
+
+    def largest(metric: Metric, heading: str) -> Target:
+        most = gauge(metric, *q.FUNCTION).max("function")
+        return Target(most.and_(different), heading)
+
+    yield table(2401, "Latest program of each function")(
+        Target(different, "Versions", q.above(2)),
+        largest(catalog.PROGRAM_DEVICES, "Devices"),
+        largest(catalog.PROGRAM_MATRIX_FLOPS, "FLOPs"),
+        largest(catalog.PROGRAM_ACCESSED_BYTES, "Accessed"),
+        largest(catalog.PROGRAM_ARGUMENT_BYTES, "Arguments"),
+        largest(catalog.PROGRAM_TEMPORARY_BYTES, "Temporary"),
+        largest(catalog.PROGRAM_PEAK_BYTES, "Peak"),
+        largest(catalog.PROGRAM_FUSIONS, "Fusions"),
+        largest(catalog.PROGRAM_INSTRUCTIONS, "Instructions"),
+        text="XLA's analysis, of 50 functions; the largest value if processes differ. "
+        "Processes of one mesh with different versions of a program deadlock; "
+        "independent servers may differ. FLOPs are those of matrix products and "
+        "convolutions, on all devices, with loops.",
+        labels=("function",),
+        alerts=("JaxmonProgramsDiverge",),
+        sort="Temporary",
+    )
+    yield table(2406, "Ranks")(
+        Target(ranks, "Rank"),
+        Target(of.and_(ranks), "Of"),
+        text="Index of each process in its JAX cluster, and the total: maps a rank in "
+        "a log or trace to a host. At most the first 100.",
+        height=6,
+        labels=q.BY_PROCESS,
+        sort="Of",
+    )
+    yield timeseries(2402, "Persistent cache obstacles")(
+        Target(obstacles.sum("job", "reason").worst(q.FEW), "{{job}} {{reason}}"),
+        text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
+        width=8,
+    )
+    yield timeseries(2403, "Persistent cache writes and errors")(
+        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), f"{q.NAMED_PROCESS} written"),
+        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), f"{named} failed"),
+        text="Entries written, and failed reads and writes, per graph interval; JAX "
+        "only warns about failures.",
+        width=8,
+    )
+    yield timeseries(2404, "Compile time saved by the cache")(
+        Target(saved.sum("job").worst(q.FEW), "{{job}}"),
+        text="Compile time saved by cache hits per graph interval, as estimated by JAX "
+        "in whole seconds.",
+    )
+    yield timeseries(2405, "Size of the persistent cache")(
+        Target(size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"),
+        text="Cache size as seen by each process; hosts that share a directory should "
+        "agree.",
     )

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.promql import Expr, counter, gauge, histogram
-from jaxmon_alerts.overviews import accelerators
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Panel,
@@ -30,10 +29,10 @@ _NONE = "No accelerators"
 @row(37, "Accelerators at a glance", lines=(8, 2))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all accelerators, and one line for each service."""
-    up = hardware.accelerator(catalog.ACCELERATOR_UP)
-    busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
-    used = hardware.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-    size = hardware.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+    up = q.accelerator(catalog.ACCELERATOR_UP)
+    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
+    used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+    size = q.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
     idle = q.or_zero((busy < slos.limits.accelerator_idle).count())
     yield stat(3701, "Visible")(
         up.count(),
@@ -60,37 +59,37 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="Memory in use of all accelerators, JAX's preallocation included.",
     )
     yield stat(3706, "Power drawn")(
-        hardware.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
+        q.accelerator(catalog.ACCELERATOR_POWER_WATTS).sum(),
         text="Power of all accelerators that report it; TPUs do not.",
         no_value="Not available",
     )
     yield stat(3707, "Hottest sensor")(
-        hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(),
+        q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS).max(),
         text="Hottest sensor of any accelerator; see Temperature margin for how far "
         "each is from throttling.",
         no_value="Not available",
     )
     yield stat(3708, "Price per hour")(
-        hardware.accelerator(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
+        q.accelerator(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
         .sum()
         .of_unit("dollars"),
         text="Price of all accelerators, from the sidecars' price tables.",
         no_value="No prices",
     )
-    busy = hardware.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
-    used = hardware.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-    size = hardware.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    price = hardware.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-    tensor = hardware.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
-    present = hardware.of_job(catalog.ACCELERATOR_UP)
-    model = hardware.accelerator(catalog.ACCELERATOR_INFO)
+    busy = q.of_job(catalog.ACCELERATOR_UTILIZATION_RATIO)
+    used = q.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+    size = q.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+    price = q.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
+    tensor = q.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
+    present = q.of_job(catalog.ACCELERATOR_UP)
+    model = q.accelerator(catalog.ACCELERATOR_INFO)
     yield table(3709, "Accelerators by service")(
         Target(present.count("job"), "Used"),
         Target(busy.avg("job"), "Utilization"),
         Target(busy.min("job"), "Lowest"),
         Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
         Target(tensor.avg("job"), "Tensor"),
-        Target(hardware.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
+        Target(q.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
         Target(price.sum("job").of_unit("dollars"), "Per hour"),
         text="What each service uses; one that is shared counts for each. Tensor: the "
         "fraction of time its tensor cores were busy. The name selects the service.",
@@ -113,18 +112,18 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(38, "By service, and the worst", lines=(2, 3))
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
-    busy = hardware.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
-    margin = hardware.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
+    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
+    margin = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
     bandwidth = _bandwidth()
     yield timeseries(3801, "Utilization by service")(
-        Target(accelerators.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
+        Target(hosts.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
     yield timeseries(3802, "Power by service")(
-        Target(accelerators.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
+        Target(hosts.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
         text="Power of the GPUs of each service. A drop with the same load: throttled, "
         "or fewer of them.",
         no_value="Not available",
@@ -152,7 +151,7 @@ def worst() -> Iterator[Panel]:
 
 
 def _bandwidth() -> Expr:
-    gpus = hardware.gpu(catalog.GPU_DRAM_ACTIVE_RATIO)
+    gpus = q.gpu(catalog.GPU_DRAM_ACTIVE_RATIO)
     return gpus.or_(gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST))
 
 

@@ -11,17 +11,10 @@ from jaxmon.promql import Expr, counter, eq, gauge, recorded, time, up
 from jaxmon.symptoms.starts import YOUNG
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import (
-    calls,
-    compiles,
-    errors,
-    memory,
-    monitoring,
-    now,
-)
+from jaxmon_dashboards.boards.rows import compiles, errors, memory, monitoring
+from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _HOST = ("job", "instance")
@@ -37,7 +30,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
     recently = durations.seconds(slos.limits.deploy_window)
-    current = now.oncall(slos)
+    current = of_services.oncall(slos)
     yield stat(4001, "Service count")(
         hosts.count("job").count(),
         text="Services, which are jobs of Prometheus, that run jaxmon.",
@@ -71,7 +64,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     versions = agents.count("job", "jax", "jaxlib", "platform_version").count("job")
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
-    used = hardware.of_job(catalog.ACCELERATOR_UP).count("job")
+    used = q.of_job(catalog.ACCELERATOR_UP).count("job")
     yield table(4007, "Services of the fleet")(
         Target(hosts.count("job"), "Hosts"),
         Target(agents.max(*q.BY_PROCESS).count("job"), "Processes"),
@@ -95,14 +88,13 @@ def glance(slos: Slos) -> Iterator[Panel]:
 def down() -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
     load = promql.ratio(
-        hardware.host(catalog.HOST_LOAD_1M).sum(*_HOST),
-        hardware.host(catalog.HOST_CPUS).sum(*_HOST),
+        q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
     )
     left = promql.ratio(
-        hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),
-        hardware.host(catalog.HOST_MEMORY_SIZE_BYTES).sum(*_HOST),
+        q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),
+        q.host(catalog.HOST_MEMORY_SIZE_BYTES).sum(*_HOST),
     )
-    stalled = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
+    stalled = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
     base = load.topk(_ROWS)
     yield table(4101, "Busiest hosts")(
@@ -215,7 +207,7 @@ def worst(slos: Slos) -> Iterator[Panel]:
     """Return the functions, devices and hosts that stand out."""
     held = memory.oncall(slos)
     yield errors.oncall().panel("Errors by function")
-    yield calls.debug().panel("Slower than before")
+    yield compiles.calls().panel("Slower than before")
     yield held.panel("Device memory in use")
     yield held.panel("Host memory available")
 

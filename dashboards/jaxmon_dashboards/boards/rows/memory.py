@@ -1,4 +1,4 @@
-"""Memory of devices, processes and hosts."""
+"""Memory of devices, processes and hosts, and transfers to and from it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from jaxmon import catalog, promql
 from jaxmon.promql import counter, eq, gauge
-from jaxmon_alerts.overviews import processes
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 
@@ -20,15 +19,13 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     full, held, arrays, resident = (
         overview(q.JOB).max(*by).worst(q.FEW)
         for overview in (
-            processes.DEVICE_MEMORY,
-            processes.LIVE_BYTES,
-            processes.LIVE_ARRAYS,
-            processes.RESIDENT,
+            hosts.DEVICE_MEMORY,
+            hosts.LIVE_BYTES,
+            hosts.LIVE_ARRAYS,
+            hosts.RESIDENT,
         )
     )
-    host = hardware.least_of_services(
-        processes.HOST_MEMORY, lambda series: series.min(*by)
-    )
+    host = q.least_of_services(hosts.HOST_MEMORY, lambda series: series.min(*by))
     yield timeseries(601, "Device memory in use")(
         Target(full, named),
         text="Fraction of JAX's memory limit in use on the fullest device of each "
@@ -113,4 +110,35 @@ def debug() -> Iterator[Panel]:
         text="The devices JAX uses. If it shows cpu where a GPU or TPU is expected, "
         "the plugin did not load.",
         labels=info,
+    )
+
+
+@row(21, "Transfers and syncs", lines=(3,), collapsed=True)
+def transfers() -> Iterator[Panel]:
+    """Return transfer and sync panels."""
+    by = (*q.BY_PROCESS, "direction")
+    named = f"{q.NAMED_PROCESS} {{{{direction}}}}"
+    transfers = counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by)
+    moved = counter(catalog.HOST_TRANSFER_BYTES, *q.PROCESS).rate().sum(*by)
+    blocked = counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate().sum(*by)
+    waits = counter(catalog.HOST_SYNCS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
+    waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
+    yield timeseries(2101, "Transfers")(
+        Target(transfers.worst(q.FEW), named),
+        Target(waits.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        text="Transfers and syncs per second, of the 20 processes with most. As many "
+        "as steps: a line of the training loop reads a value each time, and the device "
+        "idles meanwhile; `jaxmon explain` names the line.",
+    )
+    yield timeseries(2102, "Bytes transferred")(
+        Target(moved.worst(q.FEW), named),
+        text="Bytes transferred per second, of the 20 processes with most. NumPy "
+        "arguments of cached calls are not included.",
+    )
+    yield timeseries(2103, "Time blocked on transfers")(
+        Target(blocked.worst(q.FEW), named),
+        Target(waited.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        text="Fraction of one thread's time blocked on transfers and syncs, of the 20 "
+        "worst, including waiting for results; can exceed 1 with several threads.",
+        unbounded=True,
     )

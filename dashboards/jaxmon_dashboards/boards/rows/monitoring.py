@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from jaxmon import catalog
 from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, up
 from jaxmon.promql.expressions import RANGE, RATE_INTERVAL
-from jaxmon_alerts.overviews import processes, services
+from jaxmon_alerts.overviews import hosts, services
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import (
     Mapping,
@@ -21,7 +20,7 @@ from jaxmon_dashboards.boards.model import (
     table,
     timeseries,
 )
-from jaxmon_dashboards.boards.rows import now
+from jaxmon_dashboards.boards.rows import services as of_services
 
 
 _IN_FORCE = (Mapping("0", "failed", "red"), Mapping("1", "current", "green"))
@@ -31,16 +30,16 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 @row(9, "Monitoring health", lines=(3, 4), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
-    hooks = processes.HOOKS(q.JOB).min("hook")
+    hooks = hosts.HOOKS(q.JOB).min("hook")
     by = ("job", "collector")
-    succeeding = processes.COLLECTORS(q.JOB).min(*by).least(q.FEW)
-    age = processes.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
-    silent = processes.AGENT_UP(q.JOB).min("job", "instance").equals(0)
+    succeeding = hosts.COLLECTORS(q.JOB).min(*by).least(q.FEW)
+    age = hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
+    silent = hosts.AGENT_UP(q.JOB).min("job", "instance").equals(0)
     died, crashed = (
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
-        for overview in (processes.DIED, processes.CRASHES)
+        for overview in (hosts.DIED, hosts.CRASHES)
     )
-    down = up().equals(0).and_(hardware.down(ever=True).bottomk(q.FEW))
+    down = up().equals(0).and_(q.down(ever=True).bottomk(q.FEW))
     yield states(801, "Targets that were down")(
         Target(down, "{{job}} {{instance}}"),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
@@ -71,7 +70,7 @@ def oncall() -> Iterator[Panel]:
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(805, "Internal errors")(
-        Target(processes.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
+        Target(hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
         text="Contained failures of jaxmon's own code. Please report them.",
         no_value="None",
     )
@@ -97,8 +96,8 @@ def oncall() -> Iterator[Panel]:
 @row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
-    scrape = processes.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
+    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
+    scrape = hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
     overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
@@ -161,10 +160,10 @@ def debug() -> Iterator[Panel]:
     )
     source = ("instance", "collector")
     named = "{{instance}} {{collector}}"
-    took = hardware.host(catalog.COLLECTOR_DURATION_SECONDS)
-    age = hardware.host(catalog.COLLECTOR_AGE_SECONDS)
-    errors = hardware.host_recorded(processes.COLLECTOR_ERRORS).sum(*source, "reason")
-    config = hardware.host(catalog.WEB_CONFIG_SUCCESS)
+    took = q.host(catalog.COLLECTOR_DURATION_SECONDS)
+    age = q.host(catalog.COLLECTOR_AGE_SECONDS)
+    errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
+    config = q.host(catalog.WEB_CONFIG_SUCCESS)
     yield timeseries(2006, "Collection duration")(
         Target(took.max(*source).worst(q.FEW), named),
         text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
@@ -215,12 +214,12 @@ _HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
     silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
-    inactive = processes.INACTIVE_HOOKS(*q.PROCESS)
-    oldest = hardware.host(catalog.COLLECTOR_AGE_SECONDS).max()
+    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
+    oldest = q.host(catalog.COLLECTOR_AGE_SECONDS).max()
     failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
     scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
-    yield now.oncall(slos).panel("Targets down")
+    yield of_services.oncall(slos).panel("Targets down")
     yield stat(4401, "Agents silent")(
         q.or_zero(silent.count()),
         text="Slots whose process does not respond to its sidecar.",

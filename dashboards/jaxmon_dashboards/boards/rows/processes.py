@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, histogram, ne, time
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards import hardware
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import compiles, now, training
+from jaxmon_dashboards.boards.rows import compiles, services, training
 
 
 @row(19, "Processes and hosts", lines=(3, 2, 3, 3, 3))
 def debug() -> Iterator[Panel]:
-    """
-    Return CPU, memory, descriptors and garbage collection, then container and host.
-    """
+    """Return CPU, memory, descriptors and collections, then container and host."""
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
     descriptors = promql.ratio(
@@ -82,19 +78,18 @@ def debug() -> Iterator[Panel]:
     by = ("job", "instance")
     named = "{{job}} {{instance}}"
     some = eq("kind", "some")
-    waited = hardware.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
-    sent = hardware.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
-    received = hardware.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
+    waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
+    sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
+    received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
     left = promql.ratio(
-        hardware.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
-        hardware.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
+        q.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
+        q.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
     )
-    cpu = hardware.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
+    cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
     load = promql.ratio(
-        hardware.host(catalog.HOST_LOAD_1M).sum(*by),
-        hardware.host(catalog.HOST_CPUS).sum(*by),
+        q.host(catalog.HOST_LOAD_1M).sum(*by), q.host(catalog.HOST_CPUS).sum(*by)
     )
-    available = hardware.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
+    available = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
     yield timeseries(1906, "Host CPU by mode")(
         Target(cpu, "{{mode}}"),
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
@@ -141,10 +136,10 @@ _NAMED = "{{job}} {{route}}"
 @row(33, "Services", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all services, and one line for each of their routes."""
-    current = now.oncall(slos)
+    current = services.oncall(slos)
     in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS)
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS, *q.PROCESS).max()
-    hang = durations.seconds(slos.limits.hang_after)
+    hang = q.above(slos.limits.hang_after)
     yield stat(3301, "Requests")(
         _counted().sum(), text="Finished requests per second of all selected services."
     )
@@ -163,7 +158,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3304, "Oldest request")(
         oldest,
         text="Age of the oldest request in progress; above the line it hangs.",
-        thresholds=q.above(hang),
+        thresholds=hang,
     )
     yield stat(3305, "Queued")(
         gauge(catalog.QUEUE_DEPTH, *q.PROCESS).sum(),
@@ -196,7 +191,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(
             gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*_BY), "In progress"
         ),
-        Target(oldest, "Oldest", q.above(hang)),
+        Target(oldest, "Oldest", hang),
         Target(q.defined(fill.mean(*_BY)), "Batch fill"),
         text="One line per route, coloured by its objectives. Quantiles are of warm "
         "requests. The name selects the service.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.host.formats import durations
 from jaxmon.promql import HistogramQuery, counter, gauge, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
@@ -45,7 +44,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(overviews.REQUEST_OLDEST(q.JOB).max(*by).worst(q.FEW), named),
         text="Age of the oldest request in progress, of the 20 worst routes. If it "
         "grows without end, that request hangs; if the rate is 0 as well, all do.",
-        thresholds=q.above(durations.seconds(slos.limits.hang_after)),
+        thresholds=q.above(slos.limits.hang_after),
         alerts=("JaxmonRequestsHang",),
     )
     yield timeseries(204, "Latency of warm requests")(

@@ -1,30 +1,159 @@
-"""Training runs: at a glance, what their time goes into, and checkpoints."""
+"""Training runs and their ranks: at a glance, where time goes, and checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.host.formats import durations
-from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re
+from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import RATE_INTERVAL
-from jaxmon_alerts.overviews import services as computed
+from jaxmon.symptoms.job import DEVICE_TIME, FOR_OTHERS, waits_less
+from jaxmon_alerts.overviews import hosts
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
 from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, timeseries
-from jaxmon_dashboards.boards.rows import calls, executive, now, ranks
+from jaxmon_dashboards.boards.rows import compiles, monitoring, services
 
 
-_BY = ("job", "loop")
+SPREAD = q.above(1.1, 1.3)
+"""Where the colours of a rank that is slower than the median change."""
+
+_BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
+_NAMED = f"{q.NAMED_PROCESS} {{{{loop}}}}"
+# Of its time; a function that hardly runs is slow or fast by chance.
+_LEAST_SHARE = 0.05
+
+
+@row(32, "Ranks", lines=(3, 3, 3))
+def ranks(slos: Slos) -> Iterator[Panel]:
+    """Return which rank holds up the others."""
+    compiling = compiles.oncall(slos)
+    health = monitoring.oncall()
+    stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
+    waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
+    waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
+    lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
+    missing = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
+    yield timeseries(3205, "Stuck ranks")(
+        Target(stuck.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{state}}}}"),
+        text="Time since the last call of processes of a job that do not get on; empty "
+        "otherwise. In a hang most of them wait for the device, and the cause is a "
+        "process in another state. `jaxmon job why` says on which line it is.",
+        alerts=("JaxmonRankStuck",),
+        no_value="None is stuck",
+    )
+    yield timeseries(3206, "Stragglers")(
+        Target(waits_less(waits).worst(q.FEW), q.NAMED_PROCESS),
+        text="How much less of its time a process waits for its device than the median "
+        "one of its job, of the 20 with the least: the others wait for it in "
+        "collectives, if it hardly waits at all. Near 0 for all in a healthy job. "
+        "`jaxmon job why` says what it does meanwhile.",
+        unbounded=True,
+        alerts=("JaxmonRankSlow",),
+    )
+    yield timeseries(3207, "Ranks behind or missing, by NCCL")(
+        Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
+        Target(missing.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
+        text="Ranks that are behind in a communicator in which nothing moves, and "
+        "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
+        "well. The runbook asks for their hosts.",
+        alerts=("JaxmonNcclStuck",),
+        no_value="No job with NCCL 2.24",
+    )
+    yield timeseries(3201, "Step time against the median rank")(
+        Target(spread().worst(10), _NAMED),
+        text="Step time of the slowest ranks as a multiple of the median of their "
+        "loop. All equal with collectives, which make every rank wait for the slowest: "
+        "then compare device time.",
+        thresholds=SPREAD,
+    )
+    yield timeseries(3202, "Device time against the median rank")(
+        Target(_device_spread().worst(10), f"{q.NAMED_PROCESS} {{{{function}}}}"),
+        text="Time that functions keep the device of a rank busy, as a multiple of the "
+        "median rank's: a straggler's device takes longer for the same work.",
+        thresholds=q.above(slos.limits.straggler),
+        alerts=("JaxmonStraggler",),
+        no_value="No sampled calls",
+    )
+    yield timeseries(3203, "Ranks without a step for longest")(
+        Target(step_age().max(*_RANK).worst(10), _NAMED),
+        text="Time since each of these ranks finished a step. If one is ahead of the "
+        "others, it hangs, and they wait for it.",
+        thresholds=q.above(slos.limits.stalled_after),
+        alerts=("JaxmonTrainingStalled",),
+    )
+    yield health.panel("Processes that crashed")
+    yield compiling.panel("Oldest compile in progress")
+    busy = hosts.TENSOR_CORES_OF_JOBS(q.JOB)
+    yield timeseries(3204, "Tensor cores busy by service")(
+        Target(busy.worst(10), "{{job}}"),
+        text="Fraction of cycles in which the tensor cores of the service's GPUs were "
+        "busy, recomputation and padding included.",
+        no_value="Not available",
+    )
+
+
+def step_age() -> Expr:
+    """Return the time since each process of a running loop finished a step."""
+    return gauge(catalog.STEP_AGE_SECONDS, *q.PROCESS)
+
+
+def spread() -> Expr:
+    """Return the step time of each rank as a multiple of its loop's median."""
+    mean = q.defined(histogram(catalog.STEP_SECONDS, *q.PROCESS).mean(*_RANK))
+    return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
+
+
+def _device_spread() -> Expr:
+    by = (*q.BY_PROCESS, "function")
+    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=by)
+    busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS) > _LEAST_SHARE
+    same = ("job", "function")
+    return busy.relative_to(busy.median(*same), *same).of_unit("times")
+
+
+_NO_INSPECTOR = "No NCCL Inspector"
+
+
+@row(27, "Collectives", lines=(3,))
+def inspected() -> Iterator[Panel]:
+    """Return how fast collectives are, and which process arrives last."""
+    named = "{{job}} {{collective}}"
+    yield timeseries(2701, "Bus bandwidth of collectives")(
+        Target(overviews.BANDWIDTH(q.JOB).least(q.FEW), f"{named} {{{{size}}}}"),
+        text="Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles while "
+        "ranks wait for the last one: it falls if the network is slower, and if ranks "
+        "arrive at different times.",
+        no_value=_NO_INSPECTOR,
+    )
+    late = overviews.LATE(q.JOB)
+    yield timeseries(2702, "Ranks that arrive late at collectives")(
+        Target(late.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
+        text="Mean time of a collective's kernels as a multiple of the median "
+        "process's, of the 20 with the least. A kernel waits for the last rank to "
+        "arrive, so the last one has the shortest kernels. `jaxmon job why` compares "
+        "the ranks of each communicator.",
+        no_value="None arrives late",
+    )
+    yield timeseries(2703, "Collectives")(
+        Target(overviews.RECORDED(q.JOB).worst(q.FEW), named),
+        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), f"{named} unrecorded"),
+        text="Collectives per second that NCCL Inspector recorded, and others that "
+        "were launched: small ones, and with NCCL before 2.30.3 all but the last of "
+        "each interval.",
+        no_value=_NO_INSPECTOR,
+    )
+
+
 _LOST = "data_wait|eager|gc|gil|blocked"
 
 
 @row(30, "Runs", lines=(8, 1))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all runs, and one line for each."""
-    current = now.oncall(slos)
-    running = ranks.step_age().max(*_BY).count()
+    current = services.oncall(slos)
+    running = step_age().max(*_BY).count()
     saved = gauge(
         catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
@@ -42,10 +171,10 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "than waiting for data, compiling, saving or evaluating.",
     )
     yield stat(3003, "Slowest rank")(
-        ranks.spread().max(),
+        spread().max(),
         text="Step time of the slowest rank of any loop as a multiple of the median's. "
         "Without collectives all ranks wait for it at the next barrier; see Ranks.",
-        thresholds=ranks.SPREAD,
+        thresholds=SPREAD,
     )
     yield stat(3004, "Data wait")(
         data_wait("job").max(),
@@ -56,7 +185,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield stat(3005, "Last save")(
         saved.min("job").max(),
         text="What a failure would cost the service that saved longest ago.",
-        thresholds=q.above(durations.seconds(limit.checkpoint_age)),
+        thresholds=q.above(limit.checkpoint_age),
         no_value="No checkpoint",
     )
     yield stat(3006, "Non-finite run")(
@@ -68,16 +197,15 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield current.panel("Recompiles")
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
     items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
-    stalled = durations.seconds(slos.limits.stalled_after)
     yield table(3007, "Loops")(
-        Target(ranks.step_age().count(*_BY), "Ranks"),
+        Target(step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
         Target(q.defined(steps.mean(*_BY)), "Step time"),
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
-        Target(ranks.spread().max(*_BY), "Slowest rank", ranks.SPREAD),
+        Target(spread().max(*_BY), "Slowest rank", SPREAD),
         Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
         Target(items, "Items"),
-        Target(ranks.step_age().max(*_BY), "Last step", q.above(stalled)),
+        Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "
         "rank as a multiple of the median. The name selects the service.",
         height=6,
@@ -94,7 +222,7 @@ def time() -> Iterator[Panel]:
     saving = gauge(
         catalog.ACTIVITY_RUNNING_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
-    yield executive.cost().panel("Goodput of services")
+    yield services.cost().panel("Goodput of services")
     yield timeseries(3102, "Time lost on the host")(
         Target(lost.worst(10), "{{job}} {{state}}"),
         text="Fraction of time that the worst rank of each service spends on what "
@@ -102,7 +230,7 @@ def time() -> Iterator[Panel]:
         alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
         no_value="No loops",
     )
-    yield calls.debug().panel("Where the time goes")
+    yield compiles.calls().panel("Where the time goes")
     yield timeseries(3103, "Checkpoint in progress")(
         Target(saving.max("job").worst(10), "{{job}}"),
         text="Age of the checkpoint that each service is writing, 0 if none. One that "
@@ -113,7 +241,7 @@ def time() -> Iterator[Panel]:
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
     rate = flops.sum("job", "function").of_unit("FLOPs per second")
     yield timeseries(3107, "Model FLOPs utilization")(
-        Target(computed.MFU(q.JOB).least(10), "{{job}}"),
+        Target(overviews.MFU(q.JOB).least(10), "{{job}}"),
         text="FLOPs of matrix products and convolutions that the model needs, as a "
         "fraction of what the devices could do; the lowest services. Low with busy "
         "devices: small products, recomputation, memory. Processes that call functions "
@@ -121,7 +249,7 @@ def time() -> Iterator[Panel]:
         no_value="No known peak",
     )
     yield timeseries(3108, "Achieved FLOP/s")(
-        Target(computed.FLOPS(q.JOB).worst(10), "{{job}}"),
+        Target(overviews.FLOPS(q.JOB).worst(10), "{{job}}"),
         text="Model FLOPs per second on all devices of each service.",
         no_value="No products",
     )
@@ -161,7 +289,7 @@ def goodput(*by: str) -> Expr:
     """Return the fraction of wall time that programs with a loop spend in steps."""
     by_process = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     step = counter(catalog.TIME_SECONDS, eq("activity", "step"), *q.PROCESS)
-    loops = ranks.step_age().max(*q.BY_PROCESS)
+    loops = step_age().max(*q.BY_PROCESS)
     whole = by_process.and_(loops, *q.BY_PROCESS).sum(*by)
     return q.share(step.rate().sum(*by), whole)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from jaxmon import catalog
 from jaxmon.facts.run import CHECKPOINT, FEWEST_FAILURES, OUTSIDE, STOPPED
-from jaxmon.host.formats import durations
 from jaxmon.promql import (
     RATE_INTERVAL,
     Expr,
@@ -59,7 +58,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW), named),
         text="Time since the slowest process of a running loop finished a step, of the "
         "20 worst. The line is the alert threshold.",
-        thresholds=q.above(durations.seconds(slos.limits.stalled_after)),
+        thresholds=q.above(slos.limits.stalled_after),
         alerts=(*q.alert_of(slos, "step-freshness"), "JaxmonTrainingStalled"),
     )
     yield timeseries(305, "Time by activity")(
@@ -72,7 +71,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         Target(saved.worst(q.FEW), "{{job}}"),
         text="Time since the activity `checkpoint` last ended in any process, of the "
         "20 worst services: the work that a failure would cost.",
-        thresholds=q.above(durations.seconds(slos.limits.checkpoint_age)),
+        thresholds=q.above(slos.limits.checkpoint_age),
         alerts=("JaxmonCheckpointAge",),
         no_value="No checkpoint",
     )

@@ -1,23 +1,26 @@
 """
-Metrics read through dedicated NVML functions, and the session with the driver.
+Metrics read through dedicated NVML functions, or as field values, all in one call per
+device; and the session with the driver.
 
-A new metric is a new row of `CALLS`. If two rows provide the same value, the first that
-a device supports is kept; the other is for older or newer drivers.
+A new metric is a new row of `CALLS` or `FIELDS`. If two rows provide the same value,
+the first that a device supports is kept; the other is for older or newer drivers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ctypes import byref
 from dataclasses import dataclass
 from typing import Any
 
 from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon_exporter.collectors.nvidia import NO_DRIVER, driver_is_here
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
+    INVALID_ARGUMENT,
     Figure,
     Handle,
     Nvml,
@@ -43,22 +46,14 @@ _ADVICE = {
 
 
 class NvmlSession:
-    """
-    A use of NVML by the *collector* of this name; NVML counts its users.
-
-    Attributes:
-        nvml: pynvml while NVML is initialised, else `None`.
-    """
+    """A use of NVML by a *collector*; `nvml` is pynvml while it is initialised."""
 
     def __init__(self, collector: str) -> None:
         self.nvml: Nvml = None
         self._collector = collector
 
     def open(self) -> Nvml:
-        """
-        Return NVML, initialised if it was not. Raises `CollectorUnavailable`: no
-        driver, no pynvml, or NVML cannot be initialised.
-        """
+        """Return NVML, initialised if it was not, or raise `CollectorUnavailable`."""
         if self.nvml is not None:
             return self.nvml
         if not driver_is_here():
@@ -90,10 +85,7 @@ class NvmlSession:
 
 
 def unavailable(error: Any, otherwise: str = "driver_error") -> CollectorUnavailable:
-    """
-    Return the driver failure that an NVML error means, with the reason *otherwise* if
-    its code is not about the driver.
-    """
+    """Return the driver failure that an NVML error means, else *otherwise*."""
     reason = DRIVER.get(error.value, otherwise)
     advice = _ADVICE.get(reason, "NVML will be re-initialised")
     return CollectorUnavailable(reason, f"{error}: {advice}")
@@ -109,10 +101,7 @@ _FABRIC_FAILED = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class NvmlCall:
-    """
-    One NVML call: *query* returns a value for each of *figures*, in the unit of its
-    metric; `None` omits it. *steady* values change slowly: read only every 30 seconds.
-    """
+    """One NVML call that returns a value for each of *figures*, `None` for none."""
 
     query: Callable[[Nvml, Handle], Values]
     figures: tuple[Figure, ...]
@@ -120,10 +109,7 @@ class NvmlCall:
 
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
-    """
-    Return the results of all calls that *device* supports and that are due. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
-    """
+    """Return the results of all calls of *device* that are due; as `on_failure`."""
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:
         if not device.is_due(call):
@@ -318,3 +304,140 @@ CALLS = (
     _steady(_fabric, Figure(catalog.GPU_FABRIC_STATE)),
 )
 _LIVELY = tuple(call for call in CALLS if not call.steady)
+
+
+# In the order of NVML's value types.
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+# Drivers' values for "not available".
+_NOTHING = {0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF}
+_ALL_LINKS = 0xFFFFFFFF
+_HOTTEST = 200
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Field:
+    """A field value with NVML's ID; above *highest*, and 0, it is invalid."""
+
+    number: int
+    figure: Figure
+    divisor: float = 1
+    scope: int = 0
+    member: str = ""
+    highest: float = 0
+    steady: bool = False
+
+    def value(self, result: Any) -> float | None:
+        """Return the value in the unit of the metric, `None` if there is none."""
+        kind = result.valueType
+        if not self.member and not 0 <= kind < len(_MEMBERS):
+            return None
+        raw: float = getattr(result.value, self.member or _MEMBERS[kind])
+        # No value here is ever negative; the comparison also rejects NaN.
+        if raw in _NOTHING or not raw >= 0:
+            return None
+        if self.highest and not 0 < raw <= self.highest:
+            return None
+        return raw if self.divisor == 1 else raw / self.divisor
+
+
+def read_fields(
+    nvml: Nvml, device: NvmlDevice, failures: Counter[str]
+) -> list[Reading]:
+    """Return the values of all fields of *device* that are due, likewise."""
+    fields = FIELDS if device.thorough else _LIVELY_FIELDS
+    due = [field for field in fields if device.is_due(field)]
+    found: list[Reading] = []
+    if not due or not device.is_due(read_fields):
+        return found
+    try:
+        results = nvml.nvmlDeviceGetFieldValues(
+            device.handle, [(field.number, field.scope) for field in due]
+        )
+    except nvml.NVMLError as error:
+        device.on_failure(read_fields, error, failures)
+        return found
+    for field, result in zip(due, results, strict=True):
+        if code := result.nvmlReturn:
+            # The argument is the number: an older driver does not know it.
+            unknown = code == INVALID_ARGUMENT
+            failed = nvml.NVMLError(code)
+            device.on_failure(field, failed, failures, unsupported=unknown)
+        else:
+            into = device.steady if field.steady else found
+            device.take(field, ((field.figure, field.value(result)),), into)
+    return found
+
+
+def _steady_fields(metric: Metric, scope: int = 0, **numbers: int) -> Iterator[Field]:
+    for label, number in numbers.items():
+        yield Field(number, Figure(metric, (label,)), scope=scope, steady=True)
+
+
+def _throttle(reason: str, number: int) -> Field:
+    return Field(number, Figure(catalog.GPU_THROTTLE_SECONDS, (reason,)), 1e9)
+
+
+def _ecc(severity: str, scope: str, number: int) -> Field:
+    return Field(number, Figure(catalog.GPU_ECC_ERRORS, (severity, scope)), steady=True)
+
+
+def _links(number: int, figure: Figure, divisor: float = 1) -> Field:
+    return Field(number, figure, divisor, _ALL_LINKS)
+
+
+_SENT = Figure(catalog.GPU_NVLINK_TRANSMIT_BYTES)
+_RECEIVED = Figure(catalog.GPU_NVLINK_RECEIVE_BYTES)
+
+FIELDS = (
+    # Some drivers announce the wrong type, and give nonsense for no sensor.
+    Field(
+        82,
+        Figure(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, ("memory",)),
+        member="uiVal",
+        highest=_HOTTEST,
+    ),
+    Field(186, Figure(catalog.GPU_POWER_INSTANT_WATTS), 1e3),
+    Field(185, Figure(catalog.GPU_POWER_AVERAGE_WATTS), 1e3),
+    _ecc("corrected", "volatile", 3),
+    _ecc("uncorrected", "volatile", 4),
+    _ecc("corrected", "aggregate", 5),
+    _ecc("uncorrected", "aggregate", 6),
+    *_steady_fields(catalog.GPU_REMAPPED_ROWS, corrected=142, uncorrected=143),
+    Field(144, Figure(catalog.GPU_ROW_REMAP_PENDING), steady=True),
+    Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE), steady=True),
+    *_steady_fields(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
+    Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING), steady=True),
+    *map(_throttle, catalog.THROTTLE_REASONS, (*range(74, 80), 269, 270, 271)),
+    Field(197, Figure(catalog.GPU_PCIE_TRANSMIT_BYTES)),
+    Field(198, Figure(catalog.GPU_PCIE_RECEIVE_BYTES)),
+    Field(94, Figure(catalog.GPU_PCIE_REPLAYS), steady=True),
+    *_steady_fields(catalog.GPU_PCIE_ERRORS, correctable=173, non_fatal=179, fatal=180),
+    _links(202, _SENT),
+    _links(204, _RECEIVED),
+    # Before Blackwell, in KiB.
+    _links(138, _SENT, 1 / 1024),
+    _links(139, _RECEIVED, 1 / 1024),
+    *_steady_fields(
+        catalog.GPU_NVLINK_ERRORS,
+        crc_flit=38,
+        crc_data=45,
+        replay=52,
+        recovery=59,
+        ecc_data=160,
+    ),
+    *_steady_fields(
+        catalog.GPU_NVLINK_ERRORS,
+        _ALL_LINKS,
+        malformed_packet=206,
+        buffer_overrun=207,
+        receive=208,
+        receive_remote=209,
+        link_integrity=211,
+        transmit_discard=212,
+        recovery_failed=214,
+        effective=219,
+        symbol=221,
+    ),
+    Field(230, Figure(catalog.GPU_RECOVERY_ACTION)),
+)
+_LIVELY_FIELDS = tuple(field for field in FIELDS if not field.steady)

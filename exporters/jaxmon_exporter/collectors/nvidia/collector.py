@@ -1,7 +1,7 @@
 """
 NVIDIA GPUs, read through NVML without root, DCGM or a profiler.
 
-Reads the tables in `calls` and `fields`, MIG devices and, if enabled, processes. What a
+Reads the tables in `calls`, MIG devices and, if enabled, processes. What a
 device does not support is learned once and not queried again; a lost device keeps its
 identity and shows ``up 0`` while the others are unaffected; a driver that fails is
 initialised again, at the pace of the poller's backoff.
@@ -21,7 +21,6 @@ from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
 from jaxmon_exporter.collectors.nvidia import device as mig
-from jaxmon_exporter.collectors.nvidia import fields as nvml_fields
 from jaxmon_exporter.collectors.nvidia.calls import (
     DRIVER_MISMATCH,
     INIT_FAILED,
@@ -58,11 +57,7 @@ _OTHER = "other"
 
 
 class XidCounter:
-    """
-    Counts the Xid errors of every GPU since it was first listened to, and failures by
-    reason. Counts outlive event sets: they are kept when a GPU is lost, and continue
-    when it is back.
-    """
+    """Counts the Xid errors of every GPU since it was first listened to."""
 
     def __init__(
         self, failures: Counter[str], *, clock: Callable[[], float] = time.time
@@ -78,12 +73,7 @@ class XidCounter:
         self._families: list[Family] | None = None
 
     def listen(self, nvml: Nvml, uuid: str, handle: Handle) -> None:
-        """
-        Have the driver queue the events of a GPU, from now on.
-
-        Counts start at 0 only here: a GPU that cannot report has none. Missing support
-        or permission is remembered. Raises `NVMLError`: the driver as a whole failed.
-        """
+        """Have the driver queue the events of a GPU; counts start at 0 here."""
         self._free(nvml, uuid)
         if uuid in self._refused:
             return
@@ -110,15 +100,9 @@ class XidCounter:
 
     def drain(self, nvml: Nvml, uuid: str) -> bool:
         """
-        Count the events queued for a GPU, without waiting.
-
-        Returns:
-            `False` when `listen` is due: never called, or the event set failed twice in
-            a row. After one failure, events that the driver has queued may still
-            arrive.
-
-        Raises:
-            NVMLError: the driver as a whole failed.
+        Count the events queued for a GPU, without waiting; return `False` when `listen`
+        is due: never called, or failed twice in a row, since after one failure, events
+        may still arrive. Raises `NVMLError`: the driver as a whole failed.
         """
         events = self._sets.get(uuid)
         if events is None:
@@ -138,9 +122,7 @@ class XidCounter:
         return True
 
     def families(self) -> list[Family]:
-        """
-        Return all counts, including those of lost GPUs, and when each last increased.
-        """
+        """Return all counts, also of lost GPUs, and when each last rose."""
         if self._families is None:
             self._families = self._made()
         return self._families
@@ -207,13 +189,9 @@ _STEADY_SECONDS = 30.0
 
 class NvidiaGpus(Collector):
     """
-    Reads every GPU that the driver shows to this process.
-
-    Args:
-        processes: for how many processes per GPU to export the memory; 0 disables it.
-        give_up: called with a message if NVML worked before, and now only a new process
-            can reach the driver; may be called at each poll.
-        sysfs: where the kernel lists PCI devices.
+    Reads every GPU that the driver shows, and the memory of so many *processes* of
+    each. If NVML worked before, and now only a new process can reach the driver,
+    *give_up* is called with a message, at each poll perhaps.
     """
 
     name = "nvml"
@@ -239,10 +217,7 @@ class NvidiaGpus(Collector):
         self._xids = XidCounter(self._failures)
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read all devices; with a healthy driver, this takes microseconds per value.
-        Raises `CollectorUnavailable`: no pynvml, no driver, no device.
-        """
+        """Read all devices: microseconds per value. `CollectorUnavailable`."""
         try:
             nvml = self._session.open()
         except CollectorUnavailable as error:
@@ -312,7 +287,6 @@ class NvidiaGpus(Collector):
             self._failures["device_unidentified"] += nameless
 
     def _read(self, nvml: Nvml, device: NvmlDevice) -> list[Reading]:
-        """Return the values of one device; of a lost one, its identity."""
         # First: the Xid that explains a loss was queued before it.
         listening = self._xids.drain(nvml, device.uuid)
         if device.lost:
@@ -338,7 +312,7 @@ class NvidiaGpus(Collector):
         device.begin(self._every)
         found = [
             *nvml_calls.read(nvml, device, self._failures),
-            *nvml_fields.read(nvml, device, self._failures),
+            *nvml_calls.read_fields(nvml, device, self._failures),
             *mig.read(nvml, device, self._failures),
         ]
         if self._processes:
@@ -363,9 +337,8 @@ def _processes(
     """
     Yield the *most* processes with most memory on *device*, the others as one.
 
-    A pid means nothing after its process has exited, and each creates a series. The
-    driver determines the pids: in a container they may be those of the host. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
+    A pid means nothing after its process has exited, and each creates a series; in a
+    container it may be the host's. Raises as `read` does.
     """
     if not device.is_due(_processes):
         return
@@ -388,7 +361,6 @@ def _processes(
 
 
 def _families(readings: Iterable[Reading]) -> list[Family]:
-    """Return one family for each metric."""
     found: dict[str, Family] = {}
     for metric, sample in readings:
         if (family := found.get(metric.name)) is None:

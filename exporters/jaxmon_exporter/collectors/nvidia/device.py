@@ -53,11 +53,7 @@ class DeviceLostError(Exception):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Figure:
-    """
-    One value that NVML can report for a device, with the values of the labels after
-    ``uuid``. Queries that can provide the same one share the object: it is looked up
-    for each value of each device at each poll.
-    """
+    """A value that NVML reports; queries that can provide it share the object."""
 
     metric: Metric
     labels: tuple[str, ...] = ()
@@ -68,15 +64,11 @@ class NvmlDevice:
     """
     A device of the inventory; its identity outlives the device.
 
-    Args:
-        place: position among all devices, which take turns reading slow-changing
-            values.
-        thorough: this poll also reads slow-changing values.
-        steady: slow-changing values, as last read.
-        no_responses: queries of this poll that got no response, not even an error.
-        paused: queries by the poll until which they are paused; forever if unsupported.
-        sources: which query provides each value, for as long as the device exists,
-            because two counters of the same thing may disagree.
+    Slow-changing values are read in a *thorough* poll, for which devices take turns by
+    their *place*, and kept in *steady*. Queries are *paused* until some poll, forever
+    if unsupported; *no_responses* counts those of this poll without even an error. Each
+    value has one of the *sources* for as long as the device exists: two counters of the
+    same thing may disagree.
     """
 
     uuid: str
@@ -95,9 +87,7 @@ class NvmlDevice:
     _names: dict[Figure, str] = field(default_factory=dict)
 
     def begin(self, every: int) -> None:
-        """
-        Begin a poll; one in *every* reads slow-changing values, including the first.
-        """
+        """Begin a poll; one in *every* reads slow-changing values; the first does."""
         self.polls += 1
         self.no_responses = 0
         self.thorough = self.polls >= self._thorough_at
@@ -119,11 +109,7 @@ class NvmlDevice:
         self._thorough_at = 0
 
     def on_mig_mode(self, divided: bool) -> None:  # noqa: FBT001 - all there is
-        """
-        Query everything again from the next poll on if MIG mode was switched: a whole
-        GPU supports what a partitioned one does not, and Hopper switches without a
-        reset.
-        """
+        """Query everything again if MIG mode was switched."""
         before, self._divided = self._divided, divided
         if before is not None and before is not divided:
             self.forget()
@@ -143,11 +129,7 @@ class NvmlDevice:
         results: Iterable[tuple[Figure, float | None]],
         found: list[Reading],
     ) -> None:
-        """
-        Add the result of *query* to *found*, `None` if it has no value.
-
-        If all its values have other sources, it is never queried again.
-        """
+        """Add the result of *query* to *found*, unless it has other sources."""
         superseded = True
         for figure, value in results:
             if value is None:
@@ -166,10 +148,7 @@ class NvmlDevice:
         *,
         unsupported: bool = False,
     ) -> None:
-        """
-        Handle a failed *query*. Raises `DeviceLostError`: the device is lost, so no
-        other query can succeed; `NVMLError`: the driver as a whole failed.
-        """
+        """Handle a failed *query*; `DeviceLostError`, `NVMLError`."""
         code = error.value
         if code in UNSUPPORTED or unsupported:
             log.debug("%s: disabling %s: %s", self.uuid, query, error)
@@ -188,42 +167,30 @@ class NvmlDevice:
 
     def up(self) -> Reading:
         """Return whether the device responds."""
-        value = 0.0 if self.lost else 1.0
-        return catalog.ACCELERATOR_UP, (
-            series(catalog.ACCELERATOR_UP, self.uuid),
-            value,
-        )
+        return _figure(catalog.ACCELERATOR_UP, self.uuid, 0.0 if self.lost else 1.0)
 
 
 def identify(
     nvml: Nvml, handle: Handle, uuid: str, index: int, sysfs: Path
 ) -> list[Reading]:
-    """
-    Return a device's identity: what does not change while its driver is loaded. Raises
-    `NVMLError`: its name or PCI address cannot be read.
-    """
+    """Return a device's identity, which stays while its driver is loaded."""
     address = pci_address(text(nvml.nvmlDeviceGetPciInfo(handle).busId))
     model = text(nvml.nvmlDeviceGetName(handle))
     driver = text(nvml.nvmlSystemGetDriverVersion())
     vbios = _or_nothing(nvml, lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle)))
     cuda = _or_nothing(nvml, lambda: _cuda(nvml.nvmlSystemGetCudaDriverVersion()))
-    info = series(
-        catalog.ACCELERATOR_INFO, uuid, index, "nvidia", model, driver, address
-    )
+    labels = (uuid, index, "nvidia", model, driver, address)
     found = [
-        (catalog.ACCELERATOR_INFO, (info, 1.0)),
-        (catalog.GPU_INFO, (series(catalog.GPU_INFO, uuid, vbios, cuda), 1.0)),
+        _figure(catalog.ACCELERATOR_INFO, *labels, 1.0),
+        _figure(catalog.GPU_INFO, uuid, vbios, cuda, 1.0),
     ]
     if (node := _numa_node(sysfs, address)) is not None:
-        name = series(catalog.ACCELERATOR_NUMA_NODE, uuid)
-        found.append((catalog.ACCELERATOR_NUMA_NODE, (name, node)))
+        found.append(_figure(catalog.ACCELERATOR_NUMA_NODE, uuid, node))
     return found
 
 
 def pci_address(bus_id: str) -> str:
-    """
-    Return NVML's ``00000000:07:00.0`` as CUDA and sysfs spell it: ``0000:07:00.0``.
-    """
+    """Return NVML's ``00000000:07:00.0`` as sysfs spells it: ``0000:07:00.0``."""
     domain, colon, rest = bus_id.lower().partition(":")
     return f"{domain[-4:]}{colon}{rest}"
 
@@ -260,19 +227,13 @@ _MOST_DEVICES = 64
 
 
 def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
-    """
-    Yield whether *device* is partitioned, and its MIG devices. Raises
-    `DeviceLostError`: it does not respond; `NVMLError`: the driver as a whole failed.
-    """
+    """Yield whether *device* is partitioned, and its parts; raises as `on_failure`."""
     if not device.is_due(read):
         return
     try:
         mode, _ = nvml.nvmlDeviceGetMigMode(device.handle)
         device.on_mig_mode(bool(mode))
-        yield (
-            catalog.GPU_MIG_MODE,
-            (series(catalog.GPU_MIG_MODE, device.uuid), float(mode)),
-        )
+        yield _figure(catalog.GPU_MIG_MODE, device.uuid, float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
         device.on_failure(read, error, failures)
@@ -294,24 +255,17 @@ def _part(nvml: Nvml, device: NvmlDevice, index: int) -> Iterator[Reading]:
     uuid = text(nvml.nvmlDeviceGetUUID(part))
     memory = nvml.nvmlDeviceGetMemoryInfo(part)
     attributes = nvml.nvmlDeviceGetAttributes_v2(part)
-    info = series(
-        catalog.GPU_MIG_INFO,
-        uuid,
-        device.uuid,
-        _profile(nvml, part),
-        nvml.nvmlDeviceGetGpuInstanceId(part),
-        nvml.nvmlDeviceGetComputeInstanceId(part),
-    )
-    yield catalog.GPU_MIG_INFO, (info, 1.0)
+    # ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``.
+    profile = text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
+    instance = nvml.nvmlDeviceGetGpuInstanceId(part)
+    compute = nvml.nvmlDeviceGetComputeInstanceId(part)
+    labels = (uuid, device.uuid, profile, instance, compute)
+    yield _figure(catalog.GPU_MIG_INFO, *labels, 1.0)
     yield _figure(catalog.GPU_MIG_MEMORY_USED_BYTES, uuid, memory.used)
     yield _figure(catalog.GPU_MIG_MEMORY_SIZE_BYTES, uuid, memory.total)
     yield _figure(catalog.GPU_MIG_MULTIPROCESSORS, uuid, attributes.multiprocessorCount)
 
 
-def _profile(nvml: Nvml, part: Handle) -> str:
-    """Return ``1g.5gb`` of ``NVIDIA A100-SXM4-40GB MIG 1g.5gb``."""
-    return text(nvml.nvmlDeviceGetName(part)).rpartition(" MIG ")[2]
-
-
-def _figure(metric: Metric, uuid: str, value: float) -> Reading:
-    return metric, (series(metric, uuid), value)
+def _figure(metric: Metric, *row: Any) -> Reading:
+    *labels, value = row
+    return metric, (series(metric, *labels), value)

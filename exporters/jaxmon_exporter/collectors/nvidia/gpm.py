@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, by_label
-from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
+from jaxmon_exporter.collectors.nvidia.calls import FIELDS, NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
     LOST,
@@ -31,9 +31,12 @@ from jaxmon_exporter.collectors.nvidia.device import (
     Nvml,
     text,
 )
-from jaxmon_exporter.collectors.nvidia.fields import FIELDS
-from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
-from jaxmon_exporter.precedence import COUNTERS
+from jaxmon_exporter.polling import (
+    COUNTERS,
+    Collector,
+    CollectorUnavailable,
+    partial_failures,
+)
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -76,17 +79,7 @@ _ADVICE = {
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Unit:
-    """
-    A sampled unit: a GPU, or a MIG instance of one.
-
-    Args:
-        uuids: of the devices that its values describe.
-        instance: id of the GPU instance; `None` for a whole GPU.
-        divided: the GPU is partitioned.
-        sample: of the last poll.
-        off: why it is no longer sampled; ``""`` while it is.
-        metrics: wanted, by NVML's id.
-    """
+    """A sampled unit: a GPU, or a MIG instance of one; if *off*, why it is not."""
 
     uuids: tuple[str, ...]
     handle: Handle
@@ -98,13 +91,7 @@ class _Unit:
 
 
 class Gpm(Collector):
-    """
-    Samples every GPU that the driver shows to this process and that supports it.
-
-    Args:
-        interval: seconds between two samples; NVML requires at least 0.1.
-        all_rates: export bytes per second even if the driver counts the bytes.
-    """
+    """Samples every GPU that supports it, at most every 0.1 s."""
 
     name = "gpm"
     deadline = 5.0
@@ -118,11 +105,7 @@ class Gpm(Collector):
         self._failures: Counter[str] = Counter()
 
     def collect(self) -> Iterable[Family]:
-        """
-        Sample all units and compare with the previous samples; the first poll of a unit
-        has none to compare with. Raises `CollectorUnavailable`: no driver, no GPU, or
-        none that can be sampled.
-        """
+        """Sample all units and compare with the samples before."""
         nvml = self._session.open()
         try:
             self._take_inventory(nvml)
@@ -179,7 +162,6 @@ class Gpm(Collector):
             self._lost.discard(key)
 
     def _read(self, nvml: Nvml, key: _Key, unit: _Unit) -> list[Family]:
-        """Return the values of one unit since the last poll."""
         if unit.off:
             return []
         try:
@@ -201,10 +183,7 @@ class Gpm(Collector):
         return found
 
     def _wanted(self, nvml: Nvml, unit: _Unit) -> dict[int, Metric]:
-        """
-        Return the metrics to query: rates only if the driver has no counter, and only
-        for whole GPUs, so that sums do not include an instance's as well.
-        """
+        """Return the metrics to query: rates only of whole GPUs without a counter."""
         if unit.instance is not None:
             return _RATIOS
         counted = set()
@@ -255,9 +234,7 @@ class Gpm(Collector):
 def _mig_instances(
     nvml: Nvml, handle: Handle
 ) -> tuple[bool, dict[int, tuple[str, ...]]]:
-    """
-    Return whether a GPU is split, and its instances, each with its devices' UUIDs.
-    """
+    """Return whether a GPU is split, and its instances with their devices' UUIDs."""
     found: dict[int, list[str]] = {}
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)

@@ -104,7 +104,6 @@ def _moved(before: CoreState, now: CoreState) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return *text* on one line, shortened."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}…"
 
@@ -113,10 +112,7 @@ _OWNERS_EVERY = 30.0
 
 
 class Tpus(Collector):
-    """
-    Reads every TPU of this host, as *root* has ``sys``, ``dev`` and ``proc``, and every
-    runtime that serves metrics, at addresses that *environ* may have.
-    """
+    """Reads every TPU of this host, and every runtime that serves metrics."""
 
     name = "tpu"
     deadline = 8.0
@@ -140,11 +136,7 @@ class Tpus(Collector):
         self._hangs = HangDetector(clock)
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read chips and runtimes: a few milliseconds, and at most five seconds however
-        many runtimes do not respond. Raises `CollectorUnavailable`: no TPU, or grpcio
-        is not installed.
-        """
+        """Read chips and runtimes: a few milliseconds, at most five seconds."""
         chips = tpus.find(self._root)
         present = {chip.uuid for chip in chips}
         # A lost chip keeps its position until the hardware changes.
@@ -186,12 +178,7 @@ class Tpus(Collector):
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
     ) -> tuple[list[str], int]:
-        """
-        Return the uuids of the chips in order, and how many cores each has.
-
-        If the PCI bus is hidden, by their numbers: a runtime reports the memory of each
-        core, and the duty cycle of each chip.
-        """
+        """Return the uuids of the chips in order, and how many cores each has."""
         if not self._chips:
             return _placeholder_chips(readings)
         per_chip = next(iter(self._chips.values())).model.cores

@@ -32,10 +32,7 @@ class CorePlace:
 
 
 def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
-    """
-    Return which of *total* cores or chips of this host each of *keys* means, which are
-    in the order of the runtimes; empty if ambiguous.
-    """
+    """Return which of *total* cores or chips *keys* mean; empty if ambiguous."""
     distinct = list(dict.fromkeys(keys))
     numbers = [number for _, number in distinct]
     if not distinct or total < 1 or min(numbers) < 0:
@@ -63,11 +60,7 @@ def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, CorePlace
 def spread(
     values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
 ) -> list[tuple[CorePlace, T]]:
-    """
-    Return the value at each of *places*: all cores of a process, *per_chip* of each
-    chip. Some metrics have a value for each core, others, or on other chips, for each
-    chip, and number them in their own way; their order is the same.
-    """
+    """Return the value at each of *places*, whether they are by core or by chip."""
     ordered = [values[number] for number in sorted(values)]
     at = sorted(places)
     if len(ordered) * per_chip == len(at):
@@ -102,10 +95,7 @@ _EXACT = (1 << 53) - 1
 
 
 class Figures:
-    """
-    The families of one poll, of chips with these *uuids* and so many cores *per_chip*,
-    as the runtimes that responded have them, in order; counts what is ambiguous.
-    """
+    """The families of one poll, of chips with these *uuids*, in order."""
 
     def __init__(
         self,
@@ -129,10 +119,7 @@ class Figures:
         yield from self._states()
 
     def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
-        """
-        Yield uuid, core, runtime and state of each tensor core; of a core that is
-        listed twice the first counts.
-        """
+        """Yield uuid, core, runtime and state of each tensor core, once."""
         reported: set[tuple[int, int]] = set()
         keys = [
             (reading.runtime, state.chip)
@@ -197,7 +184,6 @@ class Figures:
         return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
-        """Yield what belongs to a process rather than to a chip."""
         for reading in self._readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
@@ -232,7 +218,6 @@ class Figures:
                     yield gauge(metric, value & _EXACT, uuid, core)
 
     def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
-        """Return a metric that numbers cores."""
         reported = {
             (reading.runtime, device): value
             for reading in self._readings
@@ -241,9 +226,7 @@ class Figures:
         return [(place, reported[key]) for key, place in self._placed(reported).items()]
 
     def _by_chip(self, name: str) -> dict[int, float]:
-        """
-        Return shares of a metric that has a value for each chip, or for each core.
-        """
+        """Return shares of a metric that has a value for each chip or core."""
         chips: dict[int, list[float]] = defaultdict(list)
         for reading in self._readings:
             places = self._held_by(reading.runtime)
@@ -287,12 +270,7 @@ def _of_runtime(
 def _histogram(
     metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
 ) -> list[Sample]:
-    """
-    Return the series of a histogram in seconds; *reported* is in microseconds.
-
-    Its bounds are bounds of the runtime, so that all counts are exact: for each
-    bucket of *metric* the lowest one that is not below it.
-    """
+    """Return a histogram in seconds; *reported* is in microseconds, counts exact."""
     if not reported:
         return []
     count = sum(counted.count for counted in reported)
@@ -320,7 +298,6 @@ def _histogram(
 def _kept(
     wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
 ) -> Iterator[tuple[float, int]]:
-    """Yield bound, in seconds, and number of observations below it."""
     # Six digits: the name of a series must not depend on how a float rounds.
     seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
     chosen = {

@@ -48,10 +48,7 @@ _TENSOR_CORE_SEQUENCER = 1
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """
-    Observations in buckets: how many, and their mean; the upper bound of each bucket
-    but the last, and the count of each. Trailing zeros may be omitted.
-    """
+    """Observations in buckets; the last has no bound, trailing zeros may lack."""
 
     count: int
     mean: float
@@ -82,11 +79,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class CoreState:
-    """
-    State of a tensor core: ids of the program on it and of its run, its program
-    counter, the same as text if requested, how many programs are queued, and the
-    message of its error, ``""`` without one.
-    """
+    """State of a tensor core: its program and run, where it is, and its error."""
 
     chip: int
     core: int
@@ -99,11 +92,7 @@ class CoreState:
 
 
 def metric_request(name: str, *, single: bool) -> bytes:
-    """
-    Return a request for the metric *name*, of `LONGEST_NAME` bytes at most; of one
-    process alone if *single*, else of all processes of the host, as far as the runtime
-    gathers them.
-    """
+    """Return a request for *name*, of one process alone if *single*."""
     raw = name.encode()
     return b"\x0a" + bytes([len(raw)]) + raw + (b"\x10\x01" if single else b"")
 
@@ -199,7 +188,6 @@ def _signed(value: int) -> int:
 
 
 def _attributes(messages: Iterable[_Message], depth: int = 0) -> dict[str, Attribute]:
-    """Return names and values of attributes, and of lists of them."""
     found: dict[str, Attribute] = {}
     for attribute in messages:
         for value in attribute.messages(2):
@@ -242,12 +230,7 @@ def _distribution(message: _Message) -> BucketCounts | None:
 
 
 def _bounds(options: _Message) -> tuple[float, ...]:
-    """
-    Return the upper bounds of all buckets but the last, which has none.
-
-    The lower bound of a bucket is in it, the upper one is not: Prometheus counts
-    the other way round, which no measured time notices.
-    """
+    """Return the upper bounds of all buckets but the last, which are not in them."""
     found: list[float] = []
     exponential, explicit, linear = (options.message(kind) for kind in (2, 3, 4))
     if explicit is not None:
@@ -341,11 +324,7 @@ class GrpcFailure:
 
     @property
     def unknown(self) -> bool:
-        """
-        Whether the server lacks the method or metric, so that retrying is useless.
-
-        A web server that answers 404 looks the same: gRPC counts that as UNIMPLEMENTED.
-        """
+        """Whether the server lacks it, so that retrying is useless."""
         return self.code in _UNKNOWN
 
     @property
@@ -366,10 +345,7 @@ CUT_OFF = GrpcFailure("INTERNAL")
 
 
 def call_all(calls: Sequence[GrpcCall], seconds: float) -> list[Reply]:
-    """
-    Send all *calls* concurrently, and return their replies, within *seconds*. Raises
-    `ImportError`: there are calls, and grpcio is not installed.
-    """
+    """Send all *calls* concurrently; return the replies, within *seconds*."""
     if not calls:
         return []
     # Its core logs socket errors to stderr; the replies contain them as well.
@@ -411,7 +387,6 @@ def _resident_bytes() -> int:
 
 
 def _reply(future: Any) -> Reply:
-    """Return what has come of a call."""
     if not future.done():
         return SLOW
     if (error := future.exception()) is not None:
@@ -421,7 +396,6 @@ def _reply(future: Any) -> Reply:
 
 
 def _url(target: Target) -> str:
-    """Return *target* as gRPC spells it."""
     if isinstance(target, str):
         return f"unix:{quote(os.fsencode(target))}"
     host, port = target

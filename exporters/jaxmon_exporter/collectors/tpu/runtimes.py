@@ -1,9 +1,4 @@
-"""
-Polls this host's TPU runtimes.
-
-Requests to all processes run concurrently, with one deadline. A runtime that disappears
-is probed again by every poll.
-"""
+"""Polls this host's TPU runtimes: all processes concurrently, with one deadline."""
 
 from __future__ import annotations
 
@@ -142,22 +137,14 @@ _HIGHEST_PORT = 65535
 
 
 class Address(NamedTuple):
-    """
-    Where a process may serve; *name* is the value of the label ``runtime``: the port,
-    or the socket's file.
-    """
+    """Where a process may serve; the name is the port, or the socket's file."""
 
     name: str
     target: Target
 
 
 def addresses(environ: Mapping[str, str]) -> tuple[list[Address], bool]:
-    """
-    Return the candidate addresses of runtimes, and whether *environ* set them.
-
-    The variables are those that configure libtpu. Without them: the usual ports, most
-    of which are unused.
-    """
+    """Return the addresses of runtimes, and whether libtpu's variables set them."""
     if text := environ.get(tpus.ADDRESS, "").strip():
         return [_address(text)], True
     if (listed := environ.get(tpus.PORTS)) is not None:
@@ -196,12 +183,7 @@ _CONNECT_SECONDS = 0.2
 
 
 def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
-    """
-    Return the *targets* where nothing is listening, and why.
-
-    All others may be listening: a host name is not resolved, and a slow host is left to
-    gRPC.
-    """
+    """Return the *targets* where nothing is listening, and why."""
     found: dict[Target, GrpcFailure] = {}
     end = time.monotonic() + _CONNECT_SECONDS
     with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
@@ -230,10 +212,7 @@ def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
 
 
 def _socket_address(target: Target) -> tuple[int, Any]:
-    """
-    Return the family and the address of *target*; `OSError` or `UnicodeError` if its
-    host is a name.
-    """
+    """Return family and address of *target*; raises if it has a host name."""
     if isinstance(target, str):
         return socket.AF_UNIX, target
     host, port = target
@@ -250,11 +229,7 @@ _SECONDS = 1.5  # for the replies of all runtimes together
 
 @dataclass(slots=True)
 class _Runtime:
-    """
-    State of the runtime at an address: it is *up* while it responds, *slow* if
-    something listens but does not, *met* if it ever has. *further* are useful metrics
-    of its own list, *unknown* those and methods that it does not have.
-    """
+    """The runtime at an address: *up* while it responds, *met* if it ever has."""
 
     address: Address
     up: bool = False
@@ -292,10 +267,7 @@ class Runtimes:
         self._failures = failures
 
     def read(self) -> list[RuntimeReading]:
-        """
-        Query all runtimes; those not known to be up are probed first. Raises
-        `ImportError`: something is listening, and grpcio is not installed.
-        """
+        """Query all runtimes, after probing those not known to be up."""
         before = {runtime.name for runtime in self._runtimes if runtime.up}
         self._probe([runtime for runtime in self._runtimes if not runtime.up])
         up = [runtime for runtime in self._runtimes if runtime.up]
@@ -413,12 +385,7 @@ class Runtimes:
     def _judge(
         self, runtime: _Runtime, reading: RuntimeReading, replies: Sequence[Reply]
     ) -> None:
-        """
-        Decide whether a runtime is still up, and still the same.
-
-        It has to say something: gRPC makes of a web server's 404 what an old runtime
-        says to a question that it does not know.
-        """
+        """Decide whether a runtime is still up, and the same."""
         uptime = max(reading.values(UPTIME), default=0.0)
         if uptime < runtime.uptime:
             runtime.renew()

@@ -8,7 +8,7 @@ from jaxmon.exposition.distributions import check_distribution
 from jaxmon.exposition.encode import names_of
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels, parse, relabel, to_family
-from jaxmon_exporter.precedence import device_of
+from jaxmon_exporter.polling import device_of
 
 
 # An agent may be newer than this, but must not report that a target is down.
@@ -22,10 +22,7 @@ _CATALOGUE = {name for metric in METRICS for name in names_of(metric)}
 
 
 def families(worker: str, page: str) -> list[Family]:
-    """
-    Return an agent's metrics as families with the label *worker*. Raises `PageError`:
-    it is invalid, or would make the combined output invalid.
-    """
+    """Return an agent's metrics with the label *worker*; `PageError` if invalid."""
     found = [
         # A device does not belong to the worker: others may use it, and the driver
         # reports it.
@@ -42,10 +39,7 @@ def families(worker: str, page: str) -> list[Family]:
 
 
 def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
-    """
-    Add the names of a metric to *taken*, with their owner. Raises `PageError`: another
-    metric has one of them; output with both is invalid.
-    """
+    """Add a metric's names to *taken*; `PageError` if another has one."""
     who = f"{metric.kind} {metric.name}"
     names = names_of(metric)
     for name in names:
@@ -59,11 +53,7 @@ def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
 def compatible(
     page: list[Family], taken: dict[str, str]
 ) -> tuple[list[Family], list[PageError]]:
-    """
-    Return the families of *page* compatible with earlier agents' *taken* names, and the
-    reasons for the rest: in another release, a name that is not in the catalogue may
-    mean something else.
-    """
+    """Return the families of *page* without names *taken*, and why not others."""
     kept, errors = [], []
     for family in page:
         try:

@@ -19,7 +19,7 @@ from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collectors.inspector.collectives import (
+from jaxmon_exporter.collectors.collectives import (
     BrokenRecordError,
     InspectedProcess,
     RecentCollectives,
@@ -56,10 +56,7 @@ _Key: TypeAlias = tuple[InspectedProcess, int]
 
 @dataclass(slots=True)
 class _InspectedFile:
-    """
-    How far a file is read: all before *offset* was, or is ignored, *inside* a line or
-    not; *head* is how the file began when it was read last.
-    """
+    """How far a file is read, *inside* a line or not, and how it began then."""
 
     offset: int = 0
     inside: bool = False
@@ -82,9 +79,9 @@ class _Growing(NamedTuple):
 
 class Directory:
     """
-    Follows Inspector's files of *host*, ``*`` for any, in the directory *path*; what
-    they have when it is first read is ignored. At once, *budget* bytes are read of all
-    files; if there are more, the newest are read of those that have most.
+    Follows Inspector's files of *host*, ``*`` for any, in the directory *path*, from
+    when it is first read. At once, *budget* bytes are read of all files; if there are
+    more, the newest of those that have most.
     """
 
     def __init__(self, path: Path, host: str, *, budget: int) -> None:
@@ -104,10 +101,7 @@ class Directory:
         self._first, self.processes = False, set()
 
     def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
-        """
-        Return the lines that were appended since the last call, and who wrote them.
-        Raises `OSError`: the directory cannot be read.
-        """
+        """Return the lines appended since the last call, and who wrote them."""
         growing = self._growing()
         left = self._budget
         # What those with little leave is shared by the others.
@@ -124,7 +118,6 @@ class Directory:
                 self.failures[UNREADABLE] += 1
 
     def _growing(self) -> list[_Growing]:
-        """Scan the directory; return the files to read."""
         growing: list[_Growing] = []
         processes = set()
         with os.scandir(self._path) as entries:
@@ -198,10 +191,7 @@ class Directory:
 
 
 def _rewind(descriptor: int, file: _InspectedFile) -> None:
-    """
-    Begin again if the file was truncated: by another process with this number, or by
-    log rotation, behind which its process continues where it was, leaving a hole.
-    """
+    """Begin again if the file was truncated, by another process or log rotation."""
     head = os.pread(descriptor, _HEAD, 0)
     if not head.startswith(file.head):
         file.offset, file.inside = 0, False
@@ -224,14 +214,7 @@ _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
 class Inspector(Collector):
-    """
-    Reads what NCCL Inspector appends to its files in *directory*.
-
-    Args:
-        directory: need not exist yet.
-        host: whose files, by default this host's; ``*`` is any.
-        budget: bytes that are parsed in each of them; 4 MiB take some 100 ms.
-    """
+    """Reads what NCCL Inspector appends to its files in *directory*."""
 
     name = "nccl_inspector"
     deadline = 10.0
@@ -258,10 +241,7 @@ class Inspector(Collector):
         self._clock = clock
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read what was appended since the last poll. Raises `CollectorUnavailable`: there
-        are no files of this host, or may not be read.
-        """
+        """Read what was appended, or raise `CollectorUnavailable`: no files to read."""
         try:
             for process, line in self._directory.lines():
                 self._read(process, line)
@@ -312,10 +292,7 @@ class Inspector(Collector):
 
 
 class _Owners:
-    """
-    Finds the slots of processes by what the agents in *run_dir* report of themselves:
-    host and number as the process itself knows them, as Inspector does.
-    """
+    """Finds the slots of processes by what the agents in *run_dir* report."""
 
     def __init__(self, run_dir: Path, clock: Clock) -> None:
         self._run_dir = run_dir

@@ -1,12 +1,12 @@
 """
-Every instrumented process on the host, over its Unix socket.
+Every instrumented process on the host, over its Unix socket, distinguished by the label
+``worker``.
 
-All agents' metrics are combined, distinguished by the label ``worker``. A faulty agent
-affects only itself: a killed process only has ``jaxmon_agent_up 0`` while its socket
-exists, and so does one that hangs, floods, or does not serve metrics. A process that
-exits cleanly removes its socket. What it counted stays for a while, and its successor
-adds to it (`jaxmon.facts.endings`). What else stays is of its slot: how many agents
-started in it, and how many of them did not finish.
+A faulty agent affects only itself: one that was killed, hangs, floods, or serves no
+metrics has ``jaxmon_agent_up 0`` while its socket exists. One that exits cleanly
+removes that. What it counted stays for a while, and its successor adds to it
+(`jaxmon.facts.endings`). Of its slot stays how many agents started in it and did not
+finish.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from jaxmon_exporter.polling import (
     Collector,
     CollectorUnavailable,
     partial_failures,
+    unowned,
 )
-from jaxmon_exporter.precedence import unowned
 
 
 _KINDS = ("counter", "histogram")
@@ -46,10 +46,7 @@ _MOST_FOLLOWED = 256
 
 
 class SlotSeries:
-    """
-    Exports the records of slots: also of those that no process holds, so that one
-    killed between two polls is counted, with or without a successor.
-    """
+    """Exports the records of slots, so that one killed between polls is counted."""
 
     def __init__(self) -> None:
         # A successor may hold a slot a moment before it has counted a crash; the
@@ -59,14 +56,7 @@ class SlotSeries:
     def families(
         self, slots: Mapping[str, SlotEnds], *, up: set[str], unheard: set[str]
     ) -> list[Family]:
-        """
-        Return the families of all *slots*, some 10 µs each.
-
-        Args:
-            slots: the slots by worker.
-            up: workers that have just responded.
-            unheard: workers on whose socket nothing listens.
-        """
+        """Return the families of all *slots* by worker, some 10 µs each."""
         died: dict[tuple[str, str], float] = {}
         counted = {}
         for worker, slot in slots.items():
@@ -93,7 +83,6 @@ class SlotSeries:
     def _number(
         self, worker: str, record: ProcessEnd, *, dead: bool
     ) -> tuple[int, int]:
-        """Return how many processes started and crashed."""
         starts, crashes = record.starts, record.crashes + dead
         before = self._counted.get(worker)
         if before is not None and before[0] <= starts:
@@ -102,10 +91,7 @@ class SlotSeries:
 
 
 class ExitStatuses:
-    """
-    Adds to the records of processes in *run_dir* how the kernel saw them exit: from
-    Linux 6.15 on, of those that it sees from here.
-    """
+    """Adds to records how the kernel saw processes exit, since Linux 6.15."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -139,7 +125,6 @@ class ExitStatuses:
                     os.close(listening)
 
     def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        """Return whether the same process still has the *slot*."""
         try:
             now = endings.slot(self._path(worker))
         except NewerSchemaError:
@@ -167,12 +152,7 @@ class LeftCounts(NamedTuple):
 
 
 class EndedCounts:
-    """
-    Reads the counts that agents leave in *run_dir*, each of them once.
-
-    Args:
-        max_total: maximum size of their text; more than that count as none.
-    """
+    """Reads the counts that agents leave, each of them once, up to *max_total*."""
 
     def __init__(self, run_dir: Path, max_total: int) -> None:
         self._run_dir = run_dir
@@ -206,14 +186,7 @@ class EndedCounts:
     def merged(
         self, pages: Mapping[str, list[Family]], slots: Mapping[str, SlotEnds]
     ) -> Iterator[tuple[str, list[Family]]]:
-        """
-        Yield the families of each worker: what its process responded, with the counts
-        of those before it, or what is left of it.
-
-        Args:
-            pages: responses by worker, without samples if there is none.
-            slots: what is known of the slots since then.
-        """
+        """Yield each worker's *pages* with the counts of those before it."""
         for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
             counts = self._left_counts.get(worker)
@@ -228,16 +201,12 @@ class EndedCounts:
                 yield worker, page
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
-        """
-        Return the counts that the process *of* left, `None` if they are void. Raises
-        `PageError`: their text is not what an agent may export; `ValueError`: it is no
-        text.
-        """
+        """Return the counts left by *of*, `None` if void; `PageError` if bad."""
         text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
         if text is None:
             return None
         # Loaded only if there is something.
-        from jaxmon_exporter.collectors.agents import page  # noqa: PLC0415
+        from jaxmon_exporter.collectors import agent_page as page  # noqa: PLC0415
 
         found = [o for o in page.families(worker, text) if o.metric.kind in _KINDS]
         return LeftCounts(of, found, len(text))
@@ -291,15 +260,12 @@ _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 class Agents(Collector):
     """
-    Collects from the agents in one run directory.
+    Collects from the agents in *run_dir*, which may be missing until an agent creates
+    it; each poll waits *timeout* seconds for the slowest.
 
-    Args:
-        run_dir: may be missing until an agent creates it.
-        timeout: seconds that a poll waits for the slowest agent.
-        max_bytes: maximum size of one agent's response; jaxmon's largest are about 1
-            MB. Parsed, it takes about ten times as much memory.
-        max_total: maximum size of all agents' responses; beyond that, the largest are
-            dropped.
+    Responses have *max_bytes* at most (jaxmon's largest are about 1 MB), and
+    *max_total* together, without the largest; parsed, they take about ten times as much
+    memory.
     """
 
     name = "agents"
@@ -330,10 +296,7 @@ class Agents(Collector):
         self._refused: dict[str, str] = {}
 
     def collect(self) -> Iterable[Family]:
-        """
-        Read all agents concurrently; takes at most *timeout* seconds, plus parsing.
-        Raises `CollectorUnavailable`: the run directory is missing or unreadable.
-        """
+        """Read all agents concurrently: *timeout* seconds at most, plus parsing."""
         sockets = self._sockets()
         before = self._slots()
         answers = fetch_all(
@@ -376,10 +339,7 @@ class Agents(Collector):
     def _pages(
         self, answers: dict[str, str | FetchError]
     ) -> tuple[dict[str, list[Family] | None], set[str]]:
-        """
-        Return the families of each agent, `None` if it has a socket and no valid
-        response, and on whose sockets nothing listens. Removes *answers*.
-        """
+        """Return each agent's families, and whose sockets nothing listens on."""
         pages: dict[str, list[Family] | None] = {}
         unheard = set()
         for worker in list(answers):
@@ -430,11 +390,9 @@ class Agents(Collector):
     def _compatible(
         self, worker: str, page: list[Family], taken: dict[str, str]
     ) -> list[Family]:
-        """
-        Return the families of *page* that do not conflict with those of earlier agents.
-        """
+        """Return the families of *page* without conflicts with earlier agents."""
         # The parser is loaded only when there is a response.
-        from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
+        from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
 
         kept, errors = agent_page.compatible(page, taken)
         self._failures[CONFLICT] += len(errors)
@@ -444,10 +402,7 @@ class Agents(Collector):
         return kept
 
     def _trouble(self, worker: str, reason: str, error: Exception) -> None:
-        """
-        Count a failure, and log it if it is new. A process that exited is not a
-        failure.
-        """
+        """Count a failure, log it if it is new; a process that exited is none."""
         if reason != fetch.GONE:
             self._failures[f"agent_{reason}"] += 1
         if self._troubles.get(worker) != reason:
@@ -456,13 +411,10 @@ class Agents(Collector):
 
 
 def _page(worker: str, answer: str | FetchError) -> list[Family]:
-    """
-    Return the parsed response of an agent. Raises `FetchError`: *answer* is an error;
-    `PageError`: it is invalid, or would make the combined output invalid.
-    """
+    """Return the parsed response of an agent, or raise `FetchError` or `PageError`."""
     if isinstance(answer, FetchError):
         raise answer
     # Where there is no agent, none of its grammar is compiled.
-    from jaxmon_exporter.collectors.agents import page as agent_page  # noqa: PLC0415
+    from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
 
     return agent_page.families(worker, answer)

@@ -50,18 +50,13 @@ class BrokenRecordError(ValueError):
 
 class CollectiveRecord(NamedTuple):
     """
-    What is known of a collective, or of a send or receive.
+    A collective, or a send or receive.
 
-    Args:
-        communicator: its hash, the same on all *ranks*.
-        collective: one of `NCCL_COLLECTIVES`.
-        number: counts those of its kind that the communicator has launched; `None` of
-            sends and receives, which are counted together.
-        message: bytes, as NCCL counts them.
-        seconds: of its kernel on the GPU, which waits for other ranks.
-        bus: bytes on the bus: bus bandwidth times *seconds*.
-        sampled: whether it stands for those before it that were not recorded. Since
-            NCCL 2.30.3 these are others, under 8 KiB.
+    The hash of its *communicator* is the same on all *ranks*. *number* counts those of
+    its kind that the communicator has launched, `None` of sends and receives. *seconds*
+    are of its kernel on the GPU, which waits for other ranks; *bus* is the bus
+    bandwidth times these. If *sampled*, it stands for those before it that were not
+    recorded; since NCCL 2.30.3 these are others, under 8 KiB.
     """
 
     communicator: str
@@ -82,10 +77,7 @@ class CollectiveRecord(NamedTuple):
 
 
 def parse(line: bytes) -> CollectiveRecord | None:
-    """
-    Return the record in *line*, `None` if the GPU did not time it; `BrokenRecordError`
-    if there is none. Takes 10 µs.
-    """
+    """Return the record in *line*, `None` if the GPU did not time it; 10 µs."""
     try:
         # No deeper than the caller's limit of a line allows, which Python withstands.
         found = json.loads(line.decode())
@@ -166,10 +158,7 @@ class Tallies:
     def add(
         self, worker: str, process: InspectedProcess, record: CollectiveRecord
     ) -> int:
-        """
-        Count a record; return how many collectives were launched since the one before
-        of its kind and communicator, itself included.
-        """
+        """Count a record; return how many of its kind were launched, with it."""
         self._heard[worker] = self._clock()
         of = self._sums[worker, record.collective, record.size]
         values = (1.0, record.message, record.bus, record.seconds)
@@ -234,10 +223,7 @@ class _RankKey(NamedTuple):
 
 
 class _WindowSums(NamedTuple):
-    """
-    Sums of some seconds, by rank: collectives launched, recorded, seconds of these, and
-    their squares.
-    """
+    """Sums by rank: collectives launched, recorded, seconds, and squares."""
 
     seconds: float
     sums: dict[_RankKey, list[float]]
@@ -277,10 +263,7 @@ class RecentCollectives:
             self._began, self._sums = now, {}
 
     def describe(self) -> InspectedCollectives | None:
-        """
-        Return the windows, the newest first, `None` if there are none: of the ranks
-        that are in all of them, those of collectives that take longest.
-        """
+        """Return the windows of the slowest collectives, newest first."""
         windows = list(self._windows)
         if len(windows) < _WINDOWS:
             return None

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import logging
 import os
-import socket
 import ssl
 import threading
 from collections import OrderedDict
@@ -26,7 +25,7 @@ from jaxmon.errors import CommandError, WebConfigError
 from jaxmon.exposition.families import Family, gauge
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.sockets import READ, WRITE, Transport
-from jaxmon_exporter.web.config import WebConfig, load
+from jaxmon_exporter.web_config import WebConfig, load
 
 
 if TYPE_CHECKING:
@@ -49,13 +48,9 @@ _REFUSED = error_response(HTTPStatus.UNAUTHORIZED, "name and password")._replace
 
 class AccessGate:
     """
-    The active web configuration. Reloaded when one of its files changes; an invalid
-    change is logged once and exported as a metric, and the previous configuration stays
-    in effect.
-
-    Raises:
-        WebConfigError: it is invalid.
-        CommandError: it has passwords, and bcrypt is not installed.
+    The active web configuration, reloaded when one of its files changes; an invalid
+    change is logged once and exported, and the previous configuration stays in effect.
+    Raises `WebConfigError`: it is invalid; `CommandError`: passwords need bcrypt.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,10 +71,7 @@ class AccessGate:
         self._read()
 
     def reload(self) -> bool:
-        """
-        Read the files now, changed or not, and return whether they are in effect;
-        thread-safe, never raises.
-        """
+        """Read the files now; return whether they are in effect. Thread-safe."""
         with self._lock:
             self._renew()
             return not self._failed
@@ -111,21 +103,14 @@ class AccessGate:
         return dict(self._config.headers)
 
     def open(self, sock: socket.socket) -> Transport:
-        """
-        Return the transport of a client, encrypted with the latest certificate.
-
-        Costs a few file lookups. Raises `OSError`: the client is gone.
-        """
+        """Return a client's transport, with the latest certificate; `OSError`."""
         self._follow()
         if self._context is None:
             return Transport(sock)
         return TlsTransport(sock, self._context, self.admits_certificate)
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
-        """
-        Return the response that rejects *request*, `None` if it is allowed; for a new
-        password that takes a slow hash, on a separate thread.
-        """
+        """Return the response that rejects *request*, `None` if it is allowed."""
         self._follow()
         users = self._config.users
         if not users or request.path in OPEN_PATHS:
@@ -185,7 +170,6 @@ class AccessGate:
         return None if right else _REFUSED
 
     def _follow(self) -> None:
-        """Reload the files if one has changed."""
         if self._changed():
             with self._lock:
                 if self._changed():  # no other thread did it meanwhile
@@ -208,10 +192,7 @@ class AccessGate:
             self._failed = False
 
     def _read(self) -> None:
-        """
-        Apply the files. Raises `WebConfigError`: they are invalid or unusable;
-        `CommandError`: there are passwords, and bcrypt is not installed.
-        """
+        """Apply the files; `WebConfigError` or `CommandError` if they are unusable."""
         # Files of the active configuration, and of the requested one: a certificate
         # created after the configuration that names it is a change as well. Checked
         # before they are read: a change in between is noticed at the next check.
@@ -255,7 +236,6 @@ def _file_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _credentials(authorization: str | None) -> tuple[str, bytes] | None:
-    """Return name and password of a header of basic authentication."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -284,11 +264,7 @@ _RECORD = 1 << 14
 
 
 class TlsTransport(Transport):
-    """
-    The socket of a TLS client, just accepted and non-blocking. *context* has the
-    server's certificate; *admits* returns whether the client's, verified or `None`, is
-    accepted. Raises `OSError`: the client is gone.
-    """
+    """The socket of a new TLS client; *admits* judges its certificate or `None`."""
 
     sock: ssl.SSLSocket
 
@@ -304,10 +280,7 @@ class TlsTransport(Transport):
         self._admits = admits
 
     def handshake(self) -> None:
-        """
-        Perform the TLS handshake and check the client's certificate. Raises `OSError`:
-        the handshake failed, or the certificate is not accepted.
-        """
+        """Perform the TLS handshake, check the certificate; or `OSError`."""
         with self._unblocked():
             self.sock.do_handshake()
         if not self._admits(self.sock.getpeercert()):

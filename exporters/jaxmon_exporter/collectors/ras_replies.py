@@ -25,15 +25,7 @@ class BrokenReplyError(ValueError):
 
 
 class UnevenCommunicator(NamedTuple):
-    """
-    A communicator whose ranks have launched different numbers of collectives.
-
-    Args:
-        key: identifies it from reply to reply.
-        counts: changes if any of its ranks launches another one.
-        lagging: number of ranks that are behind.
-        behind: those of them that the reply names.
-    """
+    """A communicator whose ranks have launched different numbers."""
 
     key: str
     counts: Hashable
@@ -43,20 +35,11 @@ class UnevenCommunicator(NamedTuple):
 
 class RasReport(NamedTuple):
     """
-    A job at one moment.
-
-    Args:
-        version: of NCCL.
-        cuda: version of its CUDA runtime.
-        driver: version of CUDA that the driver supports.
-        processes: of the job, by state.
-        absent: processes that are not responding or dead, if named.
-        communicators: by state.
-        faults: communicators by fault, except stuck ones.
-        uneven: whose ranks are at different collectives, which is normal for a moment.
-        first_host: address of the first rank that responds; ``""`` if unknown.
-        seconds: that it took.
-        timeouts: met meanwhile.
+    A job at one moment: versions of NCCL, of its CUDA runtime, and of CUDA that the
+    driver supports; processes and communicators by state. *absent* processes do not
+    respond or are dead; *faults* are without stuck communicators; *uneven* is normal
+    for a moment. *first_host* is the address of the first rank that responds, ``""`` if
+    unknown.
     """
 
     version: str
@@ -151,9 +134,7 @@ class _JobProcesses:
         self.gpus: set[_Process] = set()
 
     def add(self, ranks: Iterable[Any], missing: Iterable[Any]) -> int:
-        """
-        Add the ranks of a communicator; return how many do not respond or are dead.
-        """
+        """Add the ranks of a communicator; return how many are lost."""
         for rank in ranks:
             process = self._seen(rank)
             self.states.setdefault(process, "responding")
@@ -237,7 +218,6 @@ def _uneven_counts(
 
 
 def _first_host(communicators: Iterable[Any]) -> str:
-    """Return the host of the first rank of the largest communicator."""
     largest = max(
         communicators,
         key=lambda communicator: _number(communicator["size"]),
@@ -365,10 +345,7 @@ def _missing_processes(lines: list[str]) -> Iterator[MissingProcess]:
 
 
 def _size(lines: list[str]) -> tuple[int, int, int]:
-    """
-    Return nodes, processes and GPUs of the job: in a table of five columns if all nodes
-    are alike, else in the last one of three.
-    """
+    """Return nodes, processes and GPUs of the job, from one of two kinds of table."""
     for title, row in pairwise(lines):
         if title.startswith("(total)"):
             found = re.findall(r"\d{1,9}", row)
@@ -408,7 +385,6 @@ def _uneven(lines: list[str]) -> Iterator[UnevenCommunicator]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Return the lines about each communicator with a mismatch."""
     for head, block in _parts(_BLOCK, lines):
         if head[2] == "MISMATCH":
             yield head[1], block

@@ -29,7 +29,7 @@ from jaxmon_exporter.polling import NO_JOB, Clock, Collector, CollectorUnavailab
 
 
 if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.nccl.replies import RasReport, UnevenCommunicator
+    from jaxmon_exporter.collectors.ras_replies import RasReport, UnevenCommunicator
 
 
 GONE = "gone"
@@ -61,10 +61,7 @@ class Reply(NamedTuple):
 
 
 def place_of(address: str) -> Place:
-    """
-    Return host and port of *address*, as in ``NCCL_RAS_ADDR``. Raises `ValueError`: it
-    has none.
-    """
+    """Return host and port of *address*, as in ``NCCL_RAS_ADDR``, or `ValueError`."""
     host, _, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -78,9 +75,7 @@ def place_of(address: str) -> Place:
 
 
 def found(place: Place) -> Place | None:
-    """
-    Return the address of *place* at which a process listens; costs its job nothing.
-    """
+    """Return the address of *place* at which a process listens; costs a job nothing."""
     host, port = place
     # NCCL listens at one of these; no resolver, and no thread for it, is needed.
     hosts = ("127.0.0.1", "::1") if host == "localhost" else (host,)
@@ -96,18 +91,7 @@ def found(place: Place) -> Place | None:
 
 
 def query(place: Place, *, seconds: float, max_bytes: int, json: bool = True) -> Reply:
-    """
-    Return the status of the job.
-
-    Args:
-        place: host and port.
-        seconds: for the reply, after at most four for a process that responds.
-        max_bytes: maximum size of all that is received.
-        json: in JSON, if that NCCL can.
-
-    Raises:
-        FetchError: with the reason.
-    """
+    """Return the status of the job, in *seconds* and *max_bytes*, or `FetchError`."""
     try:
         with _greeted(place, max_bytes) as (stream, bounds):
             bounds.extend(seconds)
@@ -169,9 +153,7 @@ def _reject(line: bytes) -> None:
 
 
 def is_here(host: str) -> bool | None:
-    """
-    Return whether *host*, an address, is one of this host; `None` if that is unknown.
-    """
+    """Return whether the address *host* is of this host; `None` if unknown."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -197,11 +179,7 @@ Chance = Callable[[int, int], int]
 
 
 class _Stuck(NamedTuple):
-    """
-    How many communicators do not move although their ranks are at different
-    collectives; ranks that are *lagging*, of the communicator with the most, and those
-    of all of them that are named.
-    """
+    """How many communicators do not move, and the ranks of them that are behind."""
 
     communicators: int
     lagging: int
@@ -215,10 +193,7 @@ class _StuckFinder:
         self._counts: dict[str, Hashable] = {}
 
     def update(self, uneven: Iterable[UnevenCommunicator]) -> _Stuck:
-        """
-        Return what is as *uneven* as in the last reply. Counts that differ are normal
-        while they change: RAS reads the ranks one after the other.
-        """
+        """Return what is as *uneven* as in the last reply, else normal."""
         found = {communicator.key: communicator for communicator in uneven}
         stuck = [
             communicator
@@ -248,12 +223,9 @@ class Nccl(Collector):
     """
     Reads NCCL's RAS at *address*, ``HOST:PORT``.
 
-    Args:
-        interval: seconds between polls. The sidecar beside the first rank queries in
-            each; others rarely, and so do all if the reply does not say where it is.
-        seconds: for a reply.
-        max_bytes: maximum size of it; a job with more in JSON is read as text.
-        chance: returns a whole number from one to another.
+    The sidecar beside the first rank queries in each poll; others rarely, as *chance*
+    has it, and so do all if the reply does not say where it is. A reply takes
+    *seconds*; a job with more than *max_bytes* in JSON is read as text.
     """
 
     name = "nccl"
@@ -283,10 +255,7 @@ class Nccl(Collector):
         self._pause: int | None = None
 
     def collect(self) -> Iterable[Family]:
-        """
-        Query RAS, or return what it returned last. Raises `CollectorUnavailable`: no
-        job here, or it does not respond.
-        """
+        """Query RAS, or return what it returned last."""
         if (place := found(self._place)) is None:
             self._forget()
             raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
@@ -347,7 +316,7 @@ class Nccl(Collector):
             place, seconds=self._seconds, max_bytes=self._max_bytes, json=self._json
         )
         # Few hosts have such a job.
-        from jaxmon_exporter.collectors.nccl import replies  # noqa: PLC0415 - see above
+        from jaxmon_exporter.collectors import ras_replies as replies  # noqa: PLC0415 - see above
 
         parse = replies.parse_json if reply.json else replies.parse_text
         try:

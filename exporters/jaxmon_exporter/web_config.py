@@ -2,11 +2,9 @@
 Prometheus's web configuration: TLS and authentication.
 
 The file is that of exporter-toolkit, so one file serves every exporter of a host:
-https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md.
-An unsupported key is an error, never ignored: it was meant to protect something.
-
-An error names known keys, line and column, and never shows the file's content: a
-password may be in the wrong place.
+https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md. An
+unsupported key is an error: it was meant to protect something. An error names known
+keys, line and column, never content: a password may be in the wrong place.
 """
 
 from __future__ import annotations
@@ -69,16 +67,7 @@ _SCALARS = ("str", "int", "float", "bool", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """
-    TLS settings.
-
-    Args:
-        cert_file: PEM, including the chain.
-        client_auth: what is required of clients.
-        client_ca_file: PEM of the CAs that sign clients' certificates.
-        allowed_sans: one of these names must be in a client's certificate.
-        ciphers: for TLS 1.2, in OpenSSL's spelling.
-    """
+    """TLS settings: certificates, what is required of clients, versions, ciphers."""
 
     cert_file: Path
     key_file: Path
@@ -96,10 +85,7 @@ class Tls:
         return (self.cert_file, self.key_file, *ca)
 
     def context(self) -> ssl.SSLContext:
-        """
-        Return a context with the current content of the files. An error names keys, not
-        files. Raises `WebConfigError`: a file is unusable.
-        """
+        """Return a context with the files' content; `WebConfigError` names keys."""
         keys = ("cert_file", "key_file", "client_ca_file")
         for key, path in zip(keys, self.files, strict=False):
             try:
@@ -126,14 +112,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """
-    Content of the file.
-
-    Args:
-        tls: `None` for plain HTTP.
-        users: bcrypt hash by name; empty disables authentication.
-        headers: added to every response.
-    """
+    """The file: TLS, bcrypt hashes by user, and headers for every response."""
 
     tls: Tls | None = None
     users: Mapping[str, bytes] = field(default_factory=dict)
@@ -149,7 +128,7 @@ def load(path: Path) -> WebConfig:
     """
     Read *path*; file names in it are relative to its directory. Raises
     `WebConfigError`: it cannot be read, or requires something unsupported. Never shows
-    the file's content.
+    its content.
     """
     try:
         top = _ConfigValue("", compose(read_text(path), secret=True)).section(_TOP)
@@ -171,22 +150,13 @@ def load(path: Path) -> WebConfig:
 
 
 class _ConfigValue(NamedTuple):
-    """
-    A value of the file.
-
-    Args:
-        name: the known keys that lead to it.
-        node: `None` if it is not there.
-    """
+    """A value of the file, `None` if it is absent, and the keys that lead to it."""
 
     name: str
     node: yaml.Node | None
 
     def fail(self, problem: str) -> NoReturn:
-        """
-        Reject this value without showing it. Raises `WebConfigError`: always; names,
-        line, column and *problem*.
-        """
+        """Raise a `WebConfigError` with names, line, column and *problem*."""
         msg = f"{self.name or 'the file'} {problem}"
         if self.node is not None:
             mark = self.node.start_mark
@@ -382,12 +352,7 @@ def is_possible(cipher: str) -> bool:
 
 
 def openssl_name(name: str) -> str:
-    """
-    Return OpenSSL's name of a suite of TLS 1.2 that is given by Go's.
-
-    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``, and
-    ``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``.
-    """
+    """Return OpenSSL's name of a suite of TLS 1.2 given by Go's."""
     match = re.fullmatch(r"TLS_(\w+?)_WITH_(\w+)", name)
     if match is None:
         return name

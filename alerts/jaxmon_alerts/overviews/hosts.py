@@ -1,0 +1,334 @@
+"""Processes, hosts and accelerators, which processes these belong to, and power."""
+
+from __future__ import annotations
+
+from jaxmon import catalog, promql
+from jaxmon.catalog import Metric
+from jaxmon.host.formats import durations
+from jaxmon.promql import (
+    Expr,
+    alerts,
+    counter,
+    eq,
+    events,
+    gauge,
+    gauge_changes,
+    histogram,
+    ne,
+    re,
+    recorded,
+)
+from jaxmon.symptoms.job import DEVICE_TIME
+from jaxmon_alerts.overviews.model import (
+    HOST,
+    PROCESS,
+    OverviewRule,
+    Windows,
+    counted,
+    gauged,
+    of_agents,
+    rated,
+)
+
+
+_START = catalog.PROCESS_START_TIME_SECONDS
+_DEVICE = (*PROCESS, "device")
+
+
+def _young(window: Windows) -> Expr:
+    # Sidecars have an age, too, and collectors; what they relay has a worker.
+    ages = gauge(catalog.UPTIME_SECONDS)
+    programs = ages.unless(gauge(catalog.COLLECTOR_SUCCESS), *PROCESS)
+    return programs < durations.seconds(window.young)
+
+
+# A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
+STARTS = OverviewRule(
+    catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
+)
+RESTARTS = OverviewRule(
+    catalog.PROCESS_START_TIME_SECONDS,
+    "changes10m",
+    lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
+)
+COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
+COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
+DEVICE_MEMORY = OverviewRule(
+    catalog.DEVICE_MEMORY_BYTES,
+    "max_ratio",
+    promql.ratio(
+        *(
+            gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", kind)).sum(*_DEVICE)
+            for kind in ("in_use", "limit")
+        )
+    ).max(*HOST),
+)
+LIVE_BYTES = OverviewRule(
+    catalog.LIVE_ARRAY_BYTES,
+    "max",
+    gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
+)
+LIVE_ARRAYS = OverviewRule(
+    catalog.LIVE_ARRAYS, "max", gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST)
+)
+RESIDENT = OverviewRule(
+    catalog.PROCESS_RESIDENT_MEMORY_BYTES,
+    "max",
+    of_agents(gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES)).max(*HOST),
+)
+HOST_MEMORY = OverviewRule(
+    catalog.HOST_MEMORY_AVAILABLE_BYTES,
+    "ratio",
+    promql.ratio(
+        gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*HOST),
+        gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
+    ),
+)
+AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
+CRASHES = OverviewRule(
+    catalog.AGENT_CRASHES,
+    "increase5m",
+    lambda window: (
+        counter(catalog.AGENT_CRASHES)
+        .mishaps(window.recent, memory=window.memory)
+        .sum(*PROCESS)
+    ),
+)
+DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
+HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
+# Of those that are active, which are nearly all, nothing is recorded.
+INACTIVE_HOOKS = OverviewRule(
+    catalog.HOOK_ACTIVE,
+    "inactive",
+    gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
+)
+SCRAPES = OverviewRule(
+    catalog.SCRAPE_SECONDS,
+    "p95_5m",
+    lambda window: histogram(catalog.SCRAPE_SECONDS).quantile(
+        0.95, *PROCESS, window=window.recent
+    ),
+)
+INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
+COLLECTORS = OverviewRule(
+    catalog.COLLECTOR_SUCCESS,
+    "avg",
+    gauge(catalog.COLLECTOR_SUCCESS).avg("job", "collector").of_unit("ratio"),
+)
+COLLECTOR_AGE = gauged(catalog.COLLECTOR_AGE_SECONDS, "max", "job", "collector")
+# Collectors seldom fail: a series only where one does.
+COLLECTOR_ERRORS = rated(
+    catalog.COLLECTOR_ERRORS, *HOST, "collector", "reason", rare=True
+)
+
+OFTEN = (
+    *(STARTS, RESTARTS, COMPILES_IN_PROGRESS, COMPILE_OLDEST),
+    *(AGENT_UP, CRASHES, DIED, INTERNAL_ERRORS),
+)
+PROCESSES = (
+    *(DEVICE_MEMORY, LIVE_BYTES, LIVE_ARRAYS, RESIDENT, HOST_MEMORY),
+    *(HOOKS, INACTIVE_HOOKS, SCRAPES, COLLECTORS, COLLECTOR_AGE),
+    COLLECTOR_ERRORS,
+)
+
+
+_GPU = (*HOST, "uuid")
+# A TPU's uuid is only its position in its host.
+_UNIQUE = re("uuid", "(GPU|MIG)-.+")
+
+
+def _owners() -> Expr:
+    """Return the GPUs that a process uses or a sidecar reads, of whichever job."""
+    used = gauge(catalog.DEVICE_INFO, _UNIQUE).max(*PROCESS, "uuid")
+    read = gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*PROCESS, "uuid")
+    info = gauge(catalog.GPU_MIG_INFO)
+    parts = info.max(*PROCESS, "uuid")
+    # Heat, power and errors are the whole GPU's, of which the program knows a part.
+    parents = used.joined(info.max("uuid", "parent"), on=("uuid",), take=("parent",))
+    whole = parents.relabelled("uuid", "parent").max(*PROCESS, "uuid")
+    return used.or_(read).or_(parts).or_(whole).of_unit("")
+
+
+OWNERS = OverviewRule(catalog.DEVICE_INFO, "uuid", _owners())
+# For boards on which only services are chosen: fewer series than by process.
+OWNED = OverviewRule(catalog.DEVICE_INFO, "uuid", OWNERS().max("job", "uuid"))
+READERS = OverviewRule(
+    catalog.ACCELERATOR_INFO,
+    "uuid",
+    gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
+)
+UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
+MEMORY = OverviewRule(
+    catalog.ACCELERATOR_MEMORY_USED_BYTES,
+    "max_ratio",
+    promql.ratio(
+        gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*_GPU),
+        gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES).max(*_GPU),
+    ).max(*HOST),
+)
+POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
+TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
+UP = gauged(catalog.ACCELERATOR_UP, "min", *HOST)
+THROTTLED = OverviewRule(
+    catalog.GPU_THROTTLE_SECONDS,
+    "rate5m",
+    lambda window: (
+        counter(
+            catalog.GPU_THROTTLE_SECONDS,
+            re("reason", "|".join(catalog.UNDUE_THROTTLING)),
+        )
+        .rate(window.recent)
+        .max(*_GPU, "reason")
+        > 0
+    ),
+)
+# Only critical Xids have a series from the start; the others are born with 1.
+XIDS = OverviewRule(
+    catalog.GPU_XID_ERRORS,
+    "increase5m",
+    lambda window: (
+        counter(catalog.GPU_XID_ERRORS)
+        .mishaps(window.recent, memory=window.memory)
+        .sum(*_GPU, "xid")
+    ),
+)
+UNCORRECTED = OverviewRule(
+    catalog.GPU_ECC_ERRORS,
+    "increase5m",
+    lambda window: (
+        counter(
+            catalog.GPU_ECC_ERRORS,
+            *(eq("severity", "uncorrected"), eq("scope", "volatile")),
+        )
+        .increase(window.recent)
+        .sum(*_GPU)
+        > 0
+    ),
+)
+
+
+def _link_errors(metric: Metric, *kinds: str) -> OverviewRule:
+    return OverviewRule(
+        metric,
+        "increase5m",
+        lambda window: counter(metric).increase(window.recent).sum(*_GPU, *kinds) > 0,
+    )
+
+
+NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
+PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
+PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
+
+# --- what each service uses --------------------------------------------------------
+#
+# A sidecar beside the program reads it, or a DaemonSet under a job of its own. Agents
+# export the uuid of each device that they use, which is where the job comes from. A GPU
+# that two jobs use counts for both.
+
+_GPUS, _TPUS = re("uuid", "GPU-.+"), re("uuid", "TPU-.+")
+
+
+def _of_jobs(metric: Metric, how: str) -> OverviewRule:
+    return OverviewRule(metric, how, getattr(_used(metric), how)("job"))
+
+
+def _used(metric: Metric) -> Expr:
+    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max("job", "uuid")
+    chips = gauge(catalog.DEVICE_INFO, _TPUS).max(*_GPU)
+    values = gauge(metric, _GPUS).max("uuid")
+    of_chips = gauge(metric, _TPUS).max(*_GPU)
+    found = gpus.joined(values, on=("uuid",), take=()).or_(
+        chips.joined(of_chips, on=_GPU, take=())
+    )
+    return found.of_unit(metric.unit)
+
+
+UTILIZATION_OF_JOBS = _of_jobs(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg")
+POWER_OF_JOBS = _of_jobs(catalog.ACCELERATOR_POWER_WATTS, "sum")
+PRICE_OF_JOBS = _of_jobs(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, "sum")
+TENSOR_CORES_OF_JOBS = _of_jobs(catalog.GPU_TENSOR_ACTIVE_RATIO, "avg")
+
+_OF_JOBS = (UTILIZATION_OF_JOBS, POWER_OF_JOBS, PRICE_OF_JOBS, TENSOR_CORES_OF_JOBS)
+
+# --- GPUs that firing alerts are about, and whose they are ------------------------
+#
+# Boards about services show the alerts of their hardware too, which another job may
+# report. At any time few GPUs have alerts; recorded, boards need not compare all of the
+# fleet's over their range.
+
+FIRING = (re("alertname", "Jaxmon.+"), eq("alertstate", "firing"))
+ABOUT_GPUS = (*FIRING, ne("uuid", ""))
+# Of a host that programs share, but not about the GPUs of others.
+ABOUT_HOSTS = (*FIRING, ne("instance", ""), eq("uuid", ""))
+
+
+def _read(windows: Windows) -> Expr:
+    """Return the GPUs that sidecars with alerts read, or read before they went down."""
+    return READERS().latest(windows.silent).and_(alerts(*ABOUT_HOSTS), *HOST)
+
+
+def _owned(windows: Windows) -> Expr:
+    """Return the GPUs of services that have alerts, or whose readers have."""
+    alerted = alerts(*ABOUT_GPUS).or_(ALERTED_READERS())
+    return OWNED().latest(windows.silent).and_(alerted, "uuid")
+
+
+ALERTED_READERS = OverviewRule(catalog.ACCELERATOR_INFO, "alerted", _read)
+ALERTED = OverviewRule(catalog.DEVICE_INFO, "alerted", _owned)
+
+# In this order: the last reads the one before.
+ACCELERATORS = (
+    *(OWNERS, UTILIZATION, MEMORY, POWER, TEMPERATURE, UP),
+    *(*_OF_JOBS, ALERTED_READERS, ALERTED),
+)
+# Who owns and reads what, boards about services read for each GPU over their range.
+SELDOM = (
+    *(OWNED, READERS),
+    *(THROTTLED, XIDS, UNCORRECTED, NVLINK_ERRORS, PCIE_ERRORS, PCIE_REPLAYS),
+)
+
+
+PROCESS_POWER = f"worker:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
+"""Total power of a process's GPUs, counting shared GPUs in full."""
+
+FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
+"""Watts of a process, divided among its functions by their device time."""
+
+_FUNCTION = (*PROCESS, "function")
+
+
+def recorded_power(scale: float) -> dict[str, Expr]:
+    """Return what is recorded; *scale* divides its window, names keep it."""
+    return {
+        PROCESS_POWER: _process_power(),
+        DEVICE_TIME: _device_time(durations.scaled("5m", scale)),
+        FUNCTION_POWER: _function_power(),
+    }
+
+
+def _process_power() -> Expr:
+    # Only GPUs report their power, and only their uuids are globally unique: agents may
+    # be scraped apart from the sidecar that reads their devices.
+    gpus = promql.re("uuid", "GPU-.+")
+    drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, gpus).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, gpus).max(*PROCESS, "uuid")
+    return uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
+
+
+def _device_time(window: str) -> Expr:
+    # Some calls are sampled, all are counted.
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds = sampled.sum.rate(window).sum(*_FUNCTION)
+    samples = sampled.count.rate(window).sum(*_FUNCTION)
+    calls = counter(catalog.JIT_CALLS).rate(window).sum(*_FUNCTION)
+    busy = promql.ratio(seconds, samples) * calls
+    # Also if one delayed sample stands for many calls.
+    return promql.call("clamp_max", busy, 1)
+
+
+def _function_power() -> Expr:
+    busy = recorded(DEVICE_TIME, labels=_FUNCTION)
+    whole = promql.number(1) / (busy.sum(*PROCESS) > 0)
+    share = busy.joined(whole, on=PROCESS, take=())
+    watts = recorded(PROCESS_POWER, labels=PROCESS, unit="watts")
+    return share.joined(watts, on=PROCESS, take=())
