@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context, Options, Sample, Shapes
+from jaxmon.agent.context import Context, Options, Sample
 from jaxmon.agent.flops.roofline import (
     CallCost,
     DevicePeak,
@@ -26,14 +26,19 @@ from jaxmon.agent.flops.roofline import (
 )
 from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
-from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arguments import (
+    JitCall,
+    Shapes,
+    array_classes,
+    shapes_of,
+    shapes_of_kinds,
+)
 from jaxmon.agent.jaxlink.executables import accessed_bytes
 from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.functions import Roofline, Uncounted
 from jaxmon.facts.functions import Utilization as Facts

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jaxmon.agent.context import Shapes
+from jaxmon.agent.jaxlink.arguments import Shapes
 from jaxmon.agent.sampling.execution import SteadyPace
 from jaxmon.facts.functions import Roofline, Uncounted
 from jaxmon.threads import Lock, RLock

@@ -6,7 +6,7 @@ Functions and classes of JAX that jaxmon replaces, by release. Each function rai
 
 Replaces methods of JAX's array class without adding a stack frame. Looking the method
 up runs an observer, which returns a callable for one call; the call has finished when
-the interpreter drops that. `jaxmon.agent.jaxlink.probe` does the same for functions.
+the interpreter drops that. `jaxlink.listeners` does the same for functions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
+from jaxmon.agent.jaxlink.call_sites import TransferSite
 from jaxmon.agent.jaxlink.configuration import is_calling
-from jaxmon.agent.jaxlink.transfer_sites import TransferSite
+from jaxmon.agent.jaxlink.jit import TYPE_NAME
+from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.tuples import NamedTuple
 
 
@@ -312,3 +314,48 @@ class MethodPatch:
 def variable(frame: FrameType, name: str) -> Any:
     """Return the variable *name* of the method, in *frame*, that looks another up."""
     return frame.f_locals[name]
+
+
+_JIT = "_jit_of_eval_shape"
+"""A name in the module of `jax.eval_shape` that only this function looks up."""
+
+
+def attach_eval_shape(
+    jax: Any,
+    unwrap: Callable[[object], Callable[..., Any] | None],
+    *,
+    guard: Guard,
+    site: str,
+) -> None:
+    """
+    Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
+    counted functions outlive an agent. Does nothing if this JAX needs nothing, or if it
+    has been done.
+
+    Since 0.7.2 it checks ``type(fun) is PjitFunction`` to honour static arguments,
+    which a counted function cannot satisfy, and otherwise calls ``jit(fun)``. JAX and
+    programs import this ``jit`` elsewhere, and it is pickled by its name: so it stays,
+    and the code of `jax.eval_shape` looks up another.
+
+    Args:
+        jax: the module.
+        unwrap: called with the argument of `jax.eval_shape`; returns a function that
+            unwraps it, `None` if it is not a counted function.
+        guard: contains failures.
+        site: name under which failures are counted.
+
+    Raises:
+        AttributeError: this JAX lacks one of the attributes.
+    """
+    api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
+    function = getattr(api.eval_shape, "__wrapped__", api.eval_shape)
+    code = function.__code__
+    if TYPE_NAME not in code.co_names or _JIT in code.co_names:
+        return
+
+    def observe(frame: FrameType, _: Callable[..., Any]) -> Callable[..., Any] | None:
+        return unwrap(frame.f_locals.get("fun"))
+
+    setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site=site))
+    names = tuple([_JIT if name == "jit" else name for name in code.co_names])
+    function.__code__ = code.replace(co_names=names)
