@@ -106,6 +106,9 @@ class WarmStarts(Part):
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._context.guard.failed(self.name, stays_on=True)
             return None
+        observers = self._context.observers.call
+        if self._on_call in observers:  # later calls go there directly
+            observers[observers.index(self._on_call)] = recorder.on_call
         return recorder.on_call(function, jitted, call, options)
 
     def collect(self) -> list[Family]:
