@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from operator import itemgetter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - type checkers know this form
 else:
+    from collections import _tuplegetter  # as `namedtuple`: in C, where there is one
 
     class _Fields(tuple):
         """What all of them inherit, as `collections.namedtuple` has it."""
@@ -55,7 +55,7 @@ else:
             new.__defaults__ = tuple([body[field] for field in fields if field in body])
             new.__name__ = "__new__"
             new.__qualname__ = f"{name}.__new__"
-            items = {field: property(itemgetter(n)) for n, field in enumerate(fields)}
+            items = {field: _tuplegetter(n, None) for n, field in enumerate(fields)}
             added = {"__new__": new, "_fields": fields, "__match_args__": fields}
             return type(name, (_Fields,), {**body, **items, **added, "__slots__": ()})
 

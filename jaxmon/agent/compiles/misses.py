@@ -25,6 +25,7 @@ from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.frames import (
     Jitted,
     entry_of,
+    held,
     jitted_at,
     key_at,
     outputs_at,
@@ -32,7 +33,6 @@ from jaxmon.agent.jaxlink.frames import (
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.jit import copied
 from jaxmon.agent.jaxlink.listeners import ending
-from jaxmon.agent.jaxlink.other_threads import held
 from jaxmon.agent.part import Part
 from jaxmon.clocks import perf_counter
 from jaxmon.exposition.families import Family

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
 from jaxmon.agent.jaxlink.listeners import (
     Listeners,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.call_sites import TransferSite
-from jaxmon.agent.jaxlink.configuration import is_calling
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
 from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.tuples import NamedTuple

@@ -25,7 +25,7 @@ from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of, text_of
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Part

@@ -20,7 +20,7 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
