@@ -37,8 +37,8 @@ from jaxmon.agent.sampling.window import (
     DispatchProbe,
     DispatchWindow,
     RunAhead,
+    unready,
 )
-from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms
