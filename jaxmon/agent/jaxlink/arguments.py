@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink import jit
-from jaxmon.agent.jaxlink import jit as pmaps
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
 from jaxmon.tuples import NamedTuple
@@ -115,7 +114,7 @@ def call_served_by(
     kept = below.f_locals if below.f_code.co_name in _HELPERS else {}
     params = kept.get("p")
     if jitted.key is not variables["jit_info"]:
-        pmap = pmaps.enclosing_pmap(frame.f_back)
+        pmap = jit.enclosing_pmap(frame.f_back)
         if pmap is None:
             return jitted, None
         return jitted, _of_shard_map(jitted.fun, pmap, params)
@@ -138,7 +137,7 @@ def call_served_by(
 
 def _of_pmap(variables: Mapping[str, Any]) -> JitCall:
     """Return the call of a pmap with its own cache (up to 0.7)."""
-    params, found = variables.get("p"), pmaps.options_of_cache_miss(variables)
+    params, found = variables.get("p"), jit.options_of_cache_miss(variables)
     return JitCall(
         found.get("fun"),
         variables["args"],
@@ -160,8 +159,8 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
         frame: of the pmap.
         params: of the jit, whose arguments are the leaves.
     """
-    variables, found = frame.f_locals, pmaps.options_of_shard_map(frame)
-    leaves, tree = pmaps.leaves_and_tree(variables)
+    variables, found = frame.f_locals, jit.options_of_shard_map(frame)
+    leaves, tree = jit.leaves_and_tree(variables)
     return JitCall(
         fun,
         variables["args"],

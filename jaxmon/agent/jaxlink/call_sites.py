@@ -38,7 +38,7 @@ FETCH = "fetch"
 TRANSFER = "transfer"
 
 MAX_SITES = 10_000
-"""Maximum number of places and functions remembered."""
+"""Maximum number of places and functions remembered, and of transfer sites."""
 
 _MOST_THREADS = 64
 _LONGEST = 50_000
@@ -269,8 +269,6 @@ def _calls(code: CodeType) -> Iterator[_Call]:
             if name or path:
                 yield _Call(instruction.offset, name, tuple(path), is_global=is_global)
 
-
-"""Maximum number of transfer sites distinguished."""
 
 Direction = Literal["device_to_host", "host_to_device", "sync"]
 

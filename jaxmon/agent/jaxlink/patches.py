@@ -17,8 +17,10 @@ from importlib import import_module
 from types import CellType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jaxmon import interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
+from jaxmon.agent.jaxlink.arrays import deleted_message
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.call_sites import TransferSite
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
@@ -314,6 +316,102 @@ class MethodPatch:
 def variable(frame: FrameType, name: str) -> Any:
     """Return the variable *name* of the method, in *frame*, that looks another up."""
     return frame.f_locals[name]
+
+
+class ErrorConstructionHook:
+    """
+    Replaces ``__init__`` of the runtime's exception class: passes each error to
+    *observe* on construction, then runs the original. Adds no frame to its traceback.
+    """
+
+    def __init__(
+        self,
+        observe: Callable[[BaseException, FrameType | None], None],
+        *,
+        guard: Guard,
+        site: str,
+    ) -> None:
+        self._observe = observe
+        self._guard = guard
+        self._site = site
+        self._kind: Any = None
+        self._original: Any = None
+        self._defines_init = False
+        self.active = False
+
+    def attach(self, kind: type[BaseException]) -> None:
+        """Start observing errors of class *kind*."""
+        self._kind, self._original = kind, kind.__init__
+        self._defines_init = "__init__" in kind.__dict__  # since 0.10
+        self.active = True
+        self._kind.__init__ = self
+
+    def detach(self) -> None:
+        """Restore the class. Idempotent."""
+        self.active = False
+        if self._kind is None or self._kind.__dict__.get("__init__") is not self:
+            return  # never attached, or patched again by code that calls us
+        if self._defines_init:
+            self._kind.__init__ = self._original
+        else:
+            del self._kind.__init__
+
+    def __get__(self, error: BaseException | None, kind: type | None = None) -> Any:
+        if error is None:
+            return self._original
+        if self.active and self._guard.on(self._site):
+            try:
+                self._observe(error, _caller())
+            except MemoryError as failed:  # to be expected here
+                interrupts.pass_on(failed)
+            except Exception:  # noqa: BLE001 - contained: the user's error propagates
+                self._guard.failed(self._site)
+        return self._original.__get__(error, kind)
+
+
+class DeletedArrayHook:
+    """
+    Replaces the method by which JAX's array class raises if an array is deleted: passes
+    the message and the frame that needs the array to *observe*. Adds no frame; costs
+    0.3 µs where JAX's Python code reads an array, nothing in a cached call.
+    """
+
+    __slots__ = ("_bind", "_guard", "_observe", "_site", "active")
+
+    def __init__(
+        self,
+        original: Any,
+        observe: Callable[[str, FrameType], None],
+        *,
+        guard: Guard,
+        site: str,
+    ) -> None:
+        self._bind = original.__get__
+        self._observe = observe
+        self._guard = guard
+        self._site = site
+        self.active = True
+
+    def detach(self) -> None:
+        """Stop observing; what replaced the method again still calls this."""
+        self.active = False
+
+    def __get__(self, array: Any, owner: type | None = None) -> Any:
+        if array is not None and array.is_deleted() and self.active:
+            try:
+                if self._guard.on(self._site):
+                    self._observe(deleted_message(array), sys._getframe(1))  # noqa: SLF001
+            except Exception:  # noqa: BLE001 - contained: the user's error propagates
+                self._guard.failed(self._site)
+        return self._bind(array, owner)
+
+
+def _caller() -> FrameType | None:
+    try:
+        return sys._getframe(2)  # noqa: SLF001 - no other frame is there
+    except ValueError as error:  # constructed by C++ on a thread without Python
+        interrupts.pass_on(error)
+        return None
 
 
 _JIT = "_jit_of_eval_shape"
