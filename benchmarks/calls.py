@@ -40,7 +40,7 @@ def measure() -> list[Row]:
     """Return the bare call in nanoseconds and what each variant adds to it."""
     import jax
 
-    from jaxmon.agent.counters import metered
+    from jaxmon.agent.counted import metered
 
     argument = jax.numpy.ones(())
     with agent():

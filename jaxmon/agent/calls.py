@@ -10,10 +10,9 @@ import functools
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
 from jaxmon.agent.functions import Function, active, label, series_of
 from jaxmon.agent.guard import Guard
@@ -27,7 +26,11 @@ from jaxmon.agent.jaxlink.source_lines import (
 )
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family
-from jaxmon.facts.functions import Counted
+
+
+if TYPE_CHECKING:
+    from jaxmon.agent.context import Context
+    from jaxmon.facts.functions import Counted
 
 
 SITE = "calls"
@@ -97,6 +100,8 @@ class CallLayer(Part):
         return Explanation(functions={"counted": self._counted_calls})
 
     def _counted_calls(self) -> dict[str, Counted]:
+        from jaxmon.facts.functions import Counted  # noqa: PLC0415 - on request
+
         hits_known = self._hits_known
         return {
             function.name: Counted(calls=calls, hits=hits if hits_known else None)
@@ -202,10 +207,9 @@ class CallLayer(Part):
 
 def _unwrap_for_eval_shape(jax: types.ModuleType, guard: Guard) -> None:
     """Let `jax.eval_shape` see the jitted function inside a `CountedFunction`."""
-    from jaxmon.agent.jaxlink import transforms  # noqa: PLC0415
 
     def unwrap(fun: object) -> Callable[..., Any] | None:
         ours = isinstance(fun, CountedFunction)
         return jitted_of if ours and is_jitted(uncounted(fun)) else None
 
-    transforms.attach_eval_shape(jax, unwrap, guard=guard, site="eval_shape")
+    patch_targets.attach_eval_shape(jax, unwrap, guard=guard, site="eval_shape")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+import functools
+import itertools
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from jaxmon.agent.counted import CountedFunction, jitted_of
 from jaxmon.agent.events import EventLog
-from jaxmon.agent.functions import Function, FunctionTable
+from jaxmon.agent.functions import Function, FunctionTable, label
 from jaxmon.agent.guard import Guard
-from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink import jit
 from jaxmon.agent.jaxlink.call_sites import CallSites
-from jaxmon.agent.jaxlink.frames import Jitted
-from jaxmon.agent.registry import Registry
+from jaxmon.agent.jaxlink.frames import MAX_SOURCES
+from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.clocks import monotonic
 from jaxmon.settings import Settings
@@ -20,10 +24,18 @@ from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from jaxmon.agent.jaxlink.arguments import JitCall, Shapes
+    from jaxmon.agent.jaxlink.frames import Jitted
     from jaxmon.otel.traces.tracer import Tracer
 
 
-Shapes: TypeAlias = tuple[Hashable, ...]
+# Enough to see that there are several.
+_MAX_PER_SOURCE = 8
+# Offset of weak references in objects of a type, 0 if it has none. Trying one without
+# raises, which costs twenty times as much.
+_WEAK = cast("Callable[[type], int]", vars(type)["__weakrefoffset__"].__get__)
 
 Options: TypeAlias = tuple[tuple[str, str, object], ...]
 """Options of a jitted function, each with its text and a key."""
@@ -84,7 +96,7 @@ class Observers:
             and a function that returns the outputs; neither these nor that must be
             kept.
         executed: called with the execution time of a sampled call, its function and the
-            shapes of its arguments (see `jaxmon.agent.sampling.shapes`), on a thread of
+            shapes of its arguments (see `jaxlink.arguments`), on a thread of
             ours.
         timer: called about as often as a function is sampled, on a thread of ours.
         error: for each error, once.
@@ -145,6 +157,167 @@ class Observers:
         self.tracer: Tracer | None = None
         self.logged: list[Callable[[], object]] = []
         self.surfaced: list[Callable[[BaseException], None]] = []
+
+
+class Jit(NamedTuple):
+    """
+    One use of `jax.jit` or `jax.pmap` by the program.
+
+    Attributes:
+        function: the statistics of what was jitted.
+        counted: a weak reference to the object created.
+        line: where the program did it; `None` if unknown.
+        number: larger than that of earlier ones.
+    """
+
+    function: Function
+    counted: weakref.ref[CountedFunction]
+    line: ProgramLine | None
+    number: int
+
+
+class Registry:
+    """
+    Knows which function a counted call belongs to, and keeps none of the objects alive.
+
+    The objects of one function, and their calls, are in `Function.objects`.
+
+    Attributes:
+        by_code: the functions by the id of the code that their counted calls run when
+            they miss, with that code. Each function has its own copy, equal to JAX's.
+            So a frame identifies the function without reading variables, which costs a
+            microsecond or two, thousands of times while a large program is traced. A
+            pmap has no copy.
+        codes_tell: whether `by_code` knows every counted function.
+        added: called with each new object, before the program has it.
+        complete: whether everything that the program jits from now on is added.
+    """
+
+    def __init__(self) -> None:
+        self.codes_tell = True
+        self.added: list[Callable[[Function, CountedFunction], None]] = []
+        self.complete = False
+        self._entries: dict[int, tuple[Jit, weakref.ref[Any]]] = {}
+        self._sources: dict[str, list[Jit]] = {}
+        self._numbers = itertools.count()
+        self.by_code: dict[int, tuple[Function, types.CodeType]] = {}
+        self._makers: dict[Function, Callable[..., Any]] = {}
+        self._existing: list[tuple[weakref.ref[Any], str]] | None = None
+
+    def add(
+        self,
+        function: Function,
+        counted: CountedFunction,
+        key: object,
+        line: ProgramLine | None = None,
+    ) -> None:
+        """Count calls of *counted*, jitted at *line*; *key* as in `by_key`."""
+        function.objects.add(counted)
+        # The reference's callback is C and drops the entry with the function, before
+        # the key's id can belong to anything else.
+        forget = functools.partial(self._entries.pop, id(key))
+        record = Jit(function, weakref.ref(counted), line, self.now())
+        self._entries[id(key)] = record, _reference(key, counted, forget)
+        self._add_source(jit.source_of(key), record)
+        function.counted = True
+        for notify in self.added:
+            notify(function, counted)
+
+    def by_key(self, key: object) -> Function | None:
+        """
+        Return the function whose calls are counted under *key*, if any.
+
+        Args:
+            key: JAX's ``PjitInfo`` of a jitted function, or the user's function of a
+                pmap.
+        """
+        found = self._entries.get(id(key))
+        return found[0].function if found else None
+
+    def jit_of(self, key: object) -> Jit | None:
+        """Return how the object with this *key*, as in `by_key`, was jitted."""
+        found = self._entries.get(id(key))
+        return found[0] if found else None
+
+    def _add_source(self, source: str | None, jit: Jit) -> None:
+        if source is None:
+            return
+        sources = self._sources.get(source, [])
+        if sources or len(self._sources) < MAX_SOURCES:
+            sources = [
+                jitted
+                for jitted in sources[-_MAX_PER_SOURCE:]
+                if jitted.counted() is not None
+            ]
+            self._sources[source] = [*sources, jit]
+
+    def jitted_from(self, source: str) -> Jit | None:
+        """
+        Return how the only live object from *source* was jitted, `None` if there are
+        several.
+
+        Args:
+            source: ``"name at file:line"``, or only the name, which takes longer.
+        """
+        if " at " in source:
+            found = self._sources.get(source, [])
+        else:
+            start = f"{source} at "
+            every = list(self._sources.copy().items())
+            found = [
+                jitted
+                for name, jits in every
+                if name.startswith(start)
+                for jitted in jits
+            ]
+        live = [jitted for jitted in found if jitted.counted() is not None]
+        return live[0] if len(live) == 1 else None
+
+    def number_of(self, jit: Jit | None) -> int:
+        """Return the number of *jit*, 0 if that was before us."""
+        if jit is not None:
+            return jit.number
+        return 0 if self.complete else self.now()
+
+    def now(self) -> int:
+        """Return a number larger than those of all objects jitted before."""
+        return next(self._numbers)
+
+    def maker(
+        self, original: Callable[..., Any], missing: types.CodeType, function: Function
+    ) -> Callable[..., Any]:
+        """
+        Return a copy of *original*, JAX's ``_cpp_pjit``, in which *missing*, the code
+        that a miss runs, is unique to *function*.
+        """
+        if function not in self._makers:
+            code = missing.replace()
+            self.by_code[id(code)] = (function, code)
+            self._makers[function] = jit.with_code(original, missing, code)
+        return self._makers[function]
+
+    def compiled_before(self) -> frozenset[str]:
+        """Return labels of objects compiled before; the first call takes 50 ms."""
+        if self._existing is None:
+            self._existing = [
+                (weakref.ref(jitted), label(jitted)[0]) for jitted in jit.existing()
+            ]
+        return frozenset(
+            name for reference, name in self._existing if jit.is_compiled(reference())
+        )
+
+
+def _reference(
+    key: object, counted: CountedFunction, forget: Callable[..., Any]
+) -> weakref.ref[Any]:
+    """
+    Return a weak reference that calls *forget* when nothing more can be counted under
+    *key*.
+
+    Several pmaps of one function share it as their key. A ``PjitInfo`` belongs to one
+    of JAX's objects, and has no weak references.
+    """
+    return weakref.ref(key if _WEAK(type(key)) else jitted_of(counted), forget)
 
 
 class Context(NamedTuple):

@@ -18,7 +18,6 @@ from weakref import ref
 
 from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, call_count, on_end, uncounted
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.inspection import (
     ABSENT,
     field_of,
@@ -30,7 +29,7 @@ from jaxmon.agent.inspection import (
 from jaxmon.agent.jaxlink.jit import exported, inside_shim, is_module, name_in_program
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.catalog import COMPILE_SECONDS, Metric
-from jaxmon.exposition.families import Family, Histogram, SpanIds, series
+from jaxmon.exposition.families import Family, Histogram, SpanIds, Tally, series
 from jaxmon.host.sources import display_path
 from jaxmon.threads import RLock
 

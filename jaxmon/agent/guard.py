@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from jaxmon import interrupts
-from jaxmon.agent.counters import Tally
 from jaxmon.clocks import monotonic
+from jaxmon.exposition.families import Tally
 from jaxmon.host import disclosure
 from jaxmon.host.deadline import Deadline
 from jaxmon.host.files.descriptor import NONE_LEFT

@@ -11,10 +11,10 @@ import numpy as np
 from jaxmon import catalog
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
+from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, Record
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
-from jaxmon.agent.jaxlink.transfer_sites import Direction, TransferSite
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic

@@ -14,8 +14,8 @@ from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import label
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink.jit import function_of, is_jitted
+from jaxmon.agent.warm.compiling import Arguments, require_same, zeros
 from jaxmon.agent.warm.part import WarmStarts
-from jaxmon.agent.warm.rebuilding import Arguments, require_same, zeros
 from jaxmon.errors import SignaturesError
 from jaxmon.facts.signatures import (
     Document,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol, TypeAlias
 
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.scheduler import ScheduledTurn, Scheduler
 from jaxmon.clocks import thread_time
+from jaxmon.exposition.families import Tally
 from jaxmon.threads import Event
 
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice, repeat
 from math import inf, isfinite
+from operator import length_hint
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -29,9 +31,11 @@ from jaxmon.tuples import NamedTuple
 LONGEST = 128
 """Characters that OpenMetrics allows names and values of an exemplar's labels."""
 
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)="([^"\\]*+(?:\\[\\"n][^"\\]*+)*+)"')
-_ESCAPE = re.compile(r"\\(.)")
-_TEXT = re.compile(r"# \{(.*)\} (\S+)(?: (\S+))?")
+_LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*+)="([^"\\]*+(?:\\[\\"n][^"\\]*+)*+)"'
+_ESCAPE = r"\\(.)"
+_TEXT = r"# \{(.*)\} (\S+)(?: (\S+))?"
+# Of a `Tally`.
+_FULL = 1 << 62
 # In seconds; the year 5138.
 _LATEST = 1e11
 
@@ -58,7 +62,7 @@ def text(ids: SpanIds, value: float, time: float) -> str:
 
 def read(text: str) -> Exemplar | None:
     """Return the content of an exemplar, `None` if it is not a usable one."""
-    match = _TEXT.fullmatch(text)
+    match = re.fullmatch(_TEXT, text)
     return None if match is None else checked(*match.groups(""))
 
 
@@ -67,11 +71,11 @@ def checked(labels: str, value: str, time: str) -> Exemplar | None:
     pairs = [
         (
             name,
-            _ESCAPE.sub(
-                lambda escape: "\n" if escape[1] == "n" else escape[1], content
+            re.sub(
+                _ESCAPE, lambda escape: "\n" if escape[1] == "n" else escape[1], content
             ),
         )
-        for name, content in _LABEL.findall(labels)
+        for name, content in re.findall(_LABEL, labels)
     ]
     found = dict(pairs)
     length = sum(len(name) + len(content) for name, content in pairs)
@@ -199,6 +203,31 @@ def quantile(
     inside = running[index] - before
     part = (rank - before) / inside if inside > 0 else 1.0
     return low + (bounds[index] - low) * part
+
+
+class Tally:
+    """
+    Counts up by one, from any thread, without a lock.
+
+    `itertools.repeat` counts down in one C call, which is atomic under the GIL, and can
+    be read. Adding costs 30 ns; ``n += 1`` on an attribute would lose counts between
+    threads.
+    """
+
+    __slots__ = ("_ticks", "add")
+
+    def __init__(self) -> None:
+        self._ticks = repeat(1, _FULL)
+        self.add = self._ticks.__next__
+
+    def add_many(self, number: int) -> None:
+        """Count up by *number*."""
+        deque(islice(self._ticks, number), maxlen=0)
+
+    @property
+    def value(self) -> int:
+        """Number of calls of `add`."""
+        return _FULL - length_hint(self._ticks)
 
 
 class Histogram:

@@ -17,22 +17,20 @@ from jaxmon.agent.checks.log_values import LoggedValues
 from jaxmon.agent.checks.numerics import NumericsPart
 from jaxmon.agent.compiles.part import Compiles
 from jaxmon.agent.compiles.programs import Programs
-from jaxmon.agent.context import Observers
+from jaxmon.agent.context import Observers, Registry
 from jaxmon.agent.devices.part import DeviceIdentity
 from jaxmon.agent.errors.part import ErrorPart
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.hooks import Hooks
-from jaxmon.agent.jaxlink.listeners import Listeners
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.listeners import Listeners, Probe
 from jaxmon.agent.memory.lines import MemoryLines
 from jaxmon.agent.memory.part import MemoryPart
 from jaxmon.agent.oom.part import OomReports
 from jaxmon.agent.own_metrics import Markers, ProcessPart
 from jaxmon.agent.part import Part
 from jaxmon.agent.recompiles.causes import Histories
-from jaxmon.agent.registry import Registry
 from jaxmon.agent.reports.profile import Profiler
 from jaxmon.agent.runtime import Runtime
 from jaxmon.agent.sampling.part import Sampling

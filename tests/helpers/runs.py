@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmon.agent.goodput.accounts import Accounts, Progress
-from jaxmon.agent.goodput.identity import AttemptIdentity, ClockPair, Writer
-from jaxmon.agent.goodput.store import begun
+from jaxmon.agent.goodput.store import AttemptIdentity, ClockPair, Writer, begun
 from jaxmon.facts.run import RunRecord
 from jaxmon.screens.runs import Facts, Run, build, parse
 

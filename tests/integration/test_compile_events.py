@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jaxmon
-from jaxmon.agent.compiles import compile as compiling
+from jaxmon.agent.compiles import misses as compiling
 from jaxmon.agent.events import LoggedEvent
 from tests.helpers import inside
 from tests.helpers.agents import instrumented

@@ -23,7 +23,7 @@ import pytest
 
 from jaxmon.agent import Agent, counted
 from jaxmon.agent.counted import CountedFunction
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.listeners import Probe
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, value
 from tests.helpers.likeness import CASES, attributes_of, body, comparable, failure

@@ -14,7 +14,7 @@ from jax import lax, random
 
 from jaxmon.agent import Agent
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.key_use import drawn_from
+from jaxmon.agent.jaxlink.transforms import drawn_from
 from jaxmon.facts.process import read
 from jaxmon.symptoms.findings import find
 from tests.helpers import inside

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import jaxmon
+from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.agent.jaxlink.patches import ModuleProxy
-from jaxmon.agent.jaxlink.probe import Probe
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
 from tests.helpers.likeness import MODULES, PAGE, outcome

@@ -438,7 +438,7 @@ PLANTED = """
 import os, sys
 from pathlib import Path
 import jax, jaxmon
-from jaxmon.agent.goodput.identity import AttemptIdentity
+from jaxmon.agent.goodput.store import AttemptIdentity
 from jaxmon.agent.history import part, times
 from jaxmon.facts import run as record
 directory, victim = Path(os.environ["JAXMON_RUN_DIR"]), Path(sys.argv[1])

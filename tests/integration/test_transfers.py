@@ -18,7 +18,7 @@ import jaxmon
 from jaxmon.agent.checks import numerics
 from jaxmon.agent.checks import results as leaves
 from jaxmon.agent.context import Sample
-from jaxmon.agent.jaxlink import transfer_hooks, transfer_sites
+from jaxmon.agent.jaxlink import call_sites, transfer_hooks
 from tests.helpers import inside, processes, session
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
@@ -229,7 +229,7 @@ def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
 
 def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that makes code again and again is counted without its lines."""
-    monkeypatch.setattr(transfer_sites, "MAX_SITES", 5)
+    monkeypatch.setattr(call_sites, "MAX_SITES", 5)
     with instrumented() as agent:
         for number in range(20):
             code = compile("float(x)", f"<made {number}>", "eval")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmon.agent.context import Registry
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.recompiles.argument_trees import LEAF, Argument, Node
@@ -14,7 +15,6 @@ from jaxmon.agent.recompiles.causes import SHOWN, Cause, Histories
 from jaxmon.agent.recompiles.recreations import created
 from jaxmon.agent.recompiles.signatures import PartlyCompared, Signature, Static
 from jaxmon.agent.recompiles.values import value_of
-from jaxmon.agent.registry import Registry
 
 
 def jitted(fun: Any, source: str | None = "f at file.py:1") -> Jitted:

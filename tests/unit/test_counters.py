@@ -8,8 +8,9 @@ import threading
 import pytest
 
 from jaxmon.agent import guard as allowance
-from jaxmon.agent.counters import Tally, metered
+from jaxmon.agent.counted import metered
 from jaxmon.agent.guard import Allowance
+from jaxmon.exposition.families import Tally
 
 
 def test_a_tally_counts_from_zero() -> None:

@@ -13,7 +13,7 @@ from jaxmon.agent.sampling.execution import (
     SampleEstimates,
     SteadyPace,
 )
-from jaxmon.agent.sampling.work import DeviceWork
+from jaxmon.agent.sampling.window import DeviceWork
 
 
 NEVER = -math.inf

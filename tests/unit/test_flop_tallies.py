@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from jaxmon.agent.context import context_of
-from jaxmon.agent.flops.part import UtilizationPart
-from jaxmon.agent.flops.roofline import CallCost, Executions, FunctionTally, roofline
+from jaxmon.agent.flops.part import FunctionTally, UtilizationPart
+from jaxmon.agent.flops.roofline import CallCost, Executions, roofline
 from jaxmon.facts.functions import Uncounted
 from jaxmon.settings import Settings
 

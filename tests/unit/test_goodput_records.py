@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jaxmon.agent.goodput import identity
-from jaxmon.agent.goodput.identity import AttemptIdentity, Writer
-from jaxmon.agent.goodput.store import Store, SupersededError
+from jaxmon.agent.goodput import store as identity
+from jaxmon.agent.goodput.store import AttemptIdentity, Store, SupersededError, Writer
 from jaxmon.cli.main import main
 from jaxmon.facts import run as records
 from jaxmon.facts.host import host

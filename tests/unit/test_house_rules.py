@@ -164,7 +164,7 @@ ELSEWHERE = [
     "agent/compiles/programs",
     "agent/devices/driver_metrics",
     "agent/devices/hardware",
-    "agent/errors/helpers",
+    "agent/errors/part",
     "agent/eventlog",
     "agent/goodput/part",
     "agent/goodput/store",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.guard import LIMIT, Guard
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.listeners import Probe
 
 
 def original(a: int, b: int = 2) -> list[str]:

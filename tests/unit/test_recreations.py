@@ -11,12 +11,12 @@ import jax
 import numpy as np
 import pytest
 
+from jaxmon.agent.context import Registry
 from jaxmon.agent.counted import CountedFunction
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.source_lines import ProgramLine
 from jaxmon.agent.recompiles.recreations import IDLE, Recreations, created
-from jaxmon.agent.registry import Registry
 
 
 Fun = Callable[..., Any]

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink import other_threads
+from jaxmon.agent.jaxlink import frames, other_threads
 from jaxmon.agent.walltime.ledger import (
     LedgerPeriod,
     LookEntry,
@@ -156,7 +156,7 @@ def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):
     (here,) = [at for at in stack if at.code.co_name == name]
     assert here.names is globals()
     assert "read_stacks" in linecache.getline(here.code.co_filename, here.line)
-    assert not other_threads.held
+    assert not frames.held
 
 
 def test_the_pace_is_that_of_calls() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent.jaxlink.arrays import underlying_array
-from jaxmon.agent.sampling.work import DeviceWork, queues, smallest_outputs, unready
+from jaxmon.agent.sampling.window import DeviceWork, queues, smallest_outputs, unready
 
 
 def kept(*sizes: int) -> list[int]:

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.cache import directory as cache_directory
@@ -25,7 +26,6 @@ from jaxmon.agent.cache.uncached import (
     reason_not_stored,
 )
 from jaxmon.agent.context import Context
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.cache import (
@@ -41,10 +41,12 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts import functions as facts
+from jaxmon.exposition.families import Family, Tally, gauge, series
 from jaxmon.threads import RLock
 
+
+if TYPE_CHECKING:
+    from jaxmon.facts import functions as facts
 
 _EVERY = 30.0
 
@@ -250,6 +252,8 @@ class PersistentCache(Part):
         """
         Return the statistics, in total and by function, and the obstacles as text.
         """
+        from jaxmon.facts import functions as facts  # noqa: PLC0415 - on request
+
         config = self._jax.config
         listing = self._watch.listing
         return facts.Cache(
@@ -370,6 +374,8 @@ class PersistentCache(Part):
 
 
 def _counted(tallies: Mapping[str, Tally]) -> facts.Requests:
+    from jaxmon.facts import functions as facts  # noqa: PLC0415 - on request
+
     return facts.Requests(**{name: tally.value for name, tally in tallies.items()})
 
 

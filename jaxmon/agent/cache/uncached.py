@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import EventLog
 from jaxmon.agent.jaxlink.cache import SUFFIX, Failed, JaxCache
+from jaxmon.exposition.families import Tally
 from jaxmon.host import disclosure
 from jaxmon.threads import RLock
 from jaxmon.tuples import NamedTuple

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context, CountedError
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, label
 from jaxmon.agent.inspection import module_of
 from jaxmon.agent.jaxlink.jit import donates
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import CHECK_OUTCOMES
-from jaxmon.exposition.families import Family, family_of
+from jaxmon.exposition.families import Family, Tally, family_of
 from jaxmon.facts import functions as facts
 from jaxmon.indicators.recorder import recorder
 

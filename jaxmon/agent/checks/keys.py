@@ -16,7 +16,7 @@ from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
-from jaxmon.agent.jaxlink.key_use import TooManyEquationsError, drawn_from, is_key
+from jaxmon.agent.jaxlink.transforms import TooManyEquationsError, drawn_from, is_key
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.facts import functions as facts

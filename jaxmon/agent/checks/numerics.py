@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.context import Context, Sample
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import monotonic, thread_time, wall_time
-from jaxmon.exposition.families import Family
+from jaxmon.exposition.families import Family, Tally
 from jaxmon.facts import functions as facts
 
 

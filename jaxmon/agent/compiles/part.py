@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.cache.part import PersistentCache
-from jaxmon.agent.compiles.compile import Compile, add_event
-from jaxmon.agent.compiles.misses import Miss, Misses
+from jaxmon.agent.compiles.misses import Compile, Miss, Misses, add_event
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
 from jaxmon.agent.jaxlink import patches as patch_targets
@@ -45,7 +44,6 @@ from jaxmon.agent.jaxlink.listeners import (
 )
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.exposition.families import Family, gauge, histograms
-from jaxmon.facts.functions import Compiling
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import compile_begins
 
@@ -53,6 +51,7 @@ from jaxmon.indicators.work import compile_begins
 if TYPE_CHECKING:
     from jaxmon.agent.compiles.spans import CompileSpans
     from jaxmon.agent.recompiles.finder import CauseFinder
+    from jaxmon.facts.functions import Compiling
     from jaxmon.indicators.figures import Indicators
 
 
@@ -305,6 +304,8 @@ class Compiles(Part):
         return Explanation({"compiling": self._progress})
 
     def _progress(self) -> Compiling:
+        from jaxmon.facts.functions import Compiling  # noqa: PLC0415 - on request
+
         running, oldest, _ = self.in_progress()
         return Compiling(running, oldest)
 

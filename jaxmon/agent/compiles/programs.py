@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
@@ -37,7 +36,7 @@ from jaxmon.agent.loaded_programs import (
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time, wall_time
-from jaxmon.exposition.families import Family, Sample, labels_text, series
+from jaxmon.exposition.families import Family, Sample, Tally, labels_text, series
 from jaxmon.facts import functions as facts
 from jaxmon.host.http.server import Handler
 

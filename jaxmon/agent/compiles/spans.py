@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from jaxmon.agent.compiles.compile import Compile
+from jaxmon.agent.compiles.misses import Compile
 from jaxmon.agent.context import Observers
 from jaxmon.exposition.families import SpanIds
 from jaxmon.indicators.endings import now

@@ -25,7 +25,7 @@ from jaxmon.agent.inspection import module_of, name_of
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.hooks import HookPlaces
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.agent.jaxlink.source_lines import SourceLine, SourceLineFinder, stack_of
 from jaxmon.clocks import monotonic
 from jaxmon.facts import endings

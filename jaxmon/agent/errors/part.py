@@ -1,35 +1,146 @@
-"""Errors raised by jitted calls or device waits, each counted once."""
+"""
+Errors raised by jitted calls or device waits, each counted once.
+
+There are three points of observation. JAX's Python code filters the traceback of each
+error that leaves one of its functions: a call that missed, a transformation. An
+exception that C++ raises while the program waits for a result does not pass there, so
+the construction of the runtime's exceptions is observed too. And JAX raises a builtin
+exception when the program reads an array that it has deleted or donated.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
-from jaxmon.agent.errors.helpers import HelperFailures
-from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
-from jaxmon.agent.errors.propagation import (
-    DeletedArrayHook,
-    ErrorConstructionHook,
-    ErrorObserver,
+from jaxmon.agent.errors.last_words import (
+    LONGEST,
+    LastWords,
+    UncaughtHooks,
+    described,
+    place,
 )
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.failures import Stage
-from jaxmon.agent.jaxlink.frames import Jitted, calls_back_inline, is_below_boundary
+from jaxmon.agent.jaxlink.frames import (
+    Jitted,
+    asks_for_memory,
+    call_in,
+    calls_back_inline,
+    is_below_boundary,
+    is_below_call,
+    is_our_own,
+    is_outside,
+    is_wait,
+    jitted_at,
+)
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, raised, stack_of
 from jaxmon.agent.part import Part
+from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Family
 from jaxmon.host.sources import display_path
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.walltime import FailedHelper
+
+
+_MOST = 5
+_MOST_THREADS = 500
+_MOST_CHILDREN = 1000
+
+
+class HelperFailures:
+    """
+    Helpers of the program that have failed: threads that ended with an exception, and
+    child processes that nothing has waited for yet.
+
+    A loop that waits for data usually waits for such a helper, and does not notice that
+    it is gone. They are evidence for why a program is stuck; alone, no finding.
+
+    Args:
+        lines: finds the line of the program that an exception came from.
+    """
+
+    def __init__(self, lines: SourceLineFinder) -> None:
+        self._lines = lines
+        self._threads: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+
+    def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
+        """Note that *error* ends *thread*; 20 µs."""
+        if thread is None or not isinstance(error, Exception):
+            return
+        found = {**described(error), **place(self._lines.line_of(error))}
+        found |= {"kind": "thread", "name": str(thread.name)[:LONGEST]}
+        self._threads.append((monotonic(), found))
+
+    def latest(self) -> tuple[FailedHelper, ...]:
+        """Return the latest of them; 10 µs for each thread and child of the program."""
+        from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
+
+        now = monotonic()
+        threads = [
+            FailedHelper(**found, age_seconds=now - at)
+            for at, found in reversed(self._threads)
+        ]
+        return (*threads, *failed_children())[:_MOST]
+
+
+def failed_children() -> list[FailedHelper]:
+    """
+    Return the children that failed: those of multiprocessing, and others that a signal
+    ended. They stay children of this process: it has not waited for them yet.
+    """
+    from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
+
+    workers = _workers()
+    found = []
+    for pid in _children():
+        with contextlib.suppress(OSError, ValueError):
+            end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if end is None:
+                continue
+            signalled = end.si_code in {os.CLD_KILLED, os.CLD_DUMPED}
+            if signalled or (end.si_status and pid in workers):
+                name = workers.get(pid, "")
+                code = -end.si_status if signalled else end.si_status
+                child = FailedHelper(kind="process", name=name, pid=pid, code=code)
+                found.append(child)
+    return found[-_MOST:]
+
+
+def _children() -> Iterator[int]:
+    """Yield the children of this process, as far as the kernel lists them."""
+    tasks = Path("/proc/self/task")
+    for task in islice(tasks.iterdir() if tasks.is_dir() else (), _MOST_THREADS):
+        with contextlib.suppress(OSError):
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _workers() -> dict[int, str]:
+    """Return the names of the processes of multiprocessing, by number."""
+    found = {}
+    # `active_children` would wait for those that are gone.
+    module = sys.modules.get("multiprocessing.process")
+    for child in list(getattr(module, "_children", ()))[:_MOST_CHILDREN]:
+        with contextlib.suppress(Exception):  # of another release, or closed meanwhile
+            found[int(child.pid)] = str(child.name)[:LONGEST]
+    return found
 
 
 # Errors that may still be propagating, on all threads together.
@@ -81,22 +192,20 @@ class ErrorPart(Part):
         self._on_left = on_call_error
         self._thread = _ErrorThread()
         self._hooks: Hooks | None = None
+        self._clean: Callable[[], bool] = bool  # until attached: never
         context.observers.surfaced.append(self.on_surfaced)
 
     def attach(self, hooks: Hooks) -> None:
         """Observe errors that leave JAX, and uncaught errors."""
-        self._hooks = hooks
-        observer = ErrorObserver(
-            self, self._function_of, hooks.is_calling, self._on_left
-        )
-        construction = ErrorConstructionHook(
-            observer.on_error_created, guard=self._guard, site="runtime_errors"
+        self._hooks, self._clean = hooks, hooks.is_calling
+        construction = patch_targets.ErrorConstructionHook(
+            self.on_error_created, guard=self._guard, site="runtime_errors"
         )
         uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
         def take_boundary(at: HookPlaces) -> None:
-            at.probe(*patch_targets.traceback_filter(jax), observer.on_error)
+            at.probe(*patch_targets.traceback_filter(jax), self.on_error)
 
         def take_uncaught(at: HookPlaces) -> None:
             at.undo_by(uncaught.detach)
@@ -109,9 +218,9 @@ class ErrorPart(Part):
 
         def take_deleted(at: HookPlaces) -> None:
             owner, name = patch_targets.deleted_check(jax)
-            deleted = DeletedArrayHook(
+            deleted = patch_targets.DeletedArrayHook(
                 vars(owner)[name],
-                observer.on_deleted,
+                self.on_deleted,
                 guard=self._guard,
                 site="deleted_arrays",
             )
@@ -122,6 +231,60 @@ class ErrorPart(Part):
         hooks.attach("uncaught", take_uncaught)
         hooks.attach("runtime_errors", take_construction)
         hooks.attach("deleted_arrays", take_deleted)
+
+    def on_error(self, frame: FrameType, _: Callable[..., Any]) -> None:
+        """
+        Observe ``traceback_util._filtering_mode``, called when an error leaves JAX.
+
+        *frame* is JAX's API boundary; the traceback entries below it show whether it
+        is, or contains, a call of a jitted function.
+        """
+        error = sys.exception()
+        if error is None or error.__traceback__ is None or not self._clean():
+            return
+        below = error.__traceback__.tb_next
+        call = call_in(below)
+        if call is None:
+            self.record_uncaught(error, frame=frame.f_back)
+            return
+        direct = below is not None and call is below.tb_frame
+        jitted = jitted_at(call, above=frame.f_back if direct else None)
+        if jitted is None:
+            return
+        if direct and jitted.call:
+            self._on_left(call, jitted)
+        function = self._function_of(jitted)
+        # JAX's NaN check re-runs a function operation by operation: the error belongs
+        # to the function, which it leaves next.
+        if not (function.internal and is_below_call(frame.f_back)):
+            self.record_from_call(function, error, frame.f_back)
+
+    def on_error_created(self, error: BaseException, frame: FrameType | None) -> None:
+        """
+        Observe the construction of a runtime error below *frame*.
+
+        JAX also constructs and discards errors when it tries things, and clients of the
+        coordination service request keys that do not exist yet: out-of-memory errors
+        apart, only those count that the program meets next. If an API boundary of JAX
+        is on the stack, the error is recorded there, where more is known.
+        """
+        if is_our_own(frame) or is_below_boundary(frame):
+            return
+        if failures.kind_of(error) != "oom" and not (
+            is_wait(frame) or (is_outside(frame) and failures.is_of_a_program(error))
+        ):
+            return
+        stage: Stage = "dispatch" if asks_for_memory(frame) else "wait"
+        # A wrong location is worse than none.
+        late = failures.is_created_late(error)
+        self.record_uncaught(error, stage=stage, frame=None if late else frame)
+
+    def on_deleted(self, message: str, frame: FrameType) -> None:
+        """Observe that *frame* is about to read a deleted array; JAX says *message*."""
+        if not is_our_own(frame) and not is_below_boundary(frame):
+            error = RuntimeError(message)
+            function = self._context.table.named(UNKNOWN)
+            self._take(function, error, "wait", self._place(error, frame))
 
     def on_surfaced(self, error: BaseException | None) -> None:
         """Count *error* if it is from JAX and not counted yet. Never raises."""
@@ -196,11 +359,6 @@ class ErrorPart(Part):
         function = self._context.table.named(UNKNOWN)
         self._take(function, ValueError(text), "dispatch", where)
         self._thread.failed = True
-
-    def record_deleted(self, error: RuntimeError, frame: FrameType) -> None:
-        """Record that *frame* reads a deleted array, for which JAX raises *error*."""
-        where = self._place(error, frame)
-        self._take(self._context.table.named(UNKNOWN), error, "wait", where)
 
     def stop(self) -> None:
         """Forget the errors seen."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import Allowance
 from jaxmon.agent.jaxlink.failures import (
@@ -25,7 +24,7 @@ from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import ModuleProxy
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, stack_of
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.exposition.families import Family, family_of
+from jaxmon.exposition.families import Family, Tally, family_of
 from jaxmon.host.sources import display_path
 
 

@@ -15,33 +15,156 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context, Options, Sample, Shapes
+from jaxmon.agent.context import Context, Options, Sample
 from jaxmon.agent.flops.roofline import (
+    MODEL,
     CallCost,
     DevicePeak,
     Executions,
-    FunctionTally,
+    cost_of,
     peak_of,
     roofline,
+    without_peak,
 )
 from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink import flops as counting
-from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arguments import (
+    JitCall,
+    Shapes,
+    array_classes,
+    shapes_of,
+    shapes_of_kinds,
+)
 from jaxmon.agent.jaxlink.executables import accessed_bytes
 from jaxmon.agent.jaxlink.flops import Flops
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.transforms import applied_at
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.shapes import array_classes, shapes_of, shapes_of_kinds
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.functions import Roofline, Uncounted
 from jaxmon.facts.functions import Utilization as Facts
+from jaxmon.threads import RLock
 
 
 SITE = "flops"
 
-MODEL, RECOMPUTED = catalog.FLOPS_WORK
+_MOST_PROGRAMS = 1024
+
+
+class FunctionTally:
+    """
+    The FLOPs of a function's calls. Thread-safe.
+
+    JAX does not say which program a cached call runs. If all programs of a function
+    need as much, as if there is only one, calls times that is exact. Otherwise each
+    sampled call stands for those since the sample before: their shapes distinguish the
+    programs.
+
+    Attributes:
+        unknown: why they are unknown; `None` if they are known.
+        uncounted: whether calls of one of its programs are not counted.
+        only: what a call of any program takes; `None` if they differ, or are unknown.
+    """
+
+    def __init__(self) -> None:
+        self.unknown: Uncounted | None = None
+        self.uncounted = False
+        self._lock = RLock()
+        # By the hash of the arguments' shapes, which would take much more memory.
+        self._costs: dict[int, CallCost] = {}
+        self.only: CallCost | None = None
+        self._settled = 0
+        # Calls before each program that is not counted yet.
+        self._expected: list[int] = []
+        self._flops: dict[str, float] = {}
+        self._ideal: dict[str, float] | None = {}
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a program of the function has FLOPs."""
+        return any(any(cost.flops.values()) for cost in list(self._costs.values()))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether programs of the function need different FLOPs."""
+        return self.only is None and bool(self._costs)
+
+    def expect(self, calls: int) -> None:
+        """Note that one of *calls* so far compiled a program, about to be counted."""
+        with self._lock:
+            if self.only is not None and not self._expected:
+                self._settle(self.only, calls - 1)
+            self._expected.append(calls - 1)
+
+    def expect_none(self) -> None:
+        """Note that a program which was expected will not be counted."""
+        with self._lock:
+            del self._expected[-1:]
+            self.unknown = self.unknown or Uncounted("untraced")
+
+    def add(self, cost: CallCost | Uncounted, shapes: Shapes | None) -> None:
+        """
+        Note a program that was expected.
+
+        Args:
+            cost: what a call of it takes.
+            shapes: of the arguments that it was compiled for, `None` if unknown.
+        """
+        with self._lock:
+            del self._expected[:1]
+            if isinstance(cost, Uncounted):
+                self.unknown = self.unknown or cost
+                return
+            key = hash(shapes)
+            same = self._costs.get(key)
+            if same is not None and same != cost:
+                if not same.is_same(cost):  # static arguments differ
+                    self.unknown = self.unknown or Uncounted("programs")
+                cost = cost._replace(part=0.0)  # shardings differ
+            if not self._costs:
+                self.only = cost
+            elif self.only is not None and not self.only.is_same(cost):
+                self.only = None  # its calls were settled when this was compiled
+            if key in self._costs or len(self._costs) < _MOST_PROGRAMS:
+                self._costs[key] = cost
+            if self.only is not None and self._expected:
+                # Another was compiled before this one was counted.
+                self._settle(self.only, self._expected[0])
+
+    def sampled(self, shapes: Shapes, calls: int) -> None:
+        """Count *calls* so far, the latest of which had arguments of these *shapes*."""
+        with self._lock:
+            if not self.mixed:
+                return
+            cost = self._costs.get(hash(shapes))
+            if cost is None:
+                self.unknown = self.unknown or Uncounted("programs")
+            else:
+                self._settle(cost, calls)
+
+    def cost(self, shapes: Shapes) -> CallCost | None:
+        """Return what a call with arguments of these *shapes* takes, if known."""
+        return self._costs.get(hash(shapes)) or self.only
+
+    def totals(self, calls: int) -> CallCost:
+        """Return what *calls* took; the latest ones are added at the next sample."""
+        with self._lock:
+            if self.only is not None and not self._expected:
+                self._settle(self.only, calls)
+            ideal = None if self._ideal is None else dict(self._ideal)
+            return CallCost(dict(self._flops), ideal)
+
+    def _settle(self, cost: CallCost, calls: int) -> None:
+        fresh = max(calls - self._settled, 0)
+        self._settled += fresh
+        for work, number in cost.flops.items():
+            self._flops[work] = self._flops.get(work, 0.0) + number * fresh
+        if self._ideal is not None and cost.ideal is not None:
+            for work, seconds in cost.ideal.items():
+                self._ideal[work] = self._ideal.get(work, 0.0) + seconds * fresh
+        else:
+            self._ideal = None
 
 
 class Lowered(NamedTuple):
@@ -71,11 +194,7 @@ class _FlopThread(threading.local):
 
 
 class UtilizationPart(Part):
-    """
-    Counts the FLOPs of calls.
-
-    `Programs` passes it each program, with what `lowered` returned for it.
-    """
+    """Counts the FLOPs of calls of each program that `Programs` passes it."""
 
     name = SITE
 
@@ -137,7 +256,9 @@ class UtilizationPart(Part):
         called, thread.shapes = thread.shapes, None
         shapes = called[1] if called and called[0] is function else None
         if function.is_users:
-            tally = self._tallies.setdefault(function, FunctionTally())
+            tally = self._tallies.get(function) or self._tallies.setdefault(
+                function, FunctionTally()
+            )
             tally.expect(function.calls_and_hits()[0])
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
             tally.uncounted |= thread.applied and shapes is None
@@ -207,7 +328,7 @@ class UtilizationPart(Part):
         whole = cost_of(found, peak)
         if whole.ideal is None and peak is not None and peak.flops:
             # Other functions have a utilization, which this one would make too low.
-            tally.add(Uncounted("format", _without_peak(found, peak)), lowered.shapes)
+            tally.add(Uncounted("format", without_peak(found, peak)), lowered.shapes)
             return {f"{work}_flops": number for work, number in whole.flops.items()}
         tally.add(self._share(whole, len(mine), devices), lowered.shapes)
         seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
@@ -307,12 +428,10 @@ class UtilizationPart(Part):
         could: list[tuple[str, float]] = []
         reasons: list[tuple[str, float]] = []
         for function, tally in self._tallies.copy().items():
-            why = _unknown(function, tally)
-            if why is not None:
+            if (why := _unknown(function, tally)) is not None:
                 reasons.append((series_of(function, unknown, why.reason), 1))
                 continue
             total = tally.totals(function.calls_and_hits()[0])
-            # Most functions multiply no matrices, which is known of them.
             done += [
                 (series_of(function, flops, work), number)
                 for work, number in total.flops.items()
@@ -355,41 +474,16 @@ class UtilizationPart(Part):
     def _snapshot(self) -> dict[str, Facts]:
         found = {}
         for function, tally in self._tallies.copy().items():
-            why = _unknown(function, tally)
-            if why is not None:
+            if (why := _unknown(function, tally)) is not None:
                 found[function.name] = Facts(unknown=why)
                 continue
-            facts = Facts()
-            executions = self._executions.get(function)
-            if executions is not None:
-                facts = facts.replace(
-                    achieved=executions.achieved, of_peak=executions.of_peak
-                )
-            place = self._rooflines.get(function)
-            if place is not None:
-                facts = facts.replace(roofline=place)
-            found[function.name] = facts
+            given: dict[str, Any] = {}
+            if (executions := self._executions.get(function)) is not None:
+                given = {"achieved": executions.achieved, "of_peak": executions.of_peak}
+            if (place := self._rooflines.get(function)) is not None:
+                given["roofline"] = place
+            found[function.name] = Facts(**given)
         return found
-
-
-def cost_of(found: Flops, peak: DevicePeak | None) -> CallCost:
-    """Return the cost of a program whose devices, taken together, have this *peak*."""
-    flops, ideal = {MODEL: 0.0}, {MODEL: 0.0}
-    is_complete = peak is not None
-    for (format_, recomputed), number in found.amounts.items():
-        work = RECOMPUTED if recomputed else MODEL
-        flops[work] = flops.get(work, 0.0) + number
-        best = None if peak is None else peak.of(format_)
-        if best is None:
-            is_complete = False
-        else:
-            ideal[work] = ideal.get(work, 0.0) + number / best
-    return CallCost(flops, ideal if is_complete else None)
-
-
-def _without_peak(found: Flops, peak: DevicePeak) -> str:
-    """Return a format of operands for which there is no *peak*."""
-    return next((flops for flops, _ in found.amounts if peak.of(flops) is None), "")
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:

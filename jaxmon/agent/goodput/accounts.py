@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from jaxmon.agent.goodput.identity import ClockPair
+from jaxmon.agent.goodput.store import ClockPair
 from jaxmon.facts.run import CHECKPOINT, CRASHED, LOST, RECOVERY, STARTUP, RunRecord
 from jaxmon.indicators.marks import COMPILE, DATA_WAIT, STEP
 from jaxmon.indicators.recorder import OTHER

@@ -14,7 +14,7 @@ from typing import Final
 
 from jaxmon import catalog
 from jaxmon.agent.context import Context
-from jaxmon.agent.goodput import identity
+from jaxmon.agent.goodput import store as identity
 from jaxmon.agent.goodput.accounts import Accounts, Progress
 from jaxmon.agent.goodput.store import Store, SupersededError
 from jaxmon.agent.guard import log

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from jaxmon import catalog, interrupts
-from jaxmon.agent.context import Context, Shapes
+from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.guard import log
 from jaxmon.agent.history import times as store
@@ -32,8 +32,8 @@ from jaxmon.agent.history.times import (
     Waits,
     commit_of,
 )
+from jaxmon.agent.jaxlink.arguments import Shapes, text_of
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.agent.sampling.shapes import text_of
 from jaxmon.agent.versions import versions
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time

@@ -11,7 +11,14 @@ import dis
 import os
 from types import CodeType, ModuleType
 
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, MAX_SITES, CallSites
+from jaxmon.agent.jaxlink.call_sites import (
+    DEVICE,
+    EAGER,
+    FETCH,
+    MAX_SITES,
+    TRANSFER,
+    CallSites,
+)
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
@@ -125,8 +132,6 @@ def calls_back(stack: Stack) -> bool:
 
 COMPILE = "compile"
 DATA_WAIT = "data_wait"
-FETCH = "fetch"
-TRANSFER = "transfer"
 PYTHON = "python"
 GC = "gc"
 """Collects garbage."""

@@ -1,19 +1,26 @@
-"""The call being compiled, as found in JAX's frames."""
+"""A call's arguments: those of the call being compiled, in JAX's frames; shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from hashlib import blake2s
 from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink import jit
-from jaxmon.agent.jaxlink import jit as pmaps
-from jaxmon.agent.jaxlink.arrays import LeafKinds
 from jaxmon.agent.jaxlink.frames import Jitted, jitted_from_variables
 from jaxmon.agent.jaxlink.jit import JitOptions
 from jaxmon.tuples import NamedTuple
 
+
+if TYPE_CHECKING:
+    from jaxmon.agent.jaxlink.arrays import LeafKinds
+
+
+Shapes: TypeAlias = tuple[Hashable, ...]
+"""What identifies the shapes of a call's arguments."""
 
 # Functions called by jit's ``cache_miss``, whose frames have the arguments as jit sees
 # them.
@@ -107,7 +114,7 @@ def call_served_by(
     kept = below.f_locals if below.f_code.co_name in _HELPERS else {}
     params = kept.get("p")
     if jitted.key is not variables["jit_info"]:
-        pmap = pmaps.enclosing_pmap(frame.f_back)
+        pmap = jit.enclosing_pmap(frame.f_back)
         if pmap is None:
             return jitted, None
         return jitted, _of_shard_map(jitted.fun, pmap, params)
@@ -130,7 +137,7 @@ def call_served_by(
 
 def _of_pmap(variables: Mapping[str, Any]) -> JitCall:
     """Return the call of a pmap with its own cache (up to 0.7)."""
-    params, found = variables.get("p"), pmaps.options_of_cache_miss(variables)
+    params, found = variables.get("p"), jit.options_of_cache_miss(variables)
     return JitCall(
         found.get("fun"),
         variables["args"],
@@ -152,8 +159,8 @@ def _of_shard_map(fun: object, frame: FrameType, params: Any) -> JitCall:
         frame: of the pmap.
         params: of the jit, whose arguments are the leaves.
     """
-    variables, found = frame.f_locals, pmaps.options_of_shard_map(frame)
-    leaves, tree = pmaps.leaves_and_tree(variables)
+    variables, found = frame.f_locals, jit.options_of_shard_map(frame)
+    leaves, tree = jit.leaves_and_tree(variables)
     return JitCall(
         fun,
         variables["args"],
@@ -216,3 +223,65 @@ def rebuilt(kind: type, static: Any, children: Sequence[Any]) -> Any:
     """
     registry = import_module("jax._src.tree_util")._registry  # noqa: SLF001 - no public way
     return registry[kind].from_iter(static, children)
+
+
+_LONGEST = 80
+# A state comes before the batch, whose shapes are the ones that change.
+_LEAVES = 256
+
+
+def array_classes(jax: Any) -> tuple[Any, ...]:
+    """Return the classes of arrays that have a shape: JAX's and NumPy's."""
+    import numpy as np  # noqa: PLC0415 - this package loads without it
+
+    return jax.Array, np.ndarray
+
+
+def shapes_of(leaves: Sequence[Any], arrays: tuple[Any, ...]) -> Shapes:
+    """
+    Return what identifies the shapes of *leaves*: equal if shapes and types are. Costs
+    0.3 µs per leaf; of very many, only their number and the last are read.
+
+    Values are left out, those of static arguments too: a step number passed as an
+    integer is another one on each call.
+
+    Args:
+        leaves: of a call's arguments.
+        arrays: JAX's and NumPy's array classes.
+    """
+    # By their types: `isinstance` may run code of the program.
+    found = [
+        (leaf.dtype, leaf.shape)
+        if issubclass(type(leaf), arrays)
+        else name_of(type(leaf))
+        for leaf in leaves[-_LEAVES:]
+    ]
+    return (*found, f"{len(leaves)} leaves") if len(leaves) > _LEAVES else (*found,)
+
+
+def shapes_of_kinds(kinds: LeafKinds, array: type) -> Shapes | None:
+    """Return the same as `shapes_of` by kinds; `None` if some are no *array*."""
+    words: dict[Hashable, Hashable] = {}
+    for key, (leaf, aval, _) in kinds.kinds.items():
+        if aval is None or not issubclass(type(leaf), array):
+            return None
+        words[key] = aval.dtype, aval.shape
+    keys = kinds.keys
+    found = map(words.__getitem__, keys[-_LEAVES:])
+    return (*found, f"{len(keys)} leaves") if len(keys) > _LEAVES else (*found,)
+
+
+def text_of(shapes: Sequence[Any]) -> str:
+    """Return *shapes* as text, ``float32[8,4], int32[]``; if long, with a digest."""
+    text = ", ".join(map(_word, shapes))
+    if len(text) > _LONGEST:
+        digest = blake2s(text.encode(), digest_size=4).hexdigest()
+        text = f"{text[: _LONGEST - 13]}... {digest}"
+    return text
+
+
+def _word(shape_or_type: Any) -> str:
+    if isinstance(shape_or_type, str):
+        return shape_or_type
+    dtype, shape = shape_or_type
+    return f"{dtype}[{','.join(map(str, shape))}]"

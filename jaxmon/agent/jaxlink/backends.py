@@ -1,8 +1,12 @@
-"""JAX's backends and this process's place among others, without waiting for either."""
+"""
+Whether JAX traces, its backends, and this process's place among others, without waiting
+for any of them.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from jaxmon.clocks import monotonic, sleep
@@ -13,6 +17,18 @@ from jaxmon.tuples import NamedTuple
 # for minutes if another host has yet to join.
 _MOMENT_SECONDS = 0.05
 _TURN_SECONDS = 0.001
+
+
+def is_calling(jax: Any) -> Callable[[], bool]:
+    """
+    Return a function that returns whether the program itself is calling on this thread,
+    as opposed to JAX while it traces.
+
+    Raises:
+        AttributeError: this JAX has no such function.
+    """
+    clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
+    return clean
 
 
 def initialised(jax: Any) -> bool:

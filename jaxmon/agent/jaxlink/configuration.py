@@ -87,18 +87,6 @@ def context_of(jax: Any) -> Configuration:
     return _read_one_by_one(config, context)
 
 
-def is_calling(jax: Any) -> Callable[[], bool]:
-    """
-    Return a function that returns whether the program itself is calling on this thread,
-    as opposed to JAX while it traces.
-
-    Raises:
-        AttributeError: this JAX has no such function.
-    """
-    clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
-    return clean
-
-
 def surroundings(jax: Any) -> Callable[[], object]:
     """Return a function that returns the configuration of the calling thread."""
     values, config = context_of(jax).values, jax.config

@@ -55,6 +55,12 @@ _IDENTIFYING = frozenset(("cache_miss", *_LOWERED, *AHEAD))
 
 _ENTRIES = frozenset(("cache_miss", *AHEAD))
 
+held: list[None] = []
+"""
+Not empty while a thread of ours has frames of others. A function that returns meanwhile
+stays referenced a little longer.
+"""
+
 _Miss = TypeVar("_Miss")
 
 

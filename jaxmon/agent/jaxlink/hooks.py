@@ -15,16 +15,17 @@ from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.listeners import SITE as MONITORING
 from jaxmon.agent.jaxlink.listeners import (
     Listeners,
+    Observer,
     OnDuration,
     OnEvent,
     OnScalar,
+    Probe,
 )
 from jaxmon.agent.jaxlink.patches import Owner, Patches, restore_copies
-from jaxmon.agent.jaxlink.probe import Observer, Probe
 from jaxmon.exposition.families import Family, series
 
 

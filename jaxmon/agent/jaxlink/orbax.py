@@ -6,10 +6,15 @@ Durations are in seconds, times in milliseconds since 1970, sizes in GiB.
 
 from __future__ import annotations
 
-from types import FrameType
+from typing import TYPE_CHECKING
 
-from jaxmon.agent.jaxlink.other_threads import Stack
 from jaxmon.tuples import NamedTuple
+
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from jaxmon.agent.jaxlink.other_threads import Stack
 
 
 class CheckpointKind(NamedTuple):

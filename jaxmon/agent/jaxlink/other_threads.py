@@ -20,6 +20,7 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
 
+from jaxmon.agent.jaxlink.frames import held
 from jaxmon.clocks import sleep
 from jaxmon.tuples import NamedTuple
 
@@ -35,13 +36,6 @@ _DEEPEST = 1_000
 
 counts = iter(gc.get_count, None)
 """Yields the numbers of objects, of which the first makes the collector due."""
-
-
-held: list[None] = []
-"""
-Not empty while a thread of ours has frames of others. A function that returns meanwhile
-stays referenced a little longer.
-"""
 
 
 class NotNowError(Exception):

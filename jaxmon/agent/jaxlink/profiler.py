@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any
 
 from jaxmon.agent.guard import Guard
+from jaxmon.agent.jaxlink.listeners import Probe
 from jaxmon.agent.jaxlink.patches import Patches
-from jaxmon.agent.jaxlink.probe import Probe
 
 
 class Busy(Exception):  # noqa: N818 - another session is no error

@@ -22,10 +22,14 @@ import numpy as np
 
 from jaxmon.agent.guard import Allowance, Guard
 from jaxmon.agent.inspection import is_instance, package_of
-from jaxmon.agent.jaxlink.call_sites import CallSites
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.backends import is_calling
+from jaxmon.agent.jaxlink.call_sites import (
+    CONVERSIONS,
+    CallSites,
+    TransferSite,
+    TransferSites,
+)
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
-from jaxmon.agent.jaxlink.transfer_sites import CONVERSIONS, TransferSite, TransferSites
 from jaxmon.indicators.endings import SingleUse
 from jaxmon.tuples import NamedTuple
 

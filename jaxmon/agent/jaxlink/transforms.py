@@ -11,62 +11,151 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
-from jaxmon.agent.jaxlink.jit import INSIDE, TYPE_NAME, is_class, is_inside
-from jaxmon.agent.jaxlink.probe import Probe
+from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside
 from jaxmon.tuples import NamedTuple
 
 
-_JIT = "_jit_of_eval_shape"
-"""A name in the module of `jax.eval_shape` that only this function looks up."""
+_MOST_EQUATIONS = 50_000
+
+# Primitives whose results are keys that follow from the first operand.
+_DERIVE = frozenset(
+    (
+        *("random_split", "random_wrap", "random_unwrap", "random_clone"),
+        *("slice", "dynamic_slice", "gather", "squeeze", "expand_dims", "reshape"),
+        *("broadcast_in_dim", "transpose", "rev", "split", "concatenate", "copy"),
+        *("copy_p", "device_put", "optimization_barrier", "sharding_constraint"),
+        *("convert_element_type", "unstack"),
+    )
+)
+_DRAW = frozenset(("random_bits", "threefry2x32"))
 
 
-def attach_eval_shape(
-    jax: Any,
-    unwrap: Callable[[object], Callable[..., Any] | None],
-    *,
-    guard: Guard,
-    site: str,
-) -> None:
+class _KeyState(NamedTuple):
     """
-    Have `jax.eval_shape` see JAX's own object, as long as the process lives, since
-    counted functions outlive an agent. Does nothing if this JAX needs nothing, or if it
-    has been done.
+    Attributes:
+        keys: the key arguments from which it follows, as bits.
+        varies: whether it depends on another argument.
+    """
 
-    Since 0.7.2 it checks ``type(fun) is PjitFunction`` to honour static arguments,
-    which a counted function cannot satisfy, and otherwise calls ``jit(fun)``. JAX and
-    programs import this ``jit`` elsewhere, and it is pickled by its name: so it stays,
-    and the code of `jax.eval_shape` looks up another.
+    keys: int = 0
+    varies: bool = False
 
-    Args:
-        jax: the module.
-        unwrap: called with the argument of `jax.eval_shape`; returns a function that
-            unwraps it, `None` if it is not a counted function.
-        guard: contains failures.
-        site: name under which failures are counted.
+
+_CONSTANT = _KeyState()
+
+
+class TooManyEquationsError(Exception):
+    """The program has too many equations to look at."""
+
+
+def is_key(array: Any) -> bool:
+    """Return whether *array*, or what stands for one in a program, is a single key."""
+    shape = getattr(array, "shape", None)
+    if shape == ():
+        return str(getattr(array, "dtype", "")).startswith("key<")
+    return shape == (2,) and str(getattr(array, "dtype", "")) == "uint32"
+
+
+def drawn_from(jaxpr: Any) -> tuple[bool, ...]:
+    """
+    Return for each key among the arguments of the program *jaxpr*, in their order,
+    whether numbers are drawn from it and nothing that varies. Empty if there are no
+    keys. Takes 2 µs per equation.
 
     Raises:
-        AttributeError: this JAX lacks one of the attributes.
+        TooLargeError: it has more than 50,000 equations.
     """
-    api: Any = jax._src.api  # noqa: SLF001 - looked up there at each use
-    function = getattr(api.eval_shape, "__wrapped__", api.eval_shape)
-    code = function.__code__
-    if TYPE_NAME not in code.co_names or _JIT in code.co_names:
-        return
+    given = [is_key(variable.aval) for variable in getattr(jaxpr, "invars", ())]
+    if not any(given):
+        return ()
+    arguments, keys = [], 0
+    for state in given:
+        arguments.append(_KeyState(1 << keys) if state else _KeyState(varies=True))
+        keys += state
+    reader = _UseReader()
+    reader.run(jaxpr, arguments)
+    return tuple(bool(reader.drawn >> key & 1) for key in range(keys))
 
-    def observe(frame: FrameType, _: Callable[..., Any]) -> Callable[..., Any] | None:
-        return unwrap(frame.f_locals.get("fun"))
 
-    setattr(api, _JIT, Probe(api.jit, observe, guard=guard, site=site))
-    names = tuple([_JIT if name == "jit" else name for name in code.co_names])
-    function.__code__ = code.replace(co_names=names)
+class _UseReader:
+    """
+    Follows keys through a program.
+
+    Attributes:
+        drawn: the key arguments from which numbers are drawn, as bits.
+    """
+
+    def __init__(self) -> None:
+        self.drawn = 0
+        self._left = _MOST_EQUATIONS
+
+    def run(self, jaxpr: Any, arguments: Sequence[_KeyState]) -> list[_KeyState]:
+        """Return what is known about the results of *jaxpr* with these *arguments*."""
+        states = dict(zip(jaxpr.invars, arguments, strict=False))
+
+        def of(value: Any) -> _KeyState:
+            # Literals are not hashable.
+            return _CONSTANT if hasattr(value, "val") else states.get(value, _CONSTANT)
+
+        for equation in jaxpr.eqns:
+            self._left -= 1
+            if self._left < 0:
+                raise TooManyEquationsError
+            results = self._apply(equation, [of(value) for value in equation.invars])
+            states.update(zip(equation.outvars, results, strict=False))
+        return [of(value) for value in jaxpr.outvars]
+
+    def _apply(self, equation: Any, given: list[_KeyState]) -> list[_KeyState]:
+        name, number = equation.primitive.name, len(equation.outvars)
+        varies = any([state.varies for state in given])
+        if name in _DRAW:
+            for state in given:
+                self.drawn |= state.keys
+        elif name == "random_fold_in":
+            return [_KeyState(varies=True) if varies else given[0]] * number
+        elif name in _DERIVE:
+            keys = 0
+            for state in given:
+                keys |= state.keys
+            return [_KeyState(0 if varies else keys, varies)] * number
+        inner = _inner(equation, given)
+        if not inner:
+            return [_KeyState(varies=varies)] * number
+        found: list[_KeyState] = []
+        for jaxpr, arguments in inner:
+            found = self.run(jaxpr, arguments)
+        same = len(inner) == 1 and len(found) == number
+        return found if same else [_KeyState(varies=varies)] * number
+
+
+def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeyState]]]:
+    """Return the programs that *equation* calls, with their arguments."""
+    found = []
+    parameters = equation.params
+    for name, value in parameters.items():
+        several = isinstance(value, tuple | list)
+        for item in value if several else (value,):
+            jaxpr = getattr(item, "jaxpr", item)
+            if not hasattr(jaxpr, "eqns"):
+                continue
+            arguments = given
+            if equation.primitive.name == "cond":
+                arguments = given[1:]
+            elif equation.primitive.name == "while":
+                first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+                carried = given[first + second :]
+                constants = given[:first] if name == "cond_jaxpr" else given[first:]
+                arguments = [*constants[: len(jaxpr.invars) - len(carried)], *carried]
+            if len(arguments) == len(jaxpr.invars):
+                found.append((jaxpr, arguments))
+    return found
 
 
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path

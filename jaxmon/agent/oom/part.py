@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
@@ -42,7 +41,7 @@ from jaxmon.agent.reports.directory import (
 )
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, gauge
+from jaxmon.exposition.families import Family, Tally, gauge
 from jaxmon.facts.events import Errors
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.context import Context
+from jaxmon.agent.context import Context, Jit
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
 from jaxmon.agent.jaxlink.configuration import context_of
@@ -25,7 +25,6 @@ from jaxmon.agent.jaxlink.transforms import Transformed, transformed_at
 from jaxmon.agent.recompiles.causes import Cause, Histories, History
 from jaxmon.agent.recompiles.recreations import Created, created
 from jaxmon.agent.recompiles.signatures import Options, Signature, SignatureBuilder
-from jaxmon.agent.registry import Jit
 
 
 _IN_MESSAGE = 5

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from jaxmon import interrupts
+from jaxmon.agent.context import Jit
 from jaxmon.agent.counted import call_count, uncounted
 from jaxmon.agent.functions import code_of, inner
 from jaxmon.agent.inspection import (
@@ -31,7 +32,6 @@ from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.jaxlink.jit import contents, exported, is_class, is_code
 from jaxmon.agent.recompiles.signatures import Signature
 from jaxmon.agent.recompiles.values import value_of
-from jaxmon.agent.registry import Jit
 
 
 _MAX_LINES = 1000

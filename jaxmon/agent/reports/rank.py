@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jaxmon.agent.context import Context
 from jaxmon.agent.devices.part import hardware
 from jaxmon.agent.functions import Function
-from jaxmon.agent.goodput.identity import attempt_of, job_of
+from jaxmon.agent.goodput.store import attempt_of, job_of
 from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.part import Part

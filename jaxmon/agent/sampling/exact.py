@@ -21,14 +21,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-from jaxmon.agent.context import Context, Shapes
+from jaxmon.agent.context import Context
 from jaxmon.agent.counted import CountedFunction, arm
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of, text_of
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Part
-from jaxmon.agent.sampling.shapes import array_classes, shapes_of, text_of
 from jaxmon.agent.sampling.window import CallStart
 from jaxmon.agent.versions import calibration_work
 from jaxmon.clocks import perf_counter, process_time, thread_time

@@ -21,7 +21,7 @@ from jaxmon import catalog
 from jaxmon.agent.context import Sample
 from jaxmon.agent.counted import CountedFunction, arm, call_count, jitted_of
 from jaxmon.agent.functions import Function
-from jaxmon.agent.sampling.work import DeviceWork
+from jaxmon.agent.sampling.window import DeviceWork
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Histogram
 

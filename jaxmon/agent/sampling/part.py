@@ -16,10 +16,11 @@ from types import FrameType
 from typing import Any
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context, Sample, Shapes
+from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.counted import CountedFunction, arm, armed, disarm, waiting_for
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.configuration import is_calling
+from jaxmon.agent.jaxlink.arguments import Shapes, array_classes, shapes_of
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.other_threads import is_debugged
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
@@ -30,15 +31,14 @@ from jaxmon.agent.sampling.execution import (
     ExecutionTimer,
     Sampler,
 )
-from jaxmon.agent.sampling.shapes import array_classes, shapes_of
 from jaxmon.agent.sampling.window import (
     SITE,
     CallEnd,
     DispatchProbe,
     DispatchWindow,
     RunAhead,
+    unready,
 )
-from jaxmon.agent.sampling.work import unready
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import perf_counter, thread_time
 from jaxmon.exposition.families import Family, histograms

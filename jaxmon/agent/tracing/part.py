@@ -95,7 +95,11 @@ class TraceMistakes(Part):
             self._guard.failed(self.name)
 
     def _note(self, function: Function, jitted: Jitted) -> None:
-        entry = entry_of(jitted.fun, self._files.is_library)
+        fun: Any = jitted.fun
+        if type(fun) is types.FunctionType and not fun.__dict__:  # as most
+            entry: TracedFunction | None = TracedFunction(fun)
+        else:
+            entry = entry_of(fun, self._files.is_library)
         if entry is None:
             return
         code = entry.function.__code__

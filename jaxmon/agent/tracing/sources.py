@@ -205,9 +205,9 @@ class TracedFunction(NamedTuple):
     """
 
     function: Any
-    holder: Any
-    given: tuple[int, frozenset[str]]
-    traced: bool
+    holder: Any = ABSENT
+    given: tuple[int, frozenset[str]] = (0, frozenset())
+    traced: bool = True
 
 
 def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction | None:
@@ -220,8 +220,6 @@ def entry_of(fun: object, is_library: Callable[[str], bool]) -> TracedFunction |
     """
     holder: Any = ABSENT
     count, names, traced = 0, frozenset[str](), True
-    if type(fun) is types.FunctionType and not fun.__dict__:
-        return TracedFunction(fun, holder, (count, names), traced)  # as most
     for _ in range(_MOST_WRAPPERS):
         fun = uncounted(fun)
         if is_subclass(type(fun), functools.partial):

@@ -14,13 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from jaxmon import catalog, threads
 from jaxmon.agent.context import Context
-from jaxmon.agent.counters import Tally
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.part import Part
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.trackers.targets import PREFIX, TrackerTarget
 from jaxmon.agent.worker import Worker
-from jaxmon.exposition.families import Family, series
+from jaxmon.exposition.families import Family, Tally, series
 from jaxmon.indicators.loops import Loops, StepLoop
 from jaxmon.indicators.marks import STEP
 from jaxmon.indicators.timeline import Timeline

@@ -17,7 +17,6 @@ from jaxmon.agent.jaxlink import orbax
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
-    FETCH,
     GC,
     GIL,
     IDLE,
@@ -25,14 +24,20 @@ from jaxmon.agent.jaxlink.activity import (
     JOIN,
     PYTHON,
     STARTUP,
-    TRANSFER,
     ActivityReader,
     Doing,
     barrier,
     calls_back,
     waits_for_lock,
 )
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
+from jaxmon.agent.jaxlink.call_sites import (
+    DEVICE,
+    EAGER,
+    FETCH,
+    NUMPY,
+    TRANSFER,
+    CallSites,
+)
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger

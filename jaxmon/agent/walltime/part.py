@@ -12,9 +12,9 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import COMPILE, FETCH, ActivityReader
+from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
 from jaxmon.agent.jaxlink.backends import cluster
-from jaxmon.agent.jaxlink.call_sites import DEVICE
+from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part

@@ -17,15 +17,13 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
-    FETCH,
     GC,
     GIL,
     IDLE,
     PYTHON,
     STARTUP,
-    TRANSFER,
 )
-from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER
+from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, FETCH, TRANSFER
 from jaxmon.agent.walltime.ledger import BLOCKED
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause

@@ -11,17 +11,233 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from jaxmon.agent.counted import uncounted
+from jaxmon.agent.jaxlink import arguments
+from jaxmon.agent.jaxlink.jit import function_of, is_jitted
 from jaxmon.agent.jaxlink.listeners import CACHE_HIT, CACHE_STORED
-from jaxmon.agent.warm.rebuilding import Arguments, abstract, jitted_functions
-from jaxmon.facts.signatures import CACHED, COMPILED, FAILED, RecordedSignature, parsed
+from jaxmon.agent.warm.recorder import parameters_of
+from jaxmon.agent.warm.statics import object_at, rebuilt
+from jaxmon.errors import SignaturesError
+from jaxmon.facts.signatures import (
+    CACHED,
+    COMPILED,
+    FAILED,
+    RecordedFunction,
+    RecordedSignature,
+    parsed,
+)
 from jaxmon.host import disclosure
 from jaxmon.host.formats import json_text
+
+
+_KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+_NUMBERS: Mapping[str, Any] = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
+
+_IN_PROCESS = "warm it up in its process, with jaxmon.warmup"
+
+
+def jitted_functions(function: RecordedFunction, main: str) -> list[Any]:
+    """
+    Import the module of *function* and return its jitted objects there.
+
+    Args:
+        function: of a file.
+        main: the module to import for ``__main__``; may be empty.
+
+    Raises:
+        SignaturesError: it cannot be imported, or has changed; says why.
+        BaseException: whatever the module raises.
+    """
+    if not function.module:
+        msg = f"it is no function with a name; {_IN_PROCESS}"
+        raise SignaturesError(msg)
+    if "<" in function.qualname:
+        msg = (
+            f"it is made inside another function and cannot be imported; {_IN_PROCESS}"
+        )
+        raise SignaturesError(msg)
+    name = function.module
+    if name == "__main__":
+        name = main
+        if not name:
+            msg = "it is in the program's script; name its module with --main"
+            raise SignaturesError(msg)
+    module = import_module(name)
+    found: Any = module
+    for part in function.qualname.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            msg = f"there is no {function.qualname} in {name} any more"
+            raise SignaturesError(msg) from None
+    several = [found] if is_jitted(found) else _made_of(found, vars(module))
+    if not several:
+        msg = (
+            f"{function.qualname} in {name} is not jitted, nor is an object of that "
+            f"module made of it; {_IN_PROCESS}"
+        )
+        raise SignaturesError(msg)
+    for jitted in several:
+        require_same(function, jitted)
+    return several
+
+
+def require_same(function: RecordedFunction, jitted: Any) -> None:
+    """
+    Check that *jitted* has the parameters that *function* had.
+
+    Raises:
+        SignaturesError: it has others.
+    """
+    now = parameters_of(function_of(uncounted(jitted)))
+    before = function.parameters
+    if now != before and None not in (now, before):
+        msg = (
+            f"its parameters were ({', '.join(before or ())}) and are now "
+            f"({', '.join(now or ())}); export the signatures again"
+        )
+        raise SignaturesError(msg)
+
+
+def _made_of(fun: Any, names: Mapping[str, Any]) -> list[Any]:
+    """Return the jitted objects among *names* that were made of *fun*."""
+    return [
+        value
+        for value in list(names.values())
+        if is_jitted(value) and function_of(uncounted(value)) is fun
+    ]
+
+
+class Arguments:
+    """
+    Rebuilds arguments.
+
+    Args:
+        jax: the module.
+        leaf: what stands for an array: `abstract` or `zeros`.
+        main: the module with the classes of ``__main__``.
+    """
+
+    def __init__(
+        self,
+        jax: Any,
+        leaf: Callable[[Any, Mapping[str, Any]], Any],
+        main: str = "__main__",
+    ) -> None:
+        self._jax, self._leaf, self._main = jax, leaf, main
+
+    def of(self, signature: RecordedSignature) -> tuple[list[Any], dict[str, Any]]:
+        """
+        Return the arguments of *signature*.
+
+        Raises:
+            SignaturesError: they cannot be rebuilt here.
+        """
+        args = [self._node(node) for node in signature.args]
+        return args, {key: self._node(node) for key, node in signature.kwargs.items()}
+
+    def _node(self, node: Any) -> Any:
+        if node is None:
+            found: Any = None
+        elif "shape" in node:
+            number = node["kind"] in _NUMBERS
+            found = _NUMBERS[node["kind"]] if number else self._leaf(self._jax, node)
+        elif "node" in node:
+            found = self._custom(node)
+        elif "static" in node:
+            found = rebuilt(node["static"], self._main)
+        elif "dict" in node:
+            found = {key: self._node(node) for key, node in node["dict"]}
+        elif "list" in node:
+            found = [self._node(node) for node in node["list"]]
+        elif "tuple" in node:
+            found = tuple(self._node(node) for node in node["tuple"])
+        else:
+            found = self._named(node)
+        return found
+
+    def _named(self, node: Mapping[str, Any]) -> Any:
+        kind = object_at(node["class"], self._main)
+        if not isinstance(getattr(kind, "_fields", None), tuple):
+            msg = f"{node['class']} is no named tuple any more"
+            raise SignaturesError(msg)
+        inner = [self._node(node) for node in node["namedtuple"]]
+        if len(kind._fields) != len(inner):
+            msg = (
+                f"{node['class']} had {len(inner)} fields, and now {len(kind._fields)}"
+            )
+            raise SignaturesError(msg)
+        return kind(*inner)
+
+    def _custom(self, node: Mapping[str, Any]) -> Any:
+        kind = object_at(node["class"], self._main)
+        static = rebuilt(node["static"], self._main)
+        inner = [self._node(node) for node in node["node"]]
+        try:
+            return arguments.rebuilt(kind, static, inner)
+        except KeyError:
+            msg = f"{node['class']} is no pytree class in this process"
+            raise SignaturesError(msg) from None
+        except Exception as error:
+            msg = f"{node['class']} cannot be made of its parts any more: {error}"
+            raise SignaturesError(msg) from error
+
+
+def abstract(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    """Return what `jit.lower` takes in place of an array."""
+    return jax.ShapeDtypeStruct(
+        tuple(leaf["shape"]),
+        _dtype(jax, leaf["dtype"]),
+        weak_type=leaf.get("weak", False),
+        **({} if leaf.get("device") is None else {"sharding": _sharding(jax, leaf)}),
+    )
+
+
+def zeros(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    """Return an array of zeros that JAX treats as it did the recorded one."""
+    import numpy as np  # noqa: PLC0415 - as JAX
+
+    shape, name = tuple(leaf["shape"]), leaf["dtype"]
+    if name in _KEYS:
+        keys = jax.random.split(jax.random.key(0, impl=_KEYS[name]), shape)
+        found = keys if shape else keys.reshape(())
+    elif leaf.get("weak"):
+        number = np.zeros((), name).item()
+        found = jax.numpy.broadcast_to(jax.numpy.asarray(number), shape)
+        if str(found.dtype) != name:
+            msg = f"a weakly typed {name} cannot be made here"
+            raise SignaturesError(msg)
+    else:
+        found = np.zeros(shape, _dtype(jax, name))
+        if leaf["kind"] == "numpy":
+            return found
+    device = None if leaf.get("device") is None else _sharding(jax, leaf)
+    return jax.device_put(found, device)
+
+
+def _dtype(jax: Any, name: str) -> Any:
+    if name in _KEYS:
+        # Making a key would compile, and fill the cache with programs of no one.
+        return jax.eval_shape(lambda: jax.random.key(0, impl=_KEYS[name])).dtype
+    try:
+        return jax.numpy.dtype(name)
+    except TypeError:
+        msg = f"this JAX has no dtype {name}"
+        raise SignaturesError(msg) from None
+
+
+def _sharding(jax: Any, leaf: Mapping[str, Any]) -> Any:
+    devices, number = jax.local_devices(), leaf["device"]
+    if number >= len(devices):
+        msg = f"it needs device {number}; this process has {len(devices)}"
+        raise SignaturesError(msg)
+    return jax.sharding.SingleDeviceSharding(devices[number])
 
 
 _LONGEST = 300

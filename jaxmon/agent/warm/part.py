@@ -9,13 +9,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
-from jaxmon.agent.context import Context, Options, Shapes
-from jaxmon.agent.counters import Tally
+from jaxmon.agent.context import Context, Options
 from jaxmon.agent.functions import Function
-from jaxmon.agent.jaxlink.arguments import JitCall
+from jaxmon.agent.jaxlink.arguments import JitCall, Shapes
 from jaxmon.agent.jaxlink.frames import Jitted
 from jaxmon.agent.part import Explanation, Part
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, Tally, gauge, series
 from jaxmon.facts.functions import Signatures
 from jaxmon.host.http.messages import Request, Response, error_response
 from jaxmon.host.http.server import Handler
@@ -107,6 +106,9 @@ class WarmStarts(Part):
         except Exception:  # noqa: BLE001 - contained: the program compiles on
             self._context.guard.failed(self.name, stays_on=True)
             return None
+        observers = self._context.observers.call
+        if self._on_call in observers:  # later calls go there directly
+            observers[observers.index(self._on_call)] = recorder.on_call
         return recorder.on_call(function, jitted, call, options)
 
     def collect(self) -> list[Family]:

@@ -4,7 +4,7 @@ that does not import JAX, but starts others that do, would be observed in vain.
 
 The standard library starts processes by functions of C. An object takes the place of
 each whose ``__call__`` is a property, which has returned before that function is
-called: no frame of ours is on the stack (`jaxmon.agent.jaxlink.probe` has more). They
+called: no frame of ours is on the stack (see `jaxlink.listeners`). They
 step aside with the first Python process, and once JAX is imported.
 """
 
