@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from jaxmon.originals import original
+from jaxmon.clocks import original
 
 
 _thread: Final[Any] = original("_thread")

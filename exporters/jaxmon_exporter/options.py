@@ -26,7 +26,7 @@ _SECONDS = (0.1, 3600.0)
 
 def _listened(host: str) -> str:
     """Return *host*, an address to listen on."""
-    from jaxmon.host.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
+    from jaxmon.host.http.sockets import numeric_address  # noqa: PLC0415 - needs sockets
 
     try:
         numeric_address(host, 0)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.facts.record import Fact
-from jaxmon.host.formats import schema
+from jaxmon.host.formats import json_text as schema
 
 
 SCHEMA = 1

@@ -11,7 +11,7 @@ from jaxmon.facts.rank import MOST_RANKS, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Standing
-from jaxmon.host.formats import schema
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.formats.layout import clean
 
 

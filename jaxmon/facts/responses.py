@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jaxmon.facts import SCHEMA
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError
 

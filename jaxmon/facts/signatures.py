@@ -16,7 +16,8 @@ from typing import Any
 
 from jaxmon.errors import ConfigFileError, SignaturesError
 from jaxmon.host.files import bounded
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.formats.json_text import require_list, require_object
 
 

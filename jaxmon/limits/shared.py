@@ -20,7 +20,8 @@ from jaxmon import interrupts
 from jaxmon.errors import ConfigFileError
 from jaxmon.host import rundir
 from jaxmon.host.files import bounded, whole
-from jaxmon.host.formats import durations, json_text, schema
+from jaxmon.host.formats import durations, json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.limits import LIMITS, Limits
 
 

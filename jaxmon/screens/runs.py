@@ -26,7 +26,8 @@ from jaxmon.facts.status import Answer, FindingSummary, HostVerdict, ProcessVerd
 from jaxmon.facts.walltime import WallTime
 from jaxmon.host import disclosure
 from jaxmon.host.files import bounded
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts

@@ -90,7 +90,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """
     if "jax" not in sys.modules or item.get_closest_marker(MARK) is None:
         return (yield)
-    from jaxmon.testing.observer import OBSERVER  # noqa: PLC0415 - see above
+    from jaxmon.testing.budget import OBSERVER  # noqa: PLC0415 - see above
 
     agent = OBSERVER.take()
     try:

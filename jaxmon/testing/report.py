@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from jaxmon.autostart import when_jax_is_imported
-from jaxmon.testing.observer import SILENT
+from jaxmon.testing.budget import SILENT
 
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from jaxmon.host import rundir
 from jaxmon.host.files.descriptor import identity
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.preflight.doctor import sockets as doctor
+from jaxmon.preflight.doctor import machine
 from tests.helpers.preloaded import start_preloaded
 from tests.helpers.processes import Result, clean_environ, files, until
 
@@ -256,7 +256,7 @@ def test_a_newcomer_leaves_an_agent_without_lock_alone(
     """
     (old,) = many(start, "old", every=3600)
     (run_dir / "agent-0.lock").unlink()
-    findings = list(doctor.check(run_dir, None))
+    findings = list(machine.sockets(run_dir, None))
     new = start("new", every=3600)
     new.go()
 
@@ -290,7 +290,7 @@ def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
     victim.popen.kill()
     victim.popen.wait()
     before = sorted(run_dir.iterdir())
-    findings = [one.text for one in doctor.check(run_dir, None)]
+    findings = [one.text for one in machine.sockets(run_dir, None)]
 
     assert sorted(run_dir.iterdir()) == before
     assert "sockets of killed processes: 0; the next agents replace them" in findings

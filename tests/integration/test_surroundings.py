@@ -15,7 +15,7 @@ import pytest
 
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.host.http import listeners
+from jaxmon.host.http import sockets
 from jaxmon.host.http.sockets import Socket
 from tests.helpers.agents import instrumented
 from tests.helpers.processes import HEAD, Result, files, free_ports
@@ -203,7 +203,7 @@ def test_a_directory_without_room_for_sockets_is_named(
                 raise OSError(number, os.strerror(number))
             super().bind(address)
 
-    monkeypatch.setattr(listeners, "Socket", NoSocket)
+    monkeypatch.setattr(sockets, "Socket", NoSocket)
     with instrumented(port=0, socket=True) as agent:
         assert agent.url
         assert list(run_dir.iterdir()) == []

@@ -14,7 +14,7 @@ from jaxmon.cli.main import main
 from jaxmon.errors import SettingsError
 from jaxmon.preflight.doctor import environment
 from jaxmon.settings import Settings, load
-from jaxmon.testing.observer import SILENT
+from jaxmon.testing.budget import SILENT
 from jaxmon_exporter.options import SidecarOptions
 
 

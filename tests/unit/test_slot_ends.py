@@ -14,7 +14,7 @@ import pytest
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.formats.json_text import NewerSchemaError
 from tests.helpers.processes import clean_environ, run_python, until
 
 

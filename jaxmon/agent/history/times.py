@@ -31,7 +31,8 @@ from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
 from jaxmon.facts.functions import Distribution, distribution
 from jaxmon.host.files import bounded, whole
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.resources.process import Scheduling, scheduling
 from jaxmon.indicators.loops import StepLoop
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     import socket
     from concurrent.futures import Future
 
-    from jaxmon.host.http.listeners import Listener
     from jaxmon.host.http.routes import PendingResponse, Router
-    from jaxmon.host.http.sockets import EventLoop, Transport
+    from jaxmon.host.http.sockets import EventLoop, Listener, Transport
 
 
 # A client that does not read a shared response holds a copy of this much of it.

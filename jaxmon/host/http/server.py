@@ -14,13 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.host.files.descriptor import DescriptorLostError
-from jaxmon.host.http import listeners
+from jaxmon.host.http import sockets
 from jaxmon.host.http.connections import ConnectionPool, Timeouts
-from jaxmon.host.http.listeners import Gate, Listener
 from jaxmon.host.http.messages import Request, Response, now
-from jaxmon.host.http.page import metrics_handler
-from jaxmon.host.http.routes import Handler, HostPolicy, Router
-from jaxmon.host.http.sockets import READ, EventLoop
+from jaxmon.host.http.routes import Handler, HostPolicy, Router, metrics_handler
+from jaxmon.host.http.sockets import READ, EventLoop, Gate, Listener
 from jaxmon.threads import DaemonThread, current
 
 
@@ -110,7 +108,7 @@ class Server:
         clients as well; names are not resolved. Raises `OSError`: the address is
         invalid, not of this host, or in use.
         """
-        listener = listeners.tcp(host, port, gate=gate)
+        listener = sockets.tcp(host, port, gate=gate)
         self._add(listener)
         bound: int = listener.sock.get().getsockname()[1]
         return bound
@@ -122,7 +120,7 @@ class Server:
         The file belongs to the caller: it must not exist yet, and `stop` leaves
         it where it is. It never has more permissions than *mode*. Raises `OSError`.
         """
-        listener = listeners.unix(path, mode)
+        listener = sockets.unix(path, mode)
         try:
             self._add(listener)
         except BaseException:

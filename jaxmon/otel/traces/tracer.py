@@ -22,9 +22,16 @@ from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.work import payers, serving
 from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider
-from jaxmon.otel.traces.requests import SITE, RequestSpan, emit, request_span, span_ids
+from jaxmon.otel.traces.requests import (
+    SITE,
+    LoopSpan,
+    LoopSpans,
+    RequestSpan,
+    emit,
+    request_span,
+    span_ids,
+)
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
 from jaxmon.version import version
 

@@ -19,7 +19,8 @@ from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
 from jaxmon.host.files.bounded import kind
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
+from jaxmon.host.formats import json_text as schema
 from jaxmon.host.formats.json_text import require_list, require_object
 from jaxmon.limits import LIMITS, Limits
 

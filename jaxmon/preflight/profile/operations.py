@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.errors import WireError
 from jaxmon.host import sources
 from jaxmon.preflight.profile import origins as paths
-from jaxmon.preflight.profile.hlo import Frame, HloProgram
 from jaxmon.preflight.profile.origins import (
     NOWHERE,
     CodePlace,
@@ -18,7 +17,15 @@ from jaxmon.preflight.profile.origins import (
     Origins,
     place_in,
 )
-from jaxmon.preflight.profile.xspace import Plane, Space, Stated, TraceEvent, TraceLine
+from jaxmon.preflight.profile.xspace import (
+    Frame,
+    HloProgram,
+    Plane,
+    Space,
+    Stated,
+    TraceEvent,
+    TraceLine,
+)
 
 
 _OPS_LINE = "XLA Ops"

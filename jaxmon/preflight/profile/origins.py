@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jaxmon.host import sources
-from jaxmon.preflight.profile.hlo import Computation, Frame, HloProgram, Instruction
+from jaxmon.preflight.profile.xspace import Computation, Frame, HloProgram, Instruction
 
 
 # JAX names a computation that it calls; scopes with these names are rare enough.

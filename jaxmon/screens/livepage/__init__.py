@@ -19,7 +19,7 @@ from jaxmon.facts.charts import ShownCharts
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import Summary
 from jaxmon.host.http.messages import Request, Response, error_response
-from jaxmon.host.http.page import accepts_gzip
+from jaxmon.host.http.routes import accepts_gzip
 from jaxmon.screens.html.elements import BASE, source_hash
 
 
