@@ -37,19 +37,10 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 class Declared:
     """
-    What a declaration says besides name, type and default.
-
-    Attributes:
-        meaning: in sentences.
-        give: description of valid values, if type and *within* do not say it.
-        within: the lowest and the highest number.
-        off: whether 0 is valid as well.
-        among: the words of which valid values are lists.
-        choices: all valid values.
-        flag: on the command line, if it differs from the name.
-        variable: in the environment, if it cannot be derived from the flag.
-        metavar: placeholder for a value.
-        check: returns the validated value, or raises `ValueError`.
+    What a declaration says besides name, type and default: its meaning, what to *give*
+    if type and *within* do not say it; 0 is valid as well if *off*; lists are of words
+    *among* these; *flag*, *variable* and *metavar* if they cannot be derived; *check*
+    returns the validated value, or raises `ValueError`.
     """
 
     def __init__(  # noqa: PLR0913 - each is a word of a declaration
@@ -149,10 +140,7 @@ def parse(name: str, kind: str, text: str) -> object:
 
 def check(setting: Field[Any], value: object) -> None:
     """
-    Raise the error that says what is valid instead of *value*.
-
-    Raises:
-        SettingsError: *value* is invalid.
+    Raise a `SettingsError` that says what is valid instead of *value*, if it is not.
     """
     kind, declaration = str(setting.type), declared(setting)
     if value is None and kind.endswith("| None"):

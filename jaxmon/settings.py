@@ -279,11 +279,8 @@ def load(
     options: Mapping[str, Any], environ: Mapping[str, str] | None = None
 ) -> Settings:
     """
-    Return settings from *options*, then the environment, then the defaults.
-
-    Raises:
-        SettingsError: an unknown name or an invalid value. Unknown ``JAXMON_*``
-            variables are ignored: other parts of jaxmon have their own.
+    Return settings from *options*, then the environment, then the defaults. Raises
+    `SettingsError`; unknown ``JAXMON_*`` variables are of other parts.
     """
     environ = os.environ if environ is None else environ
     kinds = {field.name: str(field.type) for field in fields(Settings)}

@@ -63,14 +63,8 @@ class Event:
 
 class DaemonThread:
     """
-    A thread that the program does not see, and that does not keep it from exiting.
-
-    Args:
-        name: of the thread.
-        target: its body; what it raises goes to `sys.unraisablehook`.
-
-    Attributes:
-        ident: its number in Python, `None` until it has started.
+    A thread that the program neither sees nor waits for; `sys.unraisablehook` gets what
+    *target* raises. Its number in Python, *ident*, is `None` until it has started.
     """
 
     def __init__(self, name: str, target: Callable[[], None]) -> None:
@@ -82,12 +76,7 @@ class DaemonThread:
         self._unfinished.acquire()
 
     def start(self) -> None:
-        """
-        Start it, once.
-
-        Raises:
-            RuntimeError: no threads are left, or the interpreter shuts down.
-        """
+        """Start it, once. Raises `RuntimeError`: no threads are left, or at exit."""
         self._process = os.getpid()
         self.ident = _thread.start_new_thread(self._begin, ())
         _started[self.ident] = self  # as `_begin` does, which may come later
@@ -109,8 +98,7 @@ class DaemonThread:
 
     def prevent(self) -> bool:
         """
-        Report, once, that the target is not running and will not run: `start` may be
-        interrupted before or after the thread starts.
+        Return, once, whether the target will never run: `start` may be interrupted.
         """
         return bool(self._take())
 
@@ -171,10 +159,7 @@ def unlist() -> None:
 
 
 def is_named(record: logging.LogRecord) -> bool:
-    """
-    Give *record* the name of the thread of ours that logs it, which the record has just
-    listed in `threading`; a filter, which keeps all records.
-    """
+    """Give *record* the name of our thread that logs it, and unlist that; keeps all."""
     if (thread := current()) is not None:
         record.threadName = thread.name
         unlist()

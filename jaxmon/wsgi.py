@@ -53,14 +53,9 @@ _MAX_DEPTH = 64
 
 class Middleware:
     """
-    Observes the requests of *app* and passes everything through unchanged.
-
-    Requests without a running agent and nested requests are passed through.
-
-    Args:
-        app: the application.
-        route: returns the template of a request's route, ``None`` if there is none.
-            Flask's are found without it.
+    Observes the requests of *app* and passes everything through unchanged, also without
+    an agent, and nested requests. *route* returns the template of a request's route, if
+    any; Flask's are found without it.
     """
 
     def __init__(self, app: Application, *, route: FindRoute | None = None) -> None:
@@ -124,12 +119,7 @@ class Middleware:
 
 
 class _Exchange:
-    """
-    One request and its response; records its outcome and end.
-
-    Attributes:
-        whole: whether the server need not read the rest of the response.
-    """
+    """One request and its response; *whole* if the server need not read the rest."""
 
     __slots__ = (
         "_block",

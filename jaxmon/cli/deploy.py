@@ -53,24 +53,15 @@ def grafana(function: F) -> F:
 
 @dataclass(frozen=True)
 class DeploymentNote:
-    """
-    A deployment of one service, as Grafana shows it.
-
-    Args:
-        session: with Grafana.
-        tags: by which boards, and the end of the deployment, find it.
-    """
+    """A deployment of one service in Grafana; boards and its end find it by *tags*."""
 
     session: GrafanaSession
     tags: tuple[str, ...]
 
     def begin(self, text: str, start: datetime, end: datetime) -> list[int]:
         """
-        Note that it lasts from *start* to *end*, or extend what is noted; return the
-        annotations.
-
-        Raises:
-            GrafanaError: Grafana cannot be reached, or rejects it.
+        Note that it lasts from *start* to *end*, or extend it; return the annotations.
+        Raises `GrafanaError`.
         """
         from jaxmon_dashboards.grafana import annotations
 
@@ -97,12 +88,8 @@ def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
 ) -> DeploymentNote | None:
     """
-    Return the note of the service with the labels *scope*, `None` without a *url*;
-    nothing is sent yet.
-
-    Raises:
-        CommandError: there is no token.
-        GrafanaError: the URL, token or certificates are invalid.
+    Return the note of the service of *scope*, `None` without a *url*; nothing is sent
+    yet. Raises `CommandError` without a token, `GrafanaError` for invalid options.
     """
     if url is None:
         return None
@@ -116,11 +103,8 @@ def noted(
 @dataclass
 class Attempts:
     """
-    Several things to do, each although another may fail.
-
-    Args:
-        failed: message of each failure, by what is left undone.
-        done: what succeeded.
+    Things to do, each although another may fail; *failed* has messages by what is
+    undone.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -137,12 +121,7 @@ class Attempts:
             self.done.append(success)
 
     def check(self) -> None:
-        """
-        Raise what failed, and say what succeeded.
-
-        Raises:
-            CommandError: anything failed.
-        """
+        """Raise `CommandError` if anything failed, and say what succeeded."""
         if not self.failed:
             return
         reasons = [f"{failure}: {why}" for failure, why in self.failed.items()]
@@ -176,12 +155,7 @@ _SCOPE = (
 
 
 def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    """
-    Return the length of a window: ``30m``, ``1h30m``.
-
-    Raises:
-        click.BadParameter: it is no duration, or is out of range.
-    """
+    """Return the length of a window, such as ``1h30m``. Raises `click.BadParameter`."""
     from jaxmon.host.formats import durations
     from jaxmon_alerts.silences import LONGEST, SHORTEST
 

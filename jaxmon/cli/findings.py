@@ -34,11 +34,8 @@ _MAX_BYTES = 5 << 20
 
 class Judged(NamedTuple):
     """
-    A process, what its agent reports, and what is wrong with it.
-
-    Attributes:
-        worker: the process; without a report if it is in trouble.
-        events: response of ``/debug/events``, empty if there was none.
+    A process, its snapshot without a report if it is in trouble, its findings, and the
+    response of ``/debug/events``.
     """
 
     worker: AgentProcess
@@ -68,9 +65,8 @@ def judge(worker: AgentProcess, run_dir: Path | None) -> Judged:
 
 def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
     """
-    Return *workers*, judged by *limits*, the worst first: those that do not respond,
-    then by their most urgent finding. Takes at most `TIMEOUT`, and some milliseconds
-    for each.
+    Return *workers*, judged by *limits*, those first that do not respond, then the most
+    urgent. Takes at most `TIMEOUT`, and some milliseconds for each.
     """
     workers = list(workers)
     sockets = {worker.number: worker.socket for worker in workers if not worker.trouble}

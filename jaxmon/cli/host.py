@@ -52,12 +52,7 @@ class HostSource(Protocol):
     name: str
 
     def families(self) -> list[Family]:
-        """
-        Return what is measured now.
-
-        Raises:
-            CommandError: nothing could be read.
-        """
+        """Return what is measured now. Raises `CommandError`: nothing could be read."""
         ...
 
     def limits(self) -> Limits:
@@ -194,13 +189,7 @@ class _Host(Fact):
 @dataclass(frozen=True, slots=True)
 class ProcessView:
     """
-    A process, and what it does.
-
-    Attributes:
-        agent: what identifies it, and its findings.
-        summary: its status, as if it were alone on the host.
-        condition: whether it runs.
-        compiles: in the last minute; `None` if unknown.
+    A process, its status as if it were alone, and its compiles of the last minute.
     """
 
     agent: AgentSummary
@@ -306,12 +295,8 @@ class ProcessView:
 
 class HostReader:
     """
-    Reads *source* again and again, and knows the last minute from what it has read.
-
-    Args:
-        source: where to read.
-        limits: by which it is judged; those of *source* if `None`.
-        clock: Unix time.
+    Reads *source* again and again, and knows the last minute from that. It is judged by
+    *limits*, else by those of *source*; *clock* is Unix time.
     """
 
     def __init__(

@@ -246,10 +246,7 @@ def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
 
 
 def _check_writable(out: Path) -> None:
-    """
-    Do nothing if files below *out* can be expected to be made: do not slow the program
-    down for a trace that could not be saved.
-    """
+    """Check *out*: do not slow the program down for a trace that could not be saved."""
     above = (path for path in (out, *out.absolute().parents) if path.exists())
     nearest = next(above, Path())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):

@@ -62,10 +62,7 @@ def facts(
 
 
 def run_of(name: str, run_dir: Path | None) -> Run:
-    """
-    Return the run called *name*: a summary's file, a directory with one, or a running
-    process.
-    """
+    """Return the run *name*: a file, a directory with one, or a running process."""
     path = Path(name)
     if path.exists():
         try:

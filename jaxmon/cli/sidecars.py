@@ -1,10 +1,8 @@
 """
-The sidecars of a job: where they are, and what they report, all asked at the same time
-and within one deadline.
+The sidecars of a job, and what they report, all asked at once within one deadline.
 
-Targets are in the formats of Prometheus's discovery: lists of ``host:port``, files
-(``file_sd``), addresses that return the same (``http_sd``), and names in DNS with one
-address for each host.
+Targets are in the formats of Prometheus: ``host:port``, ``file_sd``, ``http_sd``, and
+names in DNS with one address for each host.
 """
 
 from __future__ import annotations
@@ -48,15 +46,7 @@ def _refused(reason: str) -> CommandError:
 
 
 class ScrapeTarget(NamedTuple):
-    """
-    A server.
-
-    Attributes:
-        scheme: ``http`` or ``https``.
-        host: name or address.
-        port: of TCP.
-        address: where to connect, if *host* has several addresses; else empty.
-    """
+    """A server; *address* is where to connect if *host* has several, else empty."""
 
     scheme: str
     host: str
@@ -240,16 +230,10 @@ class Sidecars:
 
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
-        Return what the sidecars report, all within one timeout, in their order; of one
-        that does not answer, why.
-
-        Args:
-            stacks: whether to ask for the stacks of all threads.
-            timed: ask each twice. The first response may wait for processes that do not
-                respond; the second follows at once, and so its time is known well.
-
-        Raises:
-            CommandError: something is no target, or there are none.
+        Return what the sidecars report, or why not, within one timeout, in their order.
+        If *timed*, each is asked twice: the first response may wait for processes that
+        hang; the time of the second is known well. Raises `CommandError`: there is no
+        target, or an invalid one.
         """
         from concurrent.futures import ThreadPoolExecutor
 

@@ -117,17 +117,15 @@ _BEGINNING = 32
 
 def command(words: Sequence[str]) -> str:
     """
-    Return the command line *words* as it may be shown. Of what it returns, split at
-    spaces, it shows nothing more, as of that of an older agent.
+    Return *words* as they may be shown; its result, split at spaces, shows no more.
     """
     return " ".join(_merged(shown for shown, _ in _command(words)))
 
 
 def own_command() -> str:
     """
-    Return the command line of this process as it may be shown, without the directory of
-    its interpreter. A process that multiprocessing started has that of the program, and
-    its own name.
+    Return this process's command line as it may be shown, without the directory of the
+    interpreter; if multiprocessing started it, the program's, and its name.
     """
     interpreter, *arguments = sys.orig_argv or [""]
     suffix = []
@@ -187,10 +185,7 @@ def error(exception: BaseException) -> str:
 
 
 def document(content: str) -> str:
-    """
-    Return *content*, JSON, HTML or prose, without secrets of well-known forms and those
-    that a name on the command line or in the environment of this process announces.
-    """
+    """Return *content* without secrets of well-known forms, or announced by a name."""
     return forms(without(content, _hidden_here(announced=True)))
 
 
@@ -344,8 +339,7 @@ def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _argument(word: str, option: str) -> tuple[str, str]:
     """
-    Return *word*, which follows *option*, as it is shown, and the option that it is if
-    a value may follow.
+    Return *word*, after *option*, as shown, and the option that a value may follow.
     """
     if option and _is_common(option) and re.fullmatch(_PLAIN, word):
         return word, ""
@@ -387,8 +381,7 @@ def _flag(word: str) -> str:
 
 def _unannounced(message: str, *, quoting: bool = True) -> str:
     """
-    Return *message* without what may be a secret, whatever this process knows; it may
-    quote passwords if it is *quoting*.
+    Return *message* without secrets, whatever is known here; *quoting* may show some.
     """
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)

@@ -1,7 +1,5 @@
 """
-The ranks of a job side by side, over the same calls: windows of some seconds.
-
-All ranks of a job make the same calls, so they are compared over the same ones,
+The ranks of a job side by side, in windows of the same calls, which all of them make,
 whatever their clocks say and whenever they were read.
 """
 
@@ -35,15 +33,7 @@ CallPosition: TypeAlias = tuple[int, float]
 
 
 class TimeByCall:
-    """
-    Cumulative sums of rows, the oldest first.
-
-    Args:
-        numbers: those of all rows, each of as many as `COLUMNS`.
-
-    Attributes:
-        calls: the number of calls at the end.
-    """
+    """Cumulative sums of rows of *numbers*, the oldest first, up to so many *calls*."""
 
     __slots__ = ("_sums", "calls")
 
@@ -189,14 +179,8 @@ class ComparedRank:
 @dataclass(frozen=True, slots=True)
 class RankComparison:
     """
-    Ranks over the same calls.
-
-    Attributes:
-        sides: those that can be compared.
-        edges: calls at which the windows begin and end, the latest first.
-        ages: seconds since then.
-        window: seconds of the latest windows, at least.
-        step_calls: calls that make a step.
+    Ranks over the same calls: windows lie between *edges*, the latest first, which are
+    *ages* old; the latest have *window* seconds, a step *step_calls*.
     """
 
     sides: Sequence[ComparedRank]
@@ -224,12 +208,8 @@ class RankComparison:
 
 def compare(ranks: Sequence[Rank], window: float = WINDOW) -> RankComparison | None:
     """
-    Return *ranks* side by side, `None` if fewer than two can be compared, or for too
-    short a time.
-
-    Args:
-        ranks: those that respond.
-        window: seconds of the latest windows, at least.
+    Return *ranks* that respond side by side, in windows of so many seconds at least;
+    `None` if fewer than two can be compared, or for too short a time.
     """
     courses = [
         (rank, course)
@@ -279,9 +259,8 @@ def _grid(
     usual: TimeByCall, end: float, window: float, step_calls: float
 ) -> tuple[list[float], list[float]]:
     """
-    Return the calls at which windows begin, back from *end*, and their ages. They have
-    as many calls as are usual in that time now, in whole steps: one pause,
-    however long, does not fill several of them.
+    Return the calls at which windows begin, back from *end*, and their ages: as many
+    calls, in whole steps, as are usual now, so that no single pause fills several.
     """
     first = min(_FIRST_CALLS, end / 2)
     edges, ages = [end], [usual.age(end)]

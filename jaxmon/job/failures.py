@@ -39,14 +39,8 @@ class FailureKind(Enum):
 @dataclass(frozen=True, slots=True)
 class RankFailure:
     """
-    How a rank failed.
-
-    Attributes:
-        rank: what is known of it.
-        host: where it ran.
-        kind: how it failed.
-        first: when at the earliest; *last* at the latest.
-        of_peers: whether its error says that another process is gone.
+    How a rank failed on its host, between *first* and *last*; *of_peers* if its error
+    says that another process is gone.
     """
 
     rank: Rank

@@ -1,7 +1,6 @@
 """
-By how much ranks differ from the median one, window by window, and in which windows
-that is more than chance, and more than something that passes; how much of the time
-their devices work, and nothing lets their hosts run.
+By how much ranks differ from the median one, in which windows that is no chance, and
+for how long their devices work and nothing lets their hosts run.
 """
 
 from __future__ import annotations
@@ -32,15 +31,9 @@ _STUDENT = (70.0, 22.2, 13.0, 9.7, 8.0, 7.1, 6.4, 6.0, 5.7, 5.5)
 
 class TimeFractions:
     """
-    Fractions of time of all ranks, and how far each is from the median one.
-
-    Args:
-        found: the ranks.
-        columns: whose seconds are added.
-        least: fraction of the time that others wait for a slow rank; in a single
-            window, half as much.
-        sampled: whether these are of sampled calls, and may be unknown: then a rank is
-            taken for a usual one, and all are if most are unknown.
+    What fractions of time ranks spend on *columns*. Others wait for a slow rank for
+    *least* of it, in a window for half of that. *sampled* ones may be unknown: such a
+    rank is taken for a usual one, and all are if most are unknown.
     """
 
     def __init__(
@@ -85,12 +78,8 @@ class TimeFractions:
 
     def slow(self, number: int, lags: Sequence[float]) -> Iterator[range]:
         """
-        Yield the windows in a row in which the rank *number* is slow, the latest first,
-        if they are enough.
-
-        Args:
-            number: of the rank.
-            lags: by how much it differs from others in each window.
+        Yield the windows in a row in which the rank *number* is slow by *lags*, its
+        differences from others, the latest first, if they are enough.
         """
         seconds = self.sides[number].seconds
         for some in _rows(lags, range(len(lags)), self._least / 2):
@@ -104,10 +93,7 @@ class TimeFractions:
                     yield windows
 
     def least(self, number: int, lags: Sequence[float], windows: range) -> float:
-        """
-        Return from which mean of *lags* on the rank *number* is slow in *windows*, of
-        which there are enough.
-        """
+        """Return from which mean of *lags* that rank is slow in enough *windows*."""
         looks = max(self.sides[number].spent("looks", windows), 1.0)
         usual = self.usual(number, windows, high=True)
         chance = max(usual * (1.0 - usual), 0.0) / looks
@@ -124,8 +110,7 @@ def _completed(
     rows: Sequence[Sequence[float]], sides: Sequence[ComparedRank]
 ) -> list[list[float]]:
     """
-    Return *rows* with what is usual in windows in which a rank was not sampled; with 0
-    for all ranks, unless most of them were.
+    Return *rows* with what is usual where a rank was not sampled; 0 if most were not.
     """
     are_known = [
         [ratio >= _IS_KNOWN for ratio in side.ratios("known")] for side in sides
@@ -166,8 +151,7 @@ def _mended(lags: Sequence[float]) -> list[float]:
 
 def busy_for_certain(side: ComparedRank, windows: range) -> float | None:
     """
-    Return for what fraction of the time in *windows* a device certainly had something
-    of what all run, of that in which this is known; `None` if it seldom is.
+    Return for which part a device surely had something of what all run, if it is known.
     """
     ahead, behind = side.spent("ahead", windows), side.spent("behind", windows)
     if ahead + behind <= side.spent("seconds", windows) * _OFTEN:
@@ -186,13 +170,7 @@ def busy_by_estimate(side: ComparedRank, windows: range) -> float | None:
 
 
 class DeviceIdleness:
-    """
-    How much of the time devices work, or wait for others in a collective.
-
-    Args:
-        sides: the ranks.
-        busy: returns that of one of them, `None` if it is unknown.
-    """
+    """How much of the time devices work, or wait for others, by *busy*."""
 
     def __init__(
         self,
@@ -204,10 +182,7 @@ class DeviceIdleness:
         self._usual: dict[range, float | None] = {}
 
     def idle(self, number: int, windows: range) -> float | None:
-        """
-        Return how much less than others that of the rank *number* did in *windows*,
-        `None` if that is unknown.
-        """
+        """Return how much less the rank *number* did than others, if known."""
         if windows not in self._usual:
             found = [self._busy(side, windows) for side in self._sides]
             fractions = [value for value in found if value is not None]
@@ -225,10 +200,7 @@ class Stoppages:
         self._usual: dict[range, float] = {}
 
     def longer(self, side: ComparedRank, windows: range) -> float:
-        """
-        Return how much longer that is for *side* than for the median rank: a machine
-        without free processors holds all of them.
-        """
+        """Return how much longer *side* was held than the median, as all may be."""
         if windows not in self._usual:
             found = [side.ratio("held", windows) for side in self._sides]
             self._usual[windows] = median_low(found)

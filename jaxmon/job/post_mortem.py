@@ -78,14 +78,8 @@ class PostMortem:
 @dataclass(frozen=True, slots=True)
 class PostMortems:
     """
-    What is found out about the jobs of some hosts.
-
-    Attributes:
-        jobs: those that failed, the latest first, then the others.
-        hosts: all hosts, also those that did not answer.
-        unknown: failures of processes of which it is not known which rank they were, if
-            one is missing or no job is known; the latest first.
-        others: processes that belong to no job.
+    What is found out about jobs, the latest failure first; *unknown* are failures of
+    processes of no known rank, if one is missing, the latest first.
     """
 
     jobs: tuple[PostMortem, ...]
@@ -168,8 +162,7 @@ def _recency(job: PostMortem) -> tuple[bool, float]:
 
 def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
     """
-    Return the failures of the latest attempt: one of each rank, without those before
-    another's process began.
+    Return the failure of each rank in the latest attempt, by when processes began.
     """
     latest: dict[int, RankFailure] = {}
     for failure in sorted(found, key=lambda failure: failure.time):

@@ -68,12 +68,8 @@ _STATES = {
 @dataclass(frozen=True, slots=True)
 class _SlowWindows:
     """
-    Windows in which a rank was slower than the others.
-
-    Attributes:
-        lag: how much shorter its wait is than the median rank's, or its work longer.
-        explained: of these windows, those in which it is known what it did.
-        kind: known if it is the device that works.
+    Windows in which the others waited *lag* longer for a rank, or its device worked
+    that much longer; in those *explained* it is known what it did.
     """
 
     side: ComparedRank
@@ -96,14 +92,8 @@ def find_stragglers(
     window: float = WINDOW,
 ) -> Slowness | None:
     """
-    Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
-    grows with their number, and no faster.
-
-    Args:
-        ranks: those of one job that respond; it makes progress.
-        hosts: what their sidecars know of their GPUs.
-        limits: by which they are judged; the defaults if `None`.
-        window: how many seconds make a window, of which three are needed.
+    Return what is known of slow *ranks*, which respond and make progress, `None` if
+    they cannot be compared; in a time that grows with their number.
     """
     found = compare(ranks, window)
     gpus = _GpuStates(hosts, ranks)
@@ -189,10 +179,7 @@ def _is_behind(
 def _device_bound(
     alone: TimeFractions, together: TimeFractions, number: int
 ) -> _SlowWindows | None:
-    """
-    Return when the device of the rank *number* waited less than others in what all run,
-    because of what it runs alone.
-    """
+    """Return when a rank's device waited less than others, for programs of its own."""
     row, side = together.rows[number], together.sides[number]
     lags = [
         usual - fraction for usual, fraction in zip(together.high, row, strict=True)
@@ -224,10 +211,7 @@ class _Accounts:
         return seconds / steps if steps > 0 else 0.0
 
     def of(self, side: ComparedRank, windows: range, kind: SlowKind | None) -> float:
-        """
-        Return the fraction of the time that a rank spends on what *kind* says, or, if
-        that is `None`, in which it does not wait for its device.
-        """
+        """Return the part of time spent on *kind*, or if `None`, not waiting."""
         if kind is None:
             return 1.0 - side.ratio("waits", windows)
         # A thread without a processor is a process that does not run.
@@ -331,10 +315,7 @@ def _lost(
     waits: TimeFractions,
     alone: TimeFractions,
 ) -> float:
-    """
-    Return the fraction of the time that would be saved if all that are slow now were
-    like the slowest of the others.
-    """
+    """Return the part of the time to win if all slow ones were as the slowest other."""
     now = {number: run for number, run in runs.items() if not run.is_over}
     rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0
@@ -354,13 +335,7 @@ def _lost(
 
 
 class _GpuStates:
-    """
-    What the drivers say of the GPUs of ranks.
-
-    Args:
-        hosts: what their sidecars report.
-        ranks: all that respond.
-    """
+    """What the drivers of *hosts* say of the GPUs of *ranks*."""
 
     def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
         self._reasons: dict[str, tuple[str, ...]] = {}

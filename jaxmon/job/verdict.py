@@ -77,12 +77,8 @@ _WORST = {state: order for order, state in enumerate(JobState)}
 
 def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
     """
-    Return what is found out about the jobs of *hosts*, in a time that grows with the
-    number of ranks, and no faster.
-
-    Args:
-        hosts: what their sidecars report.
-        limits: by which they are judged; the defaults if `None`.
+    Return what is found out about the jobs of *hosts*, by *limits*, in a time that
+    grows with the number of ranks, and no faster.
     """
     limits = limits or Limits()
     silent = tuple((host.target, host.trouble) for host in hosts if host.trouble)
@@ -166,8 +162,7 @@ def _job(
 
 def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
     """
-    Return the ranks by number, of several with one number the latest: a job that was
-    restarted may have the address of the one before.
+    Return the latest rank of each number: a restarted job may have the same address.
     """
     found: dict[int, Rank] = {}
     for rank in reported:

@@ -49,8 +49,7 @@ class Collected(LogRecordProcessor):
 
 class OwnLogs:
     """
-    A provider of our own, which is never set globally, and the SDK's exporter. Not to
-    be made while the interpreter shuts down: the SDK starts threads for the resource.
+    Our own provider, never set globally. Not made at shutdown: the SDK starts threads.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -66,10 +65,7 @@ class OwnLogs:
         _emit(self._provider, record)
 
     def export(self) -> bool:
-        """
-        Send what was kept; return whether it arrived. Blocks while the exporter tries
-        again, by default at most ten seconds.
-        """
+        """Send what was kept; return whether it arrived, in ten seconds by default."""
         records, self._collected.records = self._collected.records, []
         if not records:
             return True

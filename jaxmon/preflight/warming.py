@@ -44,16 +44,7 @@ _STORE_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """
-    What became of one signature.
-
-    Args:
-        function: name of the function.
-        place: number of the signature in the file, of those of its function.
-        status: one of `STATUSES`.
-        reason: why it failed.
-        seconds: to lower and compile it.
-    """
+    """What became of the signature at *place* of those of its function."""
 
     function: str
     place: int
@@ -142,12 +133,8 @@ _Take = Callable[[_At, str, str, float], None]
 
 class _Process:
     """
-    A process that compiles.
-
-    Attributes:
-        left: the signatures without a result.
-        current: the signature that it works on.
-        results: the descriptor that it writes to.
+    A process that compiles: signatures *left*, *current*, and the descriptor of
+    *results*.
     """
 
     def __init__(self, file: Path, left: set[_At], environ: Mapping[str, str]) -> None:
@@ -227,13 +214,8 @@ _MOST_SIZES = 256
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """
-    Buckets for one function.
-
-    Args:
-        programs: number of programs with these buckets.
-        waste: fraction of the elements passed that would be padding, of those
-            arguments that are padded, weighted by calls.
-        sizes: buckets by dimension.
+    Buckets for one function: so many programs, and *waste*, the part of elements that
+    would be padding, weighted by calls; *sizes* are by dimension.
     """
 
     programs: int
@@ -244,13 +226,8 @@ class Proposal:
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
-    What could be done for the signatures of a function that differ only in sizes.
-
-    Args:
-        function: its name.
-        programs: number of programs without buckets.
-        weighted: whether calls are known; otherwise each signature counts once.
-        proposals: ever more programs, ever less waste.
+    What could be done for signatures that differ only in sizes: ever more programs,
+    ever less waste, from so many without; *weighted* if calls are known.
     """
 
     function: str
@@ -375,9 +352,8 @@ _Way = tuple[float, tuple[int, ...]]
 
 def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[int, ...]:
     """
-    Return at most *count* buckets for *sizes* with the least padding; the largest size
-    is one of them. Quadratic in the number of distinct sizes, of which at most 256 are
-    considered.
+    Return at most *count* buckets for *sizes* with the least padding, the largest size
+    among them. Quadratic, in 256 distinct sizes at most.
     """
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):

@@ -72,11 +72,7 @@ SILENT: Options = {
 
 
 class BudgetObserver:
-    """
-    Provides the running agent, or a private one while needed.
-
-    Budgets may overlap, in one thread or in several: the last one stops the agent.
-    """
+    """Provides the running agent, or a private one until the last budget ends."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -319,8 +315,7 @@ class _BudgetBlock:
 
 class Budget:
     """
-    What `budget` returns: for ``with`` blocks, or a decorator. May be entered
-    repeatedly, by any thread or task.
+    What `budget` returns, for ``with`` or a decorator; any thread may enter it again.
     """
 
     def __init__(self, limits: Allowances) -> None:

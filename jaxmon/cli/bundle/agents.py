@@ -44,13 +44,8 @@ _MOST_OF_ONE = 16 << 20
 @dataclass
 class Archive:
     """
-    Files by name, and what is missing.
-
-    Args:
-        directory: that all files are in.
-        moment: Unix time that all files get.
-        redacted: removes secrets from a text.
-        missing: what could not be collected, and why.
+    Files in *directory*, all of one *moment* (Unix time) and *redacted*; and what is
+    *missing*, and why.
     """
 
     directory: str
@@ -60,14 +55,7 @@ class Archive:
     _files: dict[str, bytes] = field(default_factory=dict)
 
     def add(self, name: str, text: str, *, clean: bool = False) -> None:
-        """
-        Add a file, without secrets; one that is too large is reported as missing.
-
-        Args:
-            name: of the file, with its directory.
-            text: of the file.
-            clean: whether its secrets are removed already.
-        """
+        """Add a file, *clean* of secrets or redacted here; too large, it is missing."""
         text = text if clean else self.redacted(text)
         data = text.encode("utf-8", "backslashreplace")
         left = MOST_BYTES - sum(map(len, self._files.values()))
@@ -147,13 +135,7 @@ _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 @dataclass(frozen=True, slots=True)
 class AgentReport:
     """
-    What one agent returned.
-
-    Args:
-        number: its slot.
-        snapshot: what it reports, with the command line as it may be shown.
-        environment: without anything if an older agent has none.
-        findings: sentences, the most urgent first.
+    What the agent of a slot returned; *findings* are sentences, the most urgent first.
     """
 
     number: str
@@ -171,11 +153,9 @@ def collect(
     limits: Limits | None = None,
 ) -> list[AgentReport]:
     """
-    Add what each agent returns to *archive*, and return it. Agents that do not respond
-    are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
-
-    Raises:
-        CommandError: *choice* fits none or several.
+    Add to *archive* and return what each agent says; those that do not respond are
+    missing. Milliseconds, and `TIMEOUT` for each page that hangs. Raises
+    `CommandError`: *choice* fits none or several.
     """
     try:
         if choice is not None:
@@ -208,10 +188,7 @@ def collect(
 
 
 def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
-    """
-    Add the records of processes that have ended and have no successor to *archive*, and
-    return them by slot.
-    """
+    """Add and return, by slot, the records of ended processes without a successor."""
     found = endings.ends(run_dir or rundir.locate())
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
@@ -327,14 +304,9 @@ def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
 
 def _report(path: Path, socket: Path) -> str:
     """
-    Return the text of a report.
-
-    An agent may name any file, and we may be root: it has to be a file of its user, and
-    no link.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no report of that process.
+    Return the text of a report. An agent may name any file, and we may be root: it has
+    to be a file of its user, and no link. Raises `OSError`, or `ValueError`: it is
+    none.
     """
     if not re.fullmatch(_REPORT_NAME, path.name):
         msg = "not the name of a report"

@@ -99,10 +99,7 @@ class Generation:
         )
 
     def dashboards(self, files: Sequence[Path], form: Choice) -> list[Board]:
-        """
-        Return the dashboards in *files*, in their models, without any those that are
-        generated.
-        """
+        """Return the dashboards in *files*, in their models, without generated ones."""
         from jaxmon_dashboards.grafana import content
 
         if not files:
@@ -132,12 +129,7 @@ class Generation:
 
 
 def folder_of(uid: str, title: str = "") -> Folder:
-    """
-    Return the folder that the options name.
-
-    Raises:
-        UsageError: the uid is invalid.
-    """
+    """Return the folder of the options. Raises `UsageError`: the uid is invalid."""
     from jaxmon_dashboards.grafana.content import is_uid
     from jaxmon_dashboards.grafana.push import Folder
 

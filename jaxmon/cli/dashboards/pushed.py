@@ -27,13 +27,8 @@ _PLANNED_WORDS = {
 @dataclass(frozen=True)
 class PushReport:
     """
-    A push, or the preview of one.
-
-    Args:
-        url: of Grafana.
-        version: of Grafana.
-        makes_folder: the folder was missing and was, or would be, created.
-        dry_run: nothing was written.
+    A push, or with *dry_run* its preview, to the Grafana of *version* at *url*;
+    *makes_folder* if the folder was missing.
     """
 
     url: str

@@ -193,18 +193,9 @@ def _advance_all(
     starting: int,
 ) -> None:
     """
-    Take all *drills* to their end.
-
-    Args:
-        drills: in the order in which they start.
-        site: where their alerts are seen.
-        show: shows them.
-        at_once: how many run at the same time.
-        starting: how many of these may be starting, which is what takes processor
-            time.
-
-    Raises:
-        CommandError: the site has not responded for a minute.
+    Take *drills* to their end in order: *at_once* run at a time, *starting* of them
+    start, which is what takes processors. Raises `CommandError`: the site was silent
+    for a minute.
     """
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
@@ -241,10 +232,7 @@ def _start_next(
 
 def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     """
-    Print the results, and write them to *path*.
-
-    Raises:
-        CommandError: a drill failed.
+    Print the results, and write them to *path*. Raises `CommandError`: a drill failed.
     """
     places = results.places_of(drill.scenario.alert for drill in drills)
     if path is not None:
@@ -264,10 +252,7 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
 
 def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
     """
-    Return the scenarios to drill; with *every*, those that can be drilled here.
-
-    Raises:
-        click.UsageError: there is none, or a name is unknown.
+    Return the scenarios to drill; with *every*, those possible. Raises `UsageError`.
     """
     if every:
         if names:

@@ -1,9 +1,4 @@
-"""
-``jaxmon demo``: two instrumented programs, a sidecar, and what they show.
-
-If Prometheus and Alertmanager are installed they run as well, and a fault can be
-injected to watch its alert fire.
-"""
+"""``jaxmon demo``: two programs, a sidecar, what they show, and alerts of a fault."""
 
 from __future__ import annotations
 
@@ -167,12 +162,8 @@ def command(
 
 class Fault:
     """
-    A fault, which signals start and end in a program.
-
-    Args:
-        name: one of `PLACES`.
-        after: seconds until it starts.
-        lasting: seconds for which it active.
+    The fault *name* of `PLACES`, which signals start in a program *after* some seconds,
+    and end.
     """
 
     def __init__(self, name: str, *, after: float, lasting: float) -> None:
@@ -211,8 +202,7 @@ class Fault:
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
     """
-    Make SIGTERM and SIGHUP end the demo as Ctrl-C does, children included, but not one
-    that is ignored, as SIGHUP under nohup.
+    Have SIGTERM and SIGHUP end the demo as Ctrl-C does, unless ignored, as by nohup.
     """
     before = {
         number: handler
@@ -280,10 +270,7 @@ def _start_stack(
 
 def _free_port(first: int) -> int:
     """
-    Return the first unused port from *first* on.
-
-    Raises:
-        CommandError: no port near it is free.
+    Return the first unused port from *first* on. Raises `CommandError`: none is near.
     """
     last = min(first + _PORTS, 65535)
     for port in range(first, last + 1):
@@ -300,17 +287,7 @@ def _free_port(first: int) -> int:
 
 @dataclass
 class _Demo:
-    """
-    The running demo.
-
-    Args:
-        children: all processes.
-        workloads: processes that can have faults, by name.
-        places: URL or command, by what it shows.
-        sidecar: its URL.
-        fault: the fault to inject.
-        stack: Prometheus and Alertmanager.
-    """
+    """The running demo: *places* has a URL or command by what it shows."""
 
     children: Children
     workloads: Mapping[str, ChildProcess]
@@ -359,12 +336,7 @@ class _Demo:
 
 
 def _conclude(summary: Summary) -> None:
-    """
-    Print the totals.
-
-    Raises:
-        CommandError: nothing was measured.
-    """
+    """Print the totals. Raises `CommandError`: nothing was measured."""
     totals, answer = summary.totals, summary.answer
     output.line("Totals")
     output.lines(totals_table(summary))

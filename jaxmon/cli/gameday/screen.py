@@ -31,13 +31,8 @@ def screen(
     draw: Draw[State], *, alternate: bool = False, console: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
     """
-    Yield what shows a state in place.
-
-    Args:
-        draw: what to draw.
-        alternate: whether to draw on the alternate screen, which restores the
-            terminal's previous content; otherwise below it, where the last state stays.
-        console: to draw on.
+    Yield what shows a state in place: on the *alternate* screen, which restores the
+    terminal at the end, or below what is there, where the last state stays.
     """
     from rich.console import Console, Group
     from rich.live import Live

@@ -1,6 +1,5 @@
 """
-The screens: whether users are all right, processes and accelerators; one process, with
-findings, requests, steps, queues, functions, devices; and the keys.
+The screens: the host with its processes and accelerators, a process, and the keys.
 """
 
 from __future__ import annotations

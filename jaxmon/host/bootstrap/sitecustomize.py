@@ -26,9 +26,8 @@ def _leave_path() -> None:
 
 def _observe_this_process(text: str) -> None:
     """
-    Restore the environment as the user gave it, and wait for the import of JAX.
-
-    Afterwards nothing leads a subprocess of the program here.
+    Restore the user's environment, for subprocesses too, and wait for the import of
+    JAX.
     """
     import json  # noqa: PLC0415 - not in every child, see above
 
@@ -101,8 +100,7 @@ class _Waiting:
 
 def _is_forkserver() -> bool:
     """
-    Return whether this is the server of multiprocessing that forks workers. It imports
-    the program's main module, and so perhaps JAX, for them.
+    Return whether this forks workers for multiprocessing: it imports the main module.
     """
     return any(
         "multiprocessing.forkserver" in word for word in getattr(sys, "orig_argv", ())

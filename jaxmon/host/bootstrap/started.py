@@ -115,8 +115,7 @@ def _text(value: object) -> str:
 
 def _runs_python(candidates: Iterable[str]) -> bool:
     """
-    Return whether the first of *candidates* that exists is an interpreter of Python or
-    a script for one.
+    Return whether the first of *candidates* that exists is Python, or a script for it.
     """
     for path in candidates:
         if path and os.path.exists(path):  # noqa: PTH110 - no pathlib before the program

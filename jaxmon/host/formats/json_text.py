@@ -13,15 +13,13 @@ class NewerSchemaError(ValueError):
     """The document is of a later release."""
 
 
-def require(document: Mapping[str, Any], newest: int, *, oldest: int = 1) -> None:
+def require_schema(
+    document: Mapping[str, Any], newest: int, *, oldest: int = 1
+) -> None:
     """
-    Check that this release can read *document*, not trusted, by its schema: from the
-    *oldest* that it reads, 0 if a document need not have one, to the *newest*, which it
-    writes.
-
-    Raises:
-        NewerSchemaError: it is of a later release.
-        ValueError: it has no schema.
+    Check the schema of *document*: from the *oldest* that this release reads, 0 if it
+    need not have one, to the *newest*, which it writes. Raises `NewerSchemaError`, or
+    `ValueError`: it has none.
     """
     schema = document.get("schema", 0)
     if type(schema) is int and oldest <= schema <= newest:
@@ -45,17 +43,9 @@ def parse(
     text: str | bytes, *, odd_numbers: bool = False, depth: int = MAX_DEPTH
 ) -> Any:
     """
-    Return the value of *text*; the caller limits its size.
-
-    Args:
-        text: untrusted.
-        odd_numbers: read non-finite numbers as `None`, as unknown; otherwise they are
-            rejected.
-        depth: how deep it may be nested: less if others get it as a part of something.
-
-    Raises:
-        ValueError: it is not JSON in UTF-8, is nested deeper than *depth*, or has
-            an object with a duplicate key, or a non-finite number.
+    Return the value of *text*, not trusted, whose size the caller limits; non-finite
+    numbers are `None` if *odd_numbers* are allowed. Raises `ValueError`: it is no JSON
+    in UTF-8, deeper than *depth*, or has a duplicate key or a non-finite number.
     """
     if isinstance(text, bytes):
         try:

@@ -18,10 +18,8 @@ _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
 
 def clean(text: str) -> str:
     """
-    Return *text* as one harmless line.
-
-    Characters that move the cursor, change colours, reverse text direction or have no
-    width are escaped as in Python.
+    Return *text* as one harmless line: what moves the cursor, changes colours, reverses
+    text or has no width is escaped as in Python.
     """
     text = text.translate(_PLAIN_SPACE)
     if text.isascii() and text.isprintable():
@@ -54,8 +52,7 @@ def shortened(text: str, room: int) -> str:
 
 def ending(text: str, room: int) -> str:
     """
-    Shorten *text* at the start to fit *room* columns; the end of a path is the most
-    informative.
+    Shorten *text* to *room* columns at the start: of a path, the end says the most.
     """
     if columns(text) <= room:
         return text
@@ -64,13 +61,8 @@ def ending(text: str, room: int) -> str:
 
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """
-    Return *text* in lines of at most *width* columns.
-
-    Args:
-        text: `clean`; is broken at spaces, and within words longer than a line.
-        width: of a line, indentation included.
-        first: what the first line begins with.
-        rest: what the others begin with.
+    Return `clean` *text* in lines of at most *width* columns with the indentation,
+    *first* and then *rest*; words are broken only if longer than a line.
     """
     lines: list[str] = []
     line, begun = first, False
@@ -91,11 +83,7 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
 
 class Column(NamedTuple):
     """
-    Args:
-        heading: in capitals, or empty.
-        size: its width, including the gap before it; 0 takes the remaining width.
-        right: whether it is right-aligned, as numbers are.
-        cut: how long cells are shortened.
+    A column of *size* with the gap before it, 0 for what remains; *cut* shortens cells.
     """
 
     heading: str

@@ -36,13 +36,9 @@ def metrics_handler(
     failed: Callable[[Metric, Exception], None] | None = None,
 ) -> Callable[[Request], Response]:
     """
-    Return the handler of a metrics endpoint.
-
-    Args:
-        collect: returns the families; called for each response.
-        seconds: receives the duration of each; a response contains those of its
-            predecessors.
-        failed: called for a family that cannot be encoded; only that family is omitted.
+    Return the handler of a metrics endpoint. Each response *collect*s families and then
+    observes its *seconds*; *failed* is called for a family that cannot be encoded,
+    which alone is omitted.
     """
 
     def variant(request: Request) -> tuple[Format, bool]:
@@ -71,15 +67,11 @@ def shared(
     make: Callable[[_V], Response], variant: Callable[[Request], _V]
 ) -> Callable[[Request], Response]:
     """
-    Return a handler that generates one response for all waiting requests.
+    Return a handler that makes one response for all waiting requests.
 
-    A response serves a request only if its generation started after the request had
-    arrived, so no client gets data older than its request. Clients that send requests
-    faster than responses are generated delay others by one response per turn, however
-    many there are.
-
-    *make* returns the response of a variant, *variant* which of a few of them a request
-    wants; the last response of each is kept.
+    It serves those that arrived before its making began, so no data is older than its
+    request, and fast clients delay others by one response per turn. *make* returns that
+    of a variant, *variant* which of a few a request wants; the last of each is kept.
     """
     made: dict[_V, tuple[float, Response]] = {}
 
@@ -122,14 +114,9 @@ _PATTERN = r"(?i)\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"
 
 class HostPolicy:
     """
-    The host names a server accepts. Always: addresses, names without a dot, names under
-    domains that cannot be registered, and the name of this machine. Thread-safe.
-
-    Args:
-        allowed: more names; ``*.example.com`` for all below a domain, ``*`` for all.
-
-    Raises:
-        ValueError: one of them is not a valid name.
+    The host names a server accepts: addresses, names without a dot or under domains
+    that cannot be registered, this machine's, and those *allowed*: ``*.example.com``,
+    ``*`` for all. Thread-safe. Raises `ValueError`: one of them is invalid.
     """
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
@@ -150,12 +137,9 @@ class HostPolicy:
 
     def admits(self, headers: Mapping[str, str], sock: socket.socket) -> bool:
         """
-        Return whether a request is allowed.
-
-        One with a foreign name is not if it came over loopback, which only this
-        machine's names resolve to, or if a browser may have sent it. Otherwise it is: a
-        remote scraper may use any name for this machine. *headers* have lower-case
-        names; *sock* received the request.
+        Return whether a request is allowed. With a foreign name it is not over
+        loopback, which only this machine's names resolve to, nor if a browser may have
+        sent it. A remote scraper may use any name.
         """
         return self._is_ours(headers.get("host", "")) or not (
             is_loopback(sock)

@@ -51,13 +51,9 @@ WRITE: Final[int] = _select.POLLOUT
 
 class Transport:
     """
-    The unencrypted socket of a client; encrypting transports derive from it.
-
-    Nothing here blocks: if the client is not ready, `BlockingIOError` is raised, and
-    `wants` is the event to wait for. Any other `OSError` means that the client is gone.
-
-    Args:
-        sock: just accepted, non-blocking; closed by `close`.
+    The unencrypted socket of a client, non-blocking; encrypting ones derive from it. If
+    the client is not ready, `BlockingIOError` is raised, and `wants` is the event to
+    wait for; any other `OSError` means that it is gone.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -107,9 +103,8 @@ class _Watch(NamedTuple):
 
 class EventLoop:
     """
-    Makes calls when sockets are ready, and at given times. Except for `wake`, it is
-    used by one thread at a time. *report* is called with what a call raised, as a
-    failure of ``server``. Raises `OSError` without descriptors.
+    Makes calls when sockets are ready, and at given times, on one thread at a time but
+    for `wake`. *report* gets what they raise. Raises `OSError` without descriptors.
     """
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
@@ -223,8 +218,7 @@ class Gate(Protocol):
 
 class Listener(NamedTuple):
     """
-    A non-blocking listening socket and the gate that admits clients, `None` for all. A
-    *local* one is a Unix socket, guarded by the permissions of its file.
+    A listening socket and the gate of its clients; *local* is guarded by its file.
     """
 
     sock: OwnedSocket
@@ -248,8 +242,7 @@ class Listener(NamedTuple):
 
 def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
     """
-    Listen on *host*, an address: names are not resolved. Raises `OSError`: the address
-    is invalid, not of this host, or in use.
+    Listen on the address *host*. Raises `OSError`: invalid, not of this host, in use.
     """
     family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
@@ -275,10 +268,7 @@ def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
 
 
 def unix(path: Path, mode: int) -> Listener:
-    """
-    Listen on a new Unix socket that never has more permissions than *mode*. Raises
-    `OSError`: the path exists, is too long, or cannot be written.
-    """
+    """Listen on a new Unix socket, never open beyond *mode*. Raises `OSError`."""
     if os.path.lexists(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     hidden = path.with_name(f".{path.name}")
@@ -309,8 +299,7 @@ def unix(path: Path, mode: int) -> Listener:
 
 def _set_mode(path: Path, mode: int) -> None:
     """
-    Give the new socket *path* the permissions *mode*, which the umask may have reduced.
-    What others put in its place keeps its own.
+    Give the new socket *path* its *mode* in spite of the umask, but nothing else there.
     """
     if not hasattr(os, "O_PATH"):  # not Linux
         path.chmod(mode)

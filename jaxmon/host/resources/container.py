@@ -23,9 +23,7 @@ _LEVELS = 64
 
 class ContainerFamilies:
     """
-    Reads the cgroup of this process, in about 0.2 ms; *root* contains ``proc`` and
-    ``sys``. Nothing is exported without one: on a bare host, with version 1, or outside
-    Linux.
+    Reads the cgroup (v2) of this process, in 0.2 ms; *root* has ``proc`` and ``sys``.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -48,10 +46,8 @@ class ContainerFamilies:
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:
     """
-    Yield ``some`` and ``full`` with the seconds that work was stalled by lack of a
-    resource, from a pressure stall information (PSI) file; nothing if there is none.
-
-    ``some``: at least one task waited; ``full``: all did.
+    Yield ``some`` (a task waited at least) and ``full`` (all did) with the seconds of
+    stalls, from a file of pressure stall information (PSI).
     """
     for line in _read(path).splitlines():
         kind, _, rest = line.partition(" ")

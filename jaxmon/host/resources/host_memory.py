@@ -18,14 +18,9 @@ _ROOM_BYTES = 256 << 20
 
 class HostMemory(NamedTuple):
     """
-    Sizes in bytes; `None` if unknown or unlimited.
-
-    Attributes:
-        virtual_limit: most address space it may have (``ulimit -v``).
-        available: what programs on this host can get without swapping.
-        cgroup: memory of the container or service that this process is in, without file
-            data that the kernel would drop: it grows up to any limit and is harmless.
-        cgroup_limit: beyond which the kernel kills one of its processes.
+    Sizes in bytes; `None` if unknown or unlimited. *cgroup* is without file data that
+    the kernel would drop, which grows up to any limit and is harmless; *available* is
+    without swapping; beyond *cgroup_limit* the kernel kills.
     """
 
     resident: int | None = None

@@ -82,17 +82,12 @@ _DECIDED = 1024
 
 class Tail(SpanProcessor):
     """
-    Keeps the traces of requests that were cold, delayed, failed, profiled, or slower
-    than 99 % of their kind, and a fraction of the others; what is outside of requests
-    as well.
+    Keeps traces of requests that were cold, delayed, failed, profiled, or slower than
+    99 % of their kind, a *ratio* of others, and what is outside of requests.
 
-    Children wait for their root, the first span of their trace in this process. At most
-    4,096 spans in 1,024 traces wait; beyond, the oldest trace is dropped.
-
-    Args:
-        keep: takes the spans of a trace that is kept.
-        ratio: fraction of healthy traces to keep. Chosen by the id of the trace, so
-            that services that keep the same fraction keep the same traces.
+    Children wait for their root, at most 4,096 spans in 1,024 traces; beyond, the
+    oldest is dropped. The id of a trace chooses it, so that services keep the same
+    ones.
     """
 
     def __init__(
@@ -192,15 +187,9 @@ _EVERY_SECONDS = 5.0
 
 class SpanBatches:
     """
-    Keeps at most 2,048 spans, and sends them every five seconds, or 512 at once.
-
-    A receiver that is down or slow costs the spans that have no room; the program never
-    waits for it.
-
-    Args:
-        send: the exporter; called on our thread alone.
-        run: runs the body of the thread, and contains its failures.
-        timer: whether to send every five seconds, besides when asked.
+    Keeps at most 2,048 spans, and sends them every five seconds if there is a *timer*,
+    or 512 at once. A receiver that is slow costs what has no room; the program never
+    waits. *send* is called on our thread; *run* runs its body.
     """
 
     def __init__(
@@ -328,10 +317,7 @@ def application_provider() -> TracerProvider | None:
 
 
 class OwnProvider:
-    """
-    A provider that is never set globally: only our spans go through it. `tail` decides
-    which traces are kept, `batches` sends them.
-    """
+    """Our own provider, never set globally: `tail` decides, `batches` sends."""
 
     def __init__(
         self,

@@ -25,13 +25,8 @@ _W3C = TraceContextTextMapPropagator()
 
 class RequestSpan:
     """
-    The span of one request: the application's own if it has one, else ours.
-
-    Attributes:
-        span: the span, to which compiles are attributed.
-        inside: the context in which it is current.
-        clock: converts times of this request.
-        kept: returns whether a trace is kept, if that is decided at its end.
+    The span of one request, the application's if it has one, else ours; *inside* is the
+    context where it is current, *kept* decides at its end whether its trace is.
     """
 
     __slots__ = (
@@ -104,10 +99,7 @@ class RequestSpan:
             return None
 
     def describe(self, outcome: str, start: str) -> None:
-        """
-        Say on the span how the request is about to end: an application's server span
-        may end before the request does.
-        """
+        """Say how the request ends: an application's span may end before."""
         try:
             if self.span.is_recording():
                 self.span.set_attributes(
@@ -119,10 +111,7 @@ class RequestSpan:
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> SpanIds | None:
-        """
-        End the span at *ended*, on the performance counter; return its ids if its trace
-        is kept. The application ends its own.
-        """
+        """End our span at *ended*, on the performance counter; return kept ids."""
         try:
             span = self.span
             self.describe(outcome, start)
@@ -152,10 +141,9 @@ def request_span(
     guard: FailureGuard,
 ) -> RequestSpan | None:
     """
-    Return the span of a request, `None` if the application does not record its trace.
-
-    A server span that is current is the request's own. A request in another span is a
-    child of it; any other begins a trace, or continues that of the client.
+    Return the span of a request, `None` if the application does not record its trace:
+    the current server span is the request's, another its parent; else it begins a
+    trace, or continues the client's.
     """
     current = trace.get_current_span()
     context, kind = contexts.get_current(), trace.SpanKind.SERVER
@@ -212,13 +200,9 @@ _MOST_OPEN = 64
 
 class LoopSpans:
     """
-    Makes the spans of the steps of all loops. No method raises.
-
-    Args:
-        ratio: fraction of healthy steps to keep. Chosen by the number of the step, so
-            that the processes of a job keep the same ones.
-        in_own_provider: whether *spans* are of our own provider.
-        settling: called before a step that is kept ends: each adds what it still has.
+    Makes the spans of steps of all loops; never raises. The number of a step chooses
+    the healthy *ratio*, so that all processes keep the same; *settling* is called
+    before a kept step ends.
     """
 
     def __init__(

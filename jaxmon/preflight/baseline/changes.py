@@ -1,9 +1,6 @@
 """
-What changed from one run to another, measure by measure, and whether it is worse.
-
-Times are judged as those of one process are against its own past
-(`jaxmon.facts.functions`), what is counted and compiled as in records of baselines; the
-machine, or machines, may make all of them longer.
+What changed from one run to another, and whether it is worse: times are judged as in
+`jaxmon.facts.functions`, counts as in baselines; the machine may slow all of them.
 """
 
 from __future__ import annotations
@@ -122,8 +119,7 @@ def of_function(
     latest: tuple[Recompile, ...],
 ) -> Iterator[RunChange]:
     """
-    Yield how a function changed; *latest* are its recompiles in the run after, the
-    latest last.
+    Yield how a function changed; *latest* are its recompiles after, the latest last.
     """
     calls = new.calls or 0
     found = [
@@ -303,17 +299,11 @@ def _failed(route: RouteFacts) -> int:
 
 class Machine:
     """
-    What is known of the machine, or machines, of two runs.
+    What is known of the machines of two runs.
 
-    An accelerator executes programs by itself. All other times depend on the
-    processors: on how fast they do the same piece of work and, if others hold them, on
-    how much longer most functions take. So what becomes slower together with the rest
-    is not accused then.
-
-    Attributes:
-        limits: by which times are judged.
-        crowded: whether others may have held the processors after.
-        was_crowded: the same before.
+    An accelerator executes programs by itself. All other times depend on processors: on
+    how fast they do the same work and, if they may be *crowded* by others, on how much
+    longer most functions take. What slows down with the rest is not accused then.
     """
 
     def __init__(self, before: Run, after: Run, limits: Limits) -> None:

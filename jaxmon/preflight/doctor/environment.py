@@ -260,10 +260,7 @@ def _flags(text: str) -> dict[str, str]:
 
 
 def processes_with(name: str, root: Path = Path("/")) -> list[int]:
-    """
-    Return the processes of this user that have mapped a file whose name contains
-    *name*, such as ``libnccl.so``. Takes some 100 µs for each process.
-    """
+    """Return this user's processes that map a file like *name*; 100 µs for each."""
     found = []
     for entry in _processes_of(root / "proc")[:_MOST_PROCESSES]:
         # Of other users' it may not be read.
@@ -288,8 +285,7 @@ def nccl(
     listens: Callable[[str], bool] | None = None,
 ) -> Iterator[Check]:
     """
-    Yield findings about NCCL's RAS and Inspector, which the sidecar reads; none without
-    NCCL.
+    Yield findings on NCCL's RAS and Inspector, which the sidecar reads; none without.
     """
     release = next(filter(None, map(version, _PACKAGES)), None)
     disabled = environ.get("NCCL_RAS_ENABLE") == "0"

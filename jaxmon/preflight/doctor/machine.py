@@ -58,10 +58,7 @@ def devices(
 
 
 def _platforms(wanted: str, *, gpu: bool, tpu: bool) -> Iterator[Check]:
-    """
-    Yield whether JAX_PLATFORMS names hardware that is missing, or omits hardware that
-    is present.
-    """
+    """Yield whether JAX_PLATFORMS names missing hardware, or omits what is present."""
     names = {name.strip() for name in wanted.lower().split(",")} - {""}
     if not names:
         return
@@ -337,11 +334,8 @@ class _SelfTestError(Exception):
 
 def hooks(environ: Mapping[str, str]) -> Iterator[Check]:
     """
-    Yield findings about hooks, cache and JAX's internal names in a program with
-    *environ*.
-
-    Takes a few seconds, mostly to import JAX. Runs on the CPU, because a GPU or TPU in
-    use would not accept another process.
+    Yield findings on hooks, cache and JAX's internal names with *environ*, in seconds,
+    on the CPU: a GPU or TPU in use would not accept another process.
     """
     try:
         result = _run(environ)

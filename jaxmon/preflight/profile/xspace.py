@@ -41,12 +41,8 @@ _Stats: TypeAlias = "dict[str, int | str | memoryview]"
 
 class Stated(NamedTuple):
     """
-    What the runtime of TPUs says of an operation.
-
-    Attributes:
-        path: its functions, scopes and primitive.
-        source: its line, as ``file:line``.
-        stack: a line of text for each frame, as ``file:line:column``.
+    What a TPU's runtime says: *path* of functions, scopes and primitive, *source*, and
+    *stack* with a line ``file:line:column`` for each frame.
     """
 
     path: str
@@ -57,16 +53,8 @@ class Stated(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
     """
-    Something that took time.
-
-    Attributes:
-        name: of the operation or the function.
-        start: picoseconds after its line's timestamp.
-        duration: in picoseconds.
-        op: XLA's name of the operation, if it is one.
-        module: XLA's name of the program, if the event belongs to one.
-        program: XLA's number of the program, if known.
-        stated: where the operation comes from, if the trace says it.
+    Something that took time, picoseconds from its line's timestamp; *op*, *module* and
+    *program* are XLA's names and number, if it is an operation.
     """
 
     name: str
@@ -80,14 +68,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True)
 class TraceLine:
-    """
-    A thread or a stream.
-
-    Attributes:
-        name: of the thread or stream.
-        timestamp: nanoseconds; zero of its events.
-        events: in order of their start.
-    """
+    """A thread or a stream: its *timestamp*, in nanoseconds, is zero of its events."""
 
     name: str
     timestamp: int
@@ -104,14 +85,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """
-    A trace.
-
-    Attributes:
-        planes: of the devices and the host.
-        programs: an ``HloProto`` by XLA's number of the program.
-        seconds: how long was recorded, `None` if that is not known.
-    """
+    """A trace: planes, each ``HloProto`` by XLA's number, and seconds, if known."""
 
     planes: tuple[Plane, ...]
     programs: dict[int, memoryview] = field(default_factory=dict)
@@ -119,12 +93,7 @@ class Space:
 
 
 def parse(space: bytes) -> Space:
-    """
-    Return the trace in *space*. About 3 µs for each event.
-
-    Raises:
-        WireError: *space* is not an XSpace.
-    """
+    """Return the trace in *space*; 3 µs for each event. Raises `WireError`."""
     planes: list[Plane] = []
     programs: dict[int, memoryview] = {}
     seconds = None
@@ -272,18 +241,9 @@ class Frame(NamedTuple):
 
 class Instruction(NamedTuple):
     """
-    An operation.
-
-    Attributes:
-        name: unique in its program.
-        opcode: what it does, such as ``dot``.
-        elements: number of elements of its result.
-        path: JAX's name: functions, scopes and primitive, separated by ``/``.
-        stack: id of the stack that it comes from, 0 if unknown.
-        at: the line that it comes from, if only that is known.
-        operands: ids of instructions of its computation.
-        called: ids of computations.
-        parameter: which parameter of its computation it is, if it is one.
+    An operation: a name unique in its program, JAX's *path*, the *stack* that it comes
+    from or the line *at*, ids of operands and *called* computations, and which
+    *parameter* of its computation it is, if any.
     """
 
     name: str
@@ -299,10 +259,8 @@ class Instruction(NamedTuple):
 
 class Computation:
     """
-    Instructions in an order in which they can run. They are read when they are used.
-
-    Attributes:
-        root: id of the instruction whose result is the computation's.
+    Instructions in an order in which they can run, read when used, with the id of its
+    *root*.
     """
 
     def __init__(self, message: memoryview) -> None:
@@ -325,12 +283,7 @@ class Computation:
 
 
 class HloProgram:
-    """
-    A program. Takes some milliseconds for each megabyte.
-
-    Raises:
-        WireError: it is none. So do all methods.
-    """
+    """A program; some milliseconds for each megabyte. All raises `WireError`."""
 
     def __init__(self, proto: memoryview) -> None:
         module = wire.Message(wire.Message(proto).message(1))

@@ -70,14 +70,8 @@ def table(
     marks: Sequence[Html] = (),
 ) -> Html:
     """
-    Return *section*, nothing if it is empty.
-
-    Args:
-        section: its first column, or else the one that takes the remaining width, says
-            what a row is about.
-        about: what its numbers are about.
-        before: what is above the table.
-        marks: what is before the first cell of each row.
+    Return *section*, nothing if it is empty: *about* is what its numbers are of,
+    *before* stands above it, and *marks* before the first cell of each row.
     """
     if not section:
         return NOTHING
@@ -356,9 +350,7 @@ def _count(number: int) -> str:
 
 def page(run: Run) -> str:
     """
-    Return the page of *run*: less than a megabyte, whatever the run did.
-
-    It may load nothing, and contains no script. All text of the run is escaped.
+    Return the page of *run*, less than a megabyte; nothing to load, no script, escaped.
     """
     style, name = _style(), label(run.snapshot.process.program)
     policy = (

@@ -36,8 +36,7 @@ def history_page(
     charts: Callable[[str | None], ShownCharts | None],
 ) -> Callable[[Request], Response]:
     """
-    Return the handler of ``/api/history``: the samples of the host, or those of one
-    process with ``?worker=``.
+    Return the handler of ``/api/history``: of the host, or with ``?worker=``, of one.
     """
 
     def handle(request: Request) -> Response:
