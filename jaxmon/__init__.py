@@ -109,9 +109,7 @@ _warned: set[str] = set()
 
 
 class _Absent:
-    """
-    Does nothing, for a name that could not be loaded, but return what it is given.
-    """
+    """Does nothing, for a name that could not be loaded; returns what it is given."""
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         first = given[0] if given else options.get("iterable", self)

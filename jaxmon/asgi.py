@@ -206,9 +206,7 @@ def _routes(app: Any) -> Iterable[Any]:
 
 
 def _template(routes: Iterable[Any], scope: Scope) -> str | None:
-    """
-    Return the template for *scope*: the first full match, else one of another method.
-    """
+    """Return the template that *scope* matches, else but for the method."""
     partial: str | None = None
     for route in routes:
         match, child = route.matches(scope)

@@ -139,9 +139,7 @@ def parse(name: str, kind: str, text: str) -> object:
 
 
 def check(setting: Field[Any], value: object) -> None:
-    """
-    Raise a `SettingsError` that says what is valid instead of *value*, if it is not.
-    """
+    """Raise a `SettingsError` that says what is valid, if *value* is not."""
     kind, declaration = str(setting.type), declared(setting)
     if value is None and kind.endswith("| None"):
         return

@@ -29,10 +29,7 @@ class SettingsError(JaxmonError, ValueError):
 
 
 class ConfigFileError(JaxmonError, ValueError):
-    """
-    A configuration file, not named here, that cannot be read or parsed: the *problem*,
-    and line and column from 1, if applicable.
-    """
+    """A configuration file that cannot be read or parsed; does not name the file."""
 
     def __init__(
         self, problem: str, *, line: int | None = None, column: int | None = None

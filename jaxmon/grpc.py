@@ -234,9 +234,7 @@ def _readable(context: Any) -> Any:
 
 
 class _ReadableContext:
-    """
-    A context without ``code`` on a thread of an asynchronous server: notes what is set.
-    """
+    """A context without ``code``, on a thread: notes what the function sets."""
 
     def __init__(self, context: Any) -> None:
         self._context, self._code = context, 0

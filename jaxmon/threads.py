@@ -97,9 +97,7 @@ class DaemonThread:
             self._unfinished.release()
 
     def prevent(self) -> bool:
-        """
-        Return, once, whether the target will never run: `start` may be interrupted.
-        """
+        """Return whether the target will never run: *start* was interrupted."""
         return bool(self._take())
 
     def _begin(self) -> None:

@@ -1,6 +1,5 @@
 """
-``jaxmon alerts``: rules and routing from ``slo.yaml``, and whether a running
-Prometheus, Thanos or Mimir has loaded them.
+``jaxmon alerts``: rules and routing from ``slo.yaml``, and whether they are loaded.
 """
 
 from __future__ import annotations

@@ -59,10 +59,7 @@ class DeploymentNote:
     tags: tuple[str, ...]
 
     def begin(self, text: str, start: datetime, end: datetime) -> list[int]:
-        """
-        Note that it lasts from *start* to *end*, or extend it; return the annotations.
-        Raises `GrafanaError`.
-        """
+        """Note that it lasts until *end*, or extend it; return the annotations."""
         from jaxmon_dashboards.grafana import annotations
 
         if current := annotations.current(self.session, self.tags, start):
@@ -88,8 +85,7 @@ def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
 ) -> DeploymentNote | None:
     """
-    Return the note of the service of *scope*, `None` without a *url*; nothing is sent
-    yet. Raises `CommandError` without a token, `GrafanaError` for invalid options.
+    Return the note of the service of *scope*, `None` without a *url*; sends nothing.
     """
     if url is None:
         return None
@@ -102,10 +98,7 @@ def noted(
 
 @dataclass
 class Attempts:
-    """
-    Things to do, each although another may fail; *failed* has messages by what is
-    undone.
-    """
+    """Things to do, each although another may fail; *failed* is by what is undone."""
 
     failed: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)

@@ -32,9 +32,7 @@ def exporter() -> None:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """
-    Let Ctrl-C end the process silently; Python would print where it was importing.
-    """
+    """Let Ctrl-C end the process silently, not with a traceback of imports."""
     # Not where it is ignored, as for jobs in the background of a script.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:

@@ -140,10 +140,7 @@ def command(
 
 
 class LogFormatter(logging.Formatter):
-    """
-    Formats records that quote others: a message is one sanitised line, the rest
-    indented, so that nothing in it looks like another record.
-    """
+    """Formats what others say as sanitised lines, none of which looks like a record."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return *record* as text."""
@@ -158,9 +155,7 @@ class LogFormatter(logging.Formatter):
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """
-    Load without collecting garbage, which takes a tenth of the start, and freeze that.
-    """
+    """Load without collecting garbage, which takes a tenth of the start, and freeze."""
     gc.disable()
     try:
         yield
@@ -170,7 +165,6 @@ def _loading() -> Iterator[None]:
 
 
 def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
-    """Return dollars per hour by model; those of *flags* win."""
     if not table and not flags:
         return {}
     from jaxmon_exporter.prices import from_file, from_flags
@@ -201,9 +195,7 @@ _MOST_BYTES = 4096
 
 
 class Stopped(BaseException):
-    """
-    SIGTERM or SIGINT came before `Signals.wait`. No error handling may swallow it.
-    """
+    """SIGTERM or SIGINT came before `Signals.wait`; no error handling swallows it."""
 
 
 class Signals:

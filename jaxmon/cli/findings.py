@@ -33,10 +33,7 @@ _MAX_BYTES = 5 << 20
 
 
 class Judged(NamedTuple):
-    """
-    A process, its snapshot without a report if it is in trouble, its findings, and the
-    response of ``/debug/events``.
-    """
+    """A process, what its agent reports, if it responds, and what is wrong with it."""
 
     worker: AgentProcess
     snapshot: Snapshot

@@ -139,10 +139,7 @@ class Sidecar:
         return HostVerdict({agent.worker: agent for agent in agents})
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
-        """
-        Return the status of the host, and its processes by slot, with rates of the last
-        minute: read once, as the sidecar remembers it.
-        """
+        """Return the host and its processes by slot, as the sidecar sees them."""
         from jaxmon.host.http.session import MonitoringError
 
         try:
@@ -188,9 +185,7 @@ class _Host(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """
-    A process, its status as if it were alone, and its compiles of the last minute.
-    """
+    """A process, its status as if alone, and its compiles of the last minute."""
 
     agent: AgentSummary
     summary: Summary

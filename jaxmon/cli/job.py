@@ -229,7 +229,6 @@ def _why(
     as_json: bool,
     clear: bool,
 ) -> JobState:
-    """Ask once, print what is found, and return how the worst job is."""
     from jaxmon.job import text
     from jaxmon.job.verdict import judge
 

@@ -226,7 +226,6 @@ def _accept_any_text() -> None:
 
 
 def _fail(error: JaxmonError) -> NoReturn:
-    """Print the error and exit with the code of the `CommandError`."""
     from jaxmon.cli import output
 
     if not isinstance(error, CommandError):

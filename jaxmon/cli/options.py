@@ -136,9 +136,7 @@ RUNBOOK_BASE = click.option(
 def moment(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> datetime | None:
-    """
-    Return ``now``, or a date or a time in ISO format; UTC unless it has an offset.
-    """
+    """Return ``now``, or a time in ISO format, of UTC unless it has an offset."""
     if value is None:
         return None
     if value == "now":

@@ -247,9 +247,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def page(*parts: str) -> str:
-    """
-    Return *parts* as one text, a blank line between them and a newline at the end.
-    """
+    """Return *parts* as one text, with blank lines between them."""
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

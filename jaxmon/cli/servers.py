@@ -145,7 +145,6 @@ _ACCESS = [field.name for field in fields(Access)]
 
 
 def _wait(seconds: float) -> None:
-    """Sleep, and print a notice if the wait is long."""
     if seconds > _SILENT_SECONDS:
         output.line(f"Grafana is busy; retrying in {seconds:.0f} s", err=True)
     time.sleep(seconds)

@@ -41,7 +41,6 @@ _SCHEMES = ("http", "https")
 
 
 def _refused(reason: str) -> CommandError:
-    """Return the error of targets that cannot be read."""
     return CommandError(reason, exit_code=2)
 
 
@@ -73,7 +72,6 @@ def parsed(text: str, *, scheme: str) -> ScrapeTarget:
 
 
 def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
-    """Yield the targets in a file of ``file_sd``, in JSON or YAML."""
     from jaxmon.host.files.bounded import read_text
     from jaxmon.host.formats import json_text
 
@@ -294,7 +292,6 @@ class Sidecars:
         return connect
 
     def _found(self) -> list[ScrapeTarget]:
-        """Return the sidecars to ask."""
         if not (self.targets or self.files or self.urls):
             msg = "give --targets, --file-sd or --http-sd"
             raise click.UsageError(msg)

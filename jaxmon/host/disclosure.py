@@ -116,9 +116,7 @@ _BEGINNING = 32
 
 
 def command(words: Sequence[str]) -> str:
-    """
-    Return *words* as they may be shown; its result, split at spaces, shows no more.
-    """
+    """Return *words* as they may be shown; its result, split, shows no more."""
     return " ".join(_merged(shown for shown, _ in _command(words)))
 
 
@@ -190,9 +188,7 @@ def document(content: str) -> str:
 
 
 def forms(content: str) -> str:
-    """
-    Return *content* without secrets of well-known forms: in URLs, keys in PEM, tokens.
-    """
+    """Return *content* without secrets of well-known forms: URLs, PEM keys, tokens."""
     if "-----BEGIN " in content:
         content = re.sub(_PEM, HIDDEN, content)
     if "://" in content:
@@ -291,7 +287,6 @@ def _merged(words: Iterable[str]) -> Iterator[str]:
 
 
 def _command(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each word as it is shown, and as it is."""
     if not any(words):
         return
     # A process that sets its title has one word.
@@ -327,7 +322,6 @@ def _interpreter(left: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words after the script or module."""
     option = ""
     for index, word in enumerate(words):
         shown, after = _argument(word, option)
@@ -338,9 +332,7 @@ def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _argument(word: str, option: str) -> tuple[str, str]:
-    """
-    Return *word*, after *option*, as shown, and the option that a value may follow.
-    """
+    """Return *word*, after *option*, as shown, and the option that takes a value."""
     if option and _is_common(option) and re.fullmatch(_PLAIN, word):
         return word, ""
     match = re.fullmatch(_OPTION, word)
@@ -380,9 +372,7 @@ def _flag(word: str) -> str:
 
 
 def _unannounced(message: str, *, quoting: bool = True) -> str:
-    """
-    Return *message* without secrets, whatever is known here; *quoting* may show some.
-    """
+    """Return *message* without secrets, whatever is known; it may be *quoting* some."""
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)
     if quoting:

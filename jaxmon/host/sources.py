@@ -1,6 +1,4 @@
-"""
-Whose a source file is, by its path, maybe of another process, and how it is shown.
-"""
+"""Whose a source file is, by its path, and how it is shown."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ _NOT_A_NUMBER = 1 << 30
 
 
 class Model(NamedTuple):
-    """
-    A generation of TPUs: Google's name, devices per chip, accessed through VFIO or not.
-    """
+    """A generation of TPUs: Google's name, devices per chip, whether through VFIO."""
 
     name: str
     cores: int
@@ -59,9 +57,7 @@ class Chip:
 
 
 def find(root: Path = ROOT) -> list[Chip]:
-    """
-    Return the chips in the order of their nodes, below *root*; reads few hundred files.
-    """
+    """Return the chips in the order of their nodes; reads some hundred small files."""
     found: dict[str, tuple[Model, str, str]] = {}
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         model = _model(device)
@@ -141,9 +137,7 @@ def _node(device: Path, *, vfio: bool) -> str:
 
 
 def _accel(root: Path, index: int) -> str:
-    """
-    Return the node of a chip that does not report its own: in the order of addresses.
-    """
+    """Return the node of a chip that reports none, in the order of addresses."""
     node = f"/dev/accel{index}"
     return node if (root / node.lstrip("/")).exists() else ""
 

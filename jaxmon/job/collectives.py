@@ -79,7 +79,6 @@ _Places: TypeAlias = dict[int, list[tuple[Rank, JobHost]]]
 
 
 def _places(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> _Places:
-    """Return the ranks with their hosts, by process."""
     where = {id(rank): host for host in hosts for rank in host.ranks}
     places: _Places = {}
     for rank in ranks:

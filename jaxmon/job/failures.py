@@ -38,10 +38,7 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """
-    How a rank failed on its host, between *first* and *last*; *of_peers* if its error
-    says that another process is gone.
-    """
+    """How a rank failed, between *first* and *last*; *of_peers* if others were gone."""
 
     rank: Rank
     host: JobHost

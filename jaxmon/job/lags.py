@@ -109,9 +109,7 @@ class TimeFractions:
 def _completed(
     rows: Sequence[Sequence[float]], sides: Sequence[ComparedRank]
 ) -> list[list[float]]:
-    """
-    Return *rows* with what is usual where a rank was not sampled; 0 if most were not.
-    """
+    """Return *rows* with what is usual where a rank was not sampled, if most were."""
     are_known = [
         [ratio >= _IS_KNOWN for ratio in side.ratios("known")] for side in sides
     ]
@@ -150,9 +148,7 @@ def _mended(lags: Sequence[float]) -> list[float]:
 
 
 def busy_for_certain(side: ComparedRank, windows: range) -> float | None:
-    """
-    Return for which part a device surely had something of what all run, if it is known.
-    """
+    """Return for which part a device surely had work of all, if that is known."""
     ahead, behind = side.spent("ahead", windows), side.spent("behind", windows)
     if ahead + behind <= side.spent("seconds", windows) * _OFTEN:
         return None

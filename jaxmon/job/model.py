@@ -171,8 +171,7 @@ class Slowness:
 @dataclass(frozen=True, slots=True)
 class RasView:
     """
-    What RAS knows by the sidecar that asked last: ranks *behind* and *missing*
-    processes, with our rank if it is known.
+    What RAS knows; ranks *behind* and *missing* processes have our rank, if known.
     """
 
     target: str
@@ -204,10 +203,7 @@ class LateRank:
 
 @dataclass(frozen=True, slots=True)
 class SetupDifference:
-    """
-    A name, the value of some ranks, and that of most; empty if it is not set. If there
-    are many values, *value* is how many.
-    """
+    """The value of some ranks, that of most, and how many there are."""
 
     name: str
     value: str

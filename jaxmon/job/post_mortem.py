@@ -161,9 +161,7 @@ def _recency(job: PostMortem) -> tuple[bool, float]:
 
 
 def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
-    """
-    Return the failure of each rank in the latest attempt, by when processes began.
-    """
+    """Return the failures of the latest attempt, by when processes began."""
     latest: dict[int, RankFailure] = {}
     for failure in sorted(found, key=lambda failure: failure.time):
         latest[failure.rank.index or 0] = failure
@@ -223,7 +221,6 @@ def _ordered(found: Iterable[RankFailure]) -> _Order:
 
 
 def _first(causes: Sequence[RankFailure]) -> RankFailure:
-    """Return the likeliest first of *causes*, which are in order."""
     outspoken = [failure for failure in causes if not failure.is_silent]
     silent = [failure for failure in causes if failure.is_silent]
     if outspoken:

@@ -274,7 +274,6 @@ def _straggler(
 
 
 def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
-    """Return the line where *rank* is more of the time than *others* are."""
     states = _STATES.get(kind, ())
     places = {
         place.place: place
@@ -294,7 +293,6 @@ def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
 def _ratios(
     places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
 ) -> Iterable[tuple[str, list[float]]]:
-    """Return for each of *places* for how much of the time *ranks* are there."""
     found: dict[str, list[float]] = {place: [] for place in places}
     for rank in ranks:
         there = {

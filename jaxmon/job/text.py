@@ -188,9 +188,7 @@ def _stack(suspects: Suspects) -> tuple[str, ...]:
 
 
 def time_limit(job: Job) -> str:
-    """
-    Return what would end the hang of *job*, empty if it does not, or it is unknown.
-    """
+    """Return what would end the hang of *job*, empty without one, or if unknown."""
     if job.state is not JobState.HUNG or _NOTICED & {
         group.kind for group in job.suspects
     }:

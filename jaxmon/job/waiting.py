@@ -128,9 +128,7 @@ def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
 
 
 def _furthest_apart(ranks: Sequence[Rank]) -> str:
-    """
-    Return the function that some called more often than others, or that is called most.
-    """
+    """Return the function that some called more often, or that is called most."""
     most: dict[str, int] = {}
     spread: dict[str, set[int]] = defaultdict(set)
     for rank in ranks:

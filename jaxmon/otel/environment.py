@@ -62,9 +62,7 @@ def is_asked(environ: Mapping[str, str]) -> bool:
 
 
 def logs_are_asked(environ: Mapping[str, str]) -> bool:
-    """
-    Return whether logs are to be sent by OTLP, and no file replaces the variables.
-    """
+    """Return whether logs are to be sent by OTLP."""
     if is_disabled(environ, or_by_file=True):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
@@ -110,9 +108,7 @@ def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> st
 
 
 def timeout(environ: Mapping[str, str], signal: str, problems: list[str]) -> float:
-    """
-    Return the seconds of an export; unlike others, these variables are in seconds.
-    """
+    """Return the seconds of an export; unlike others, these variables are seconds."""
     usual = _seconds(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", _TIMEOUT, problems, unit=1)
     name = f"OTEL_EXPORTER_OTLP_{signal}_TIMEOUT"
     return _seconds(environ, name, usual, problems, unit=1)

@@ -28,9 +28,7 @@ log = logging.getLogger("jaxmon")
 
 
 def exported(exporter: Any, data: Any) -> bool:
-    """
-    Export *data*; return whether it arrived, after at most ten seconds by default.
-    """
+    """Export *data*; return whether it arrived, by default within ten seconds."""
     with unobserved(), unlisted(exporter):
         try:
             return bool(exporter.export(data).name == "SUCCESS")

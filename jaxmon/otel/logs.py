@@ -48,9 +48,7 @@ class Collected(LogRecordProcessor):
 
 
 class OwnLogs:
-    """
-    Our own provider, never set globally. Not made at shutdown: the SDK starts threads.
-    """
+    """Our own provider. Not made at shutdown: the SDK starts threads for it."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._exporter = exporter("LOGS", environ)
@@ -77,10 +75,7 @@ class OwnLogs:
 
 
 def emit_by_application(record: logging.LogRecord) -> bool:
-    """
-    Give *record* to the application's provider of loggers; return whether it has one.
-    If one of its handlers of `logging` does that already, nothing is done.
-    """
+    """Give *record* to the application's provider, unless its handlers do."""
     provider = get_logger_provider()
     if not isinstance(provider, LoggerProvider):
         return False

@@ -56,9 +56,7 @@ def applies(convention: Convention, point: Any) -> bool:
 
 
 def by_convention(convention: Convention, point: Any, started: int) -> Any:
-    """
-    Return *point* with the attributes of its *convention*; sums *started* in Unix ns.
-    """
+    """Return *point* by its *convention*; sums *started* then, in Unix nanoseconds."""
     names = dict(convention.labels)
     attributes: dict[str, Any] = {
         names.get(label, label): value for label, value in point.attributes.items()
@@ -109,9 +107,7 @@ class _Parsed(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """
-    A histogram: its first series, buckets, sum and count by suffix, and exemplars.
-    """
+    """A histogram: its first series, buckets, sum and count, and exemplars."""
 
     labels: dict[str, str]
     series: str
@@ -121,10 +117,7 @@ class _Parts(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """
-    What a series counted *since* then, in Unix nanoseconds, which *moves* with each
-    delivery.
-    """
+    """What a series counted *since* then, which *moves* with each delivery."""
 
     counts: tuple[_Number, ...]
     since: int
@@ -363,9 +356,7 @@ class Pipe:
         self._converter = converter
 
     def push(self, families: Iterable[Family], time: int) -> bool:
-        """
-        Export *families* of *time*, Unix nanoseconds; return whether they arrived.
-        """
+        """Export *families* of *time*, in Unix ns; return whether they arrived."""
         data = self._converter.convert(families, time)
         arrived = exported(self._exporter, data)
         if arrived:
@@ -378,9 +369,7 @@ class Pipe:
 
 
 class Parts(NamedTuple):
-    """
-    What pipes are made of: exporters, not connected, and the resource's attributes.
-    """
+    """What pipes are made of: exporters, and attributes of the resource."""
 
     exporters: list[MetricExporter]
     attributes: dict[str, Any]
@@ -407,9 +396,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     names: str,
     failed: Callable[[str], None],
 ) -> list[Pipe]:
-    """
-    Return a pipe for each exporter in *made*; *failed* gets names of metrics left out.
-    """
+    """Return a pipe for each exporter in *made*; *failed* gets names left out."""
     found = resource.resource(environ, made.attributes, name=name)
     return [
         Pipe(

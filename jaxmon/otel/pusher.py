@@ -97,9 +97,7 @@ class Pusher:
             log.warning("%s", problem)
 
     def start(self) -> None:
-        """
-        Start the thread; after `prepare`. Raises `RuntimeError`: no threads are left.
-        """
+        """Start the thread, once prepared. Raises `RuntimeError`: none is left."""
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()
 

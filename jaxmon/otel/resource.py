@@ -112,9 +112,7 @@ _DETECTORS = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
 
 
 def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    """
-    Return the variables' attributes, and their detectors', without starting threads.
-    """
+    """Return attributes of variables and detectors, without starting threads."""
     given: dict[str, Any] = {
         TELEMETRY_SDK_LANGUAGE: "python",
         TELEMETRY_SDK_NAME: "opentelemetry",
@@ -140,9 +138,7 @@ def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
 def resource(
     environ: Mapping[str, str], given: Mapping[str, Any], *, name: str | None = None
 ) -> Resource:
-    """
-    Return the resource: *given* is that of `of_variables`, *name* the default one.
-    """
+    """Return the resource; *given* is that of `of_variables`, *name* a default."""
     found: dict[str, Any] = dict(attributes(environ))
     if name is not None:
         found[SERVICE_NAME] = name

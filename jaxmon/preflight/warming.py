@@ -65,9 +65,7 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     seconds: float,
     progress: Callable[[Result], object],
 ) -> list[Result]:
-    """
-    Compile every signature in *document*; return what became of each, in its order.
-    """
+    """Compile every signature in *document*; return what became of each, in order."""
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     shares = _shares(document, jobs)
     places = set[_At]().union(*shares)
@@ -120,7 +118,6 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
 
 
 def _shares(document: Document, jobs: int) -> list[set[_At]]:
-    """Return the signatures for each process."""
     shares: dict[int, set[_At]] = defaultdict(set)
     for number, function in enumerate(document.functions):
         places = {(number, place) for place in range(len(function.signatures))}
@@ -132,10 +129,7 @@ _Take = Callable[[_At, str, str, float], None]
 
 
 class _Process:
-    """
-    A process that compiles: signatures *left*, *current*, and the descriptor of
-    *results*.
-    """
+    """A process that compiles, with the signatures *left* and the *current* one."""
 
     def __init__(self, file: Path, left: set[_At], environ: Mapping[str, str]) -> None:
         self.left = set(left)

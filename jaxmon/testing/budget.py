@@ -314,9 +314,7 @@ class _BudgetBlock:
 
 
 class Budget:
-    """
-    What `budget` returns, for ``with`` or a decorator; any thread may enter it again.
-    """
+    """What `budget` returns, for ``with`` or a decorator; may be entered repeatedly."""
 
     def __init__(self, limits: Allowances) -> None:
         self._limits = limits
@@ -349,10 +347,7 @@ class Budget:
         return False
 
     def _pop(self) -> _BudgetBlock:
-        """
-        Remove and return the innermost block of this thread or task, else the latest: a
-        generator may be finished by a different thread than started it.
-        """
+        """Return the innermost block of this thread or task, else the latest."""
         owner = _owner()
         with self._lock:
             places = [
@@ -421,7 +416,6 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
 
 
 def _owner() -> object:
-    """Return what identifies this thread and task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread

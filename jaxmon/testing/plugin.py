@@ -81,9 +81,7 @@ def _keep_our_modules(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """
-    Observe a marked test from its fixtures on, which its recompiles are relative to.
-    """
+    """Observe a marked test from its fixtures on, for recompiles."""
     if "jax" not in sys.modules or item.get_closest_marker(MARK) is None:
         return (yield)
     from jaxmon.testing.budget import OBSERVER  # noqa: PLC0415 - see above

@@ -114,5 +114,4 @@ def _totals(agent: Agent | None) -> TestFigures:
     return TestFigures(*totals(agent))
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _nothing() -> None: ...

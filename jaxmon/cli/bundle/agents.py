@@ -43,10 +43,7 @@ _MOST_OF_ONE = 16 << 20
 
 @dataclass
 class Archive:
-    """
-    Files in *directory*, all of one *moment* (Unix time) and *redacted*; and what is
-    *missing*, and why.
-    """
+    """Files in *directory*, all of one *moment*, *redacted*, and what is *missing*."""
 
     directory: str
     moment: float
@@ -134,9 +131,7 @@ _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """
-    What the agent of a slot returned; *findings* are sentences, the most urgent first.
-    """
+    """What the agent of a slot returned; *findings* are sentences, the worst first."""
 
     number: str
     snapshot: Snapshot
@@ -201,7 +196,6 @@ def _described(
     metrics: str | FetchError,
     limits: Limits | None,
 ) -> AgentReport:
-    """Add the files of *worker*."""
     place = f"worker-{worker.number}"
     process = mapping(worker.overview.get("process"))
     overview = {**worker.overview, "process": {**process, "program": worker.program}}
@@ -240,7 +234,6 @@ def _described(
 
 
 def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
-    """Add what the kernel knows of a process that does not respond."""
     name = f"worker {worker.number}"
     archive.missing[name] = worker.trouble
     pid = hung.listener(worker.socket)

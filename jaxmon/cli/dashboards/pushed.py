@@ -26,10 +26,7 @@ _PLANNED_WORDS = {
 
 @dataclass(frozen=True)
 class PushReport:
-    """
-    A push, or with *dry_run* its preview, to the Grafana of *version* at *url*;
-    *makes_folder* if the folder was missing.
-    """
+    """A push to a Grafana, or its preview; *makes_folder* if that was missing."""
 
     url: str
     version: str

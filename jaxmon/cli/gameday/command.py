@@ -169,7 +169,6 @@ def command(
 
 
 def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
-    """Take all drills to their end, and show them meanwhile."""
     processors = os.cpu_count() or 1
     began = time.monotonic()
     draw = partial(results.drawn, began=began)
@@ -251,9 +250,7 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
 
 
 def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
-    """
-    Return the scenarios to drill; with *every*, those possible. Raises `UsageError`.
-    """
+    """Return the scenarios to drill; with *every*, the possible ones."""
     if every:
         if names:
             msg = "--all drills every scenario; give names or --all, not both"
@@ -288,7 +285,6 @@ def _site(
     targets: Path | None,
     scale: float,
 ) -> Iterator[AlertSite]:
-    """Yield where alerts are seen."""
     if against is not None and targets is not None:
         theirs = TheirSite(against.rstrip("/"), targets, scale)
         theirs.firing()

@@ -44,8 +44,7 @@ class AlertPlace(NamedTuple):
 
 def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
     """
-    Return for each of *alerts* the panel with the fewest alerts, which says the most
-    about this one. Raises `LookupError`: no panel lists it.
+    Return for each of *alerts* the panel with the fewest, which says the most of it.
     """
     from jaxmon_dashboards import boards as dashboards
 

@@ -93,9 +93,7 @@ class SceneLog:
         self._broken = False
 
     def show(self, scene: DisplayState) -> None:
-        """
-        Print a line when one is due, and when the fault or an alert starts or ends.
-        """
+        """Print a line when one is due, or a fault or an alert starts or ends."""
         time = clock(scene.elapsed)
         due = scene.elapsed >= self._next
         if due:
@@ -122,10 +120,7 @@ def drawn(
     places: Mapping[str, str],
     duration: float | None,
 ) -> list[Line]:
-    """
-    Return a screen of *size*, width and height; *places* are URLs or commands by what
-    they show.
-    """
+    """Return a screen of *size*; *places* are URLs or commands by what they show."""
     width, height = size
     end = "" if duration is None else f" of {clock(duration)}"
     time = f"  {clock(scene.elapsed)}{end}   Ctrl-C stops"
@@ -263,7 +258,6 @@ def _fitting(
 
 
 def _in_lines(figures: Iterable[tuple[str, str]], width: int) -> list[Line]:
-    """Return *figures* wrapped to lines of *width*."""
     lines: list[list[tuple[str, str]]] = []
     used = width
     for label, value in figures:

@@ -30,10 +30,7 @@ Draw = Callable[[State, tuple[int, int]], Iterable[Line]]
 def screen(
     draw: Draw[State], *, alternate: bool = False, console: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
-    """
-    Yield what shows a state in place: on the *alternate* screen, which restores the
-    terminal at the end, or below what is there, where the last state stays.
-    """
+    """Yield what shows a state in place: below, or on the *alternate* screen."""
     from rich.console import Console, Group
     from rich.live import Live
 

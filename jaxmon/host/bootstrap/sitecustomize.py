@@ -25,10 +25,7 @@ def _leave_path() -> None:
 
 
 def _observe_this_process(text: str) -> None:
-    """
-    Restore the user's environment, for subprocesses too, and wait for the import of
-    JAX.
-    """
+    """Restore the user's environment, and wait for the import of JAX."""
     import json  # noqa: PLC0415 - not in every child, see above
 
     message = json.loads(text)
@@ -99,9 +96,7 @@ class _Waiting:
 
 
 def _is_forkserver() -> bool:
-    """
-    Return whether this forks workers for multiprocessing: it imports the main module.
-    """
+    """Return whether this forks workers; it imports the program's main module."""
     return any(
         "multiprocessing.forkserver" in word for word in getattr(sys, "orig_argv", ())
     )

@@ -97,9 +97,7 @@ def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
 
 
 def _whole(number: int, most: int) -> bytes:
-    """
-    Return all that the descriptor *number* has, or a little more than *most* bytes.
-    """
+    """Return all of the descriptor *number*, or a little more than *most* bytes."""
     raw = bytearray()
     while len(raw) <= most and (part := os.read(number, _CHUNK)):
         raw += part

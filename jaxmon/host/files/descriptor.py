@@ -168,9 +168,7 @@ def require_own(status: os.stat_result, path: Path, mode: int) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """
-    Return device and inode of *path*, not of what it links to; `None` without one.
-    """
+    """Return device and inode of *path*, which may be a link; `None` without one."""
     try:
         status = path.lstat()
     except OSError as error:

@@ -64,9 +64,7 @@ def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
 
 
 def _read(path: Path) -> bytes | None:
-    """
-    Return the file *path*, `None` without one. Raises `JaxmonError`: it is no file.
-    """
+    """Return the file *path*, `None` without one; `JaxmonError` if it is no file."""
     if not path.exists():
         return None
     try:

@@ -14,9 +14,7 @@ _DURATION = re.compile(
 
 
 def seconds(text: str) -> int:
-    """
-    Return the seconds in *text*, one at least. Raises `ValueError`: it is no duration.
-    """
+    """Return the seconds in *text*, at least one. Raises `ValueError`."""
     match = _DURATION.fullmatch(text)
     total = 0.0
     if match:
@@ -45,8 +43,6 @@ def scaled(duration: str, scale: float) -> str:
 
 
 def moment(text: str) -> datetime:
-    """
-    Return a time in ISO format, of UTC unless it has an offset. Raises `ValueError`.
-    """
+    """Return a time in ISO format, of UTC without an offset. Raises `ValueError`."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)

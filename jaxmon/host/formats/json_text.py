@@ -88,7 +88,6 @@ def _require(what: str, value: Any, kind: type[T], named: str) -> T:
 
 
 def _require_bounds(value: Any, most: int) -> None:
-    """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
         item, depth = waiting.pop()

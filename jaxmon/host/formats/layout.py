@@ -17,10 +17,7 @@ _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
 
 
 def clean(text: str) -> str:
-    """
-    Return *text* as one harmless line: what moves the cursor, changes colours, reverses
-    text or has no width is escaped as in Python.
-    """
+    """Return *text* as one harmless line, without what moves the cursor or reverses."""
     text = text.translate(_PLAIN_SPACE)
     if text.isascii() and text.isprintable():
         return text
@@ -51,9 +48,7 @@ def shortened(text: str, room: int) -> str:
 
 
 def ending(text: str, room: int) -> str:
-    """
-    Shorten *text* to *room* columns at the start: of a path, the end says the most.
-    """
+    """Shorten *text* to *room* columns at the start, as of a path."""
     if columns(text) <= room:
         return text
     return ELLIPSIS + _fitting(text[::-1], room - 1)[::-1]
@@ -109,9 +104,7 @@ def table(
 
 
 def size(count: float) -> str:
-    """
-    Return a number of bytes: ``1.5 GiB``, in powers of 1024, as XLA and nvidia-smi do.
-    """
+    """Return bytes in powers of 1024, as XLA and nvidia-smi do: ``1.5 GiB``."""
     sign, count = "-" if count < 0 else "", abs(count)
     for unit in _UNITS:
         if count < 999.5:  # noqa: PLR2004 - more would take a fourth digit

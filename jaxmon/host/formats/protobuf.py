@@ -93,9 +93,7 @@ class Message:
 
 
 def varint(view: memoryview, position: int) -> tuple[int, int]:
-    """
-    Return the integer at *position*, and its end. Raises `WireError`: it has none.
-    """
+    """Return the integer at *position*, and its end. Raises `WireError` without one."""
     try:
         value = view[position]
         position += 1
@@ -121,9 +119,7 @@ def encoded(number: int, value: bytes | memoryview) -> bytes:
 
 
 def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
-    """
-    Return the numbers of a repeated field, packed or a single one; at most *limit*.
-    """
+    """Return at most *limit* numbers of a repeated field, packed or a single one."""
     if isinstance(value, int):
         return [value][:limit]
     numbers: list[int] = []

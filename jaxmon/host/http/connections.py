@@ -135,10 +135,7 @@ _LINGER_SECONDS = 1.0
 
 
 class Timeouts(NamedTuple):
-    """
-    Seconds for a client to send its request, including a handshake, however slowly its
-    bytes arrive, to receive its response, and for one produced by another thread.
-    """
+    """Seconds for a request with its handshake, a response, and another thread's."""
 
     read: float
     write: float
@@ -241,7 +238,6 @@ class ConnectionPool:
     # --- Asking --------------------------------------------------------------------
 
     def _handle(self, client: Connection) -> None:
-        """Do what the socket of *client* is ready for."""
         try:
             if client in self._asking:
                 self._receive(client)
@@ -271,9 +267,7 @@ class ConnectionPool:
     # --- Answering -----------------------------------------------------------------
 
     def _answer(self) -> None:
-        """
-        Answer requests as far as there is room, all in one turn: they may share it.
-        """
+        """Answer all requests with room in one turn: they may share one."""
         full: set[str] = set()
         for client in list(self._asking):
             if client.request is None or client.peer in full:

@@ -51,9 +51,7 @@ class FetchError(JaxmonError):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Transfer:
-    """
-    A request to the socket *path* of identity *file*: another is another server's.
-    """
+    """A request to the socket *path*; of another *file*, it is another server's."""
 
     key: str
     path: Path
@@ -226,9 +224,7 @@ def _connected(path: Path) -> socket.socket:
 
 
 def _body(response: bytearray) -> str:
-    """
-    Return the text of a complete response. `http.client` would bring mail and TLS.
-    """
+    """Return the text of a complete response; `http.client` would load mail and TLS."""
     head, blank, body = response.partition(b"\r\n\r\n")
     status = _STATUS.match(head)
     if not blank or status is None or _ENCODED.search(head):

@@ -18,9 +18,7 @@ _BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 
 class Secrets:
-    """
-    Passwords and tokens in all forms in which they may be echoed; empty are ignored.
-    """
+    """Passwords and tokens in all forms in which they may be echoed; none if empty."""
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
         given = list(filter(None, secrets))

@@ -63,9 +63,7 @@ class UnreachableError(OSError):
 
 @dataclass(frozen=True)
 class Route:
-    """
-    The URLs of *server* and *proxy*, whom to *trust*, and which *address* of several.
-    """
+    """The URLs of server and proxy, whom to *trust*, and which *address* of several."""
 
     server: SplitResult
     proxy: SplitResult | None = None
@@ -167,7 +165,6 @@ def _header(name: str, parts: SplitResult) -> dict[str, str]:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port as they are in the URL."""
     return parts.netloc.rpartition("@")[2]
 
 

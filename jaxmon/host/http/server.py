@@ -116,9 +116,7 @@ class Server:
         return listener
 
     def close_listener(self, listener: Listener) -> None:
-        """
-        Stop listening there, on the server's own thread; its clients stay connected.
-        """
+        """Stop listening there, on the server's thread; clients stay."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             if self._loop is not None:
@@ -126,15 +124,11 @@ class Server:
             listener.sock.close()
 
     def every(self, seconds: float, call: Callable[[], None]) -> None:
-        """
-        Have the server's thread *call* every so many *seconds*, set before `start`.
-        """
+        """Have the server's thread *call* every so many *seconds*, once started."""
         self._chores.append((seconds, call))
 
     def start(self) -> None:
-        """
-        Serve on a daemon thread. Raises `OSError`: no descriptors; `RuntimeError`.
-        """
+        """Serve on a daemon thread, once. Raises `OSError` without descriptors."""
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)

@@ -217,9 +217,7 @@ class Gate(Protocol):
 
 
 class Listener(NamedTuple):
-    """
-    A listening socket and the gate of its clients; *local* is guarded by its file.
-    """
+    """A listening socket and the gate of its clients; *local* is a Unix socket."""
 
     sock: OwnedSocket
     gate: Gate | None = None
@@ -241,9 +239,7 @@ class Listener(NamedTuple):
 
 
 def tcp(host: str, port: int, *, gate: Gate | None = None) -> Listener:
-    """
-    Listen on the address *host*. Raises `OSError`: invalid, not of this host, in use.
-    """
+    """Listen on the address *host*. Raises `OSError`: invalid, foreign, or in use."""
     family, address = numeric_address(host, port)
     everywhere = address[0] == "::"
     if everywhere and not socket.has_dualstack_ipv6():
@@ -298,9 +294,7 @@ def unix(path: Path, mode: int) -> Listener:
 
 
 def _set_mode(path: Path, mode: int) -> None:
-    """
-    Give the new socket *path* its *mode* in spite of the umask, but nothing else there.
-    """
+    """Give the new socket *path* its *mode*, whatever the umask; nothing else there."""
     if not hasattr(os, "O_PATH"):  # not Linux
         path.chmod(mode)
         return

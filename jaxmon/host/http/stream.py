@@ -117,9 +117,7 @@ class Stream:
 
 @contextmanager
 def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
-    """
-    Connect to *place* for a block. Raises `TimeoutError`, or `OSError`: none listens.
-    """
+    """Connect to *place* for a block. Raises `OSError`, also a `TimeoutError`."""
     plain = (
         _connected(socket.AF_UNIX, str(place), bounds.remaining())
         if isinstance(place, Path)

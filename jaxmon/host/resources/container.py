@@ -22,9 +22,7 @@ _LEVELS = 64
 
 
 class ContainerFamilies:
-    """
-    Reads the cgroup (v2) of this process, in 0.2 ms; *root* has ``proc`` and ``sys``.
-    """
+    """Reads the cgroup (v2) of this process, in 0.2 ms, below *root*."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

@@ -68,9 +68,7 @@ def read(root: Path = Path("/")) -> HostMemory:
 
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
-    """
-    Return memory in use and the limit of the cgroup around us that has least left.
-    """
+    """Return memory in use and limit of the cgroup around us with the least left."""
     found = []
     for directory, names in _places(root):
         limit, used = _number(directory / names.limit), _number(directory / names.used)

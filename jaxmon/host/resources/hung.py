@@ -50,9 +50,7 @@ def listener(path: Path) -> int | None:
 
 
 def process_of(path: Path) -> int | None:
-    """
-    Return a descriptor, to be closed, of the process that listens on *path*, if any.
-    """
+    """Return a descriptor, to be closed, of the process that listens on *path*."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.settimeout(0.0)
         client.connect(str(path))
@@ -61,9 +59,7 @@ def process_of(path: Path) -> int | None:
 
 
 def exit_of(process: int) -> dict[str, int] | None:
-    """
-    Return the ``status`` or ``signal`` by which the *process* of a descriptor ended.
-    """
+    """Return the ``status`` or ``signal`` that ended the *process* of a descriptor."""
     info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
     try:
         fcntl.ioctl(process, _PIDFD_GET_INFO, info)

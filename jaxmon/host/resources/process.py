@@ -129,9 +129,7 @@ class Scheduling(NamedTuple):
     waited: int
 
     def waiting(self, since: Scheduling | None = None) -> float | None:
-        """
-        Return which fraction of runnable time threads waited *since* then, or ever.
-        """
+        """Return which part of runnable time threads waited, *since* or ever."""
         before = since or Scheduling(0, 0)
         ran = max(self.ran - before.ran, 0)
         waited = max(self.waited - before.waited, 0)
@@ -139,9 +137,7 @@ class Scheduling(NamedTuple):
 
 
 def scheduling(proc: Path = Path("/proc/self")) -> Scheduling | None:
-    """
-    Return how long threads ran and waited, by ``schedstat``; 10 µs for each thread.
-    """
+    """Return how long threads ran and waited; 10 µs for each thread."""
     ran = waited = 0
     try:
         for path in (proc / "task").glob("*/schedstat"):

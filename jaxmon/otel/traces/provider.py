@@ -40,10 +40,7 @@ class Durations:
         self._usual: dict[str, _Usual] = {}
 
     def is_slow(self, name: str, duration: int) -> bool:
-        """
-        Return whether *duration* is longer than 99 % of those before it, or while they
-        are few, twice as long as 90 %; add it.
-        """
+        """Add *duration*; return if it exceeds 99 % before, or twice 90 %."""
         usual = self._usual.get(name)
         if usual is None:
             if len(self._usual) >= _NAMES:
@@ -137,7 +134,6 @@ class Tail(SpanProcessor):
         return True
 
     def _wait(self, context: SpanContext, span: ReadableSpan) -> list[ReadableSpan]:
-        """Return what is to be sent now."""
         trace_id = context.trace_id
         if (decided := self._decided.get(trace_id)) is not None:
             return [span] if decided else []

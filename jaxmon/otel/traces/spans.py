@@ -175,9 +175,7 @@ class Compiled(NamedTuple):
 
 
 class Payer(NamedTuple):
-    """
-    For whom a compile runs: context, clock, and *links* to requests that also wait.
-    """
+    """For whom a compile runs: context, clock, *links* to requests that wait, too."""
 
     context: Context
     links: Sequence[Link]

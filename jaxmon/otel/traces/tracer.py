@@ -150,9 +150,7 @@ class Tracer:
             loop.fail(error)
 
     def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
-        """
-        Return for whom this thread compiles: *requests*, a step, or what is current.
-        """
+        """Return for whom this thread compiles: requests, a step, or a span."""
         try:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
@@ -279,9 +277,7 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     *,
     timer: bool,
 ) -> Tracer:
-    """
-    Return a tracer that exports as *environ* says, without a *timer* when asked only.
-    """
+    """Return a tracer that exports as *environ* says, if asked without a *timer*."""
     send = exporter("TRACES", environ)
     provider = OwnProvider(send, ratio, run, environ, timer=timer)
     return Tracer(guard, provider.tracer(), provider, ratio, settling)

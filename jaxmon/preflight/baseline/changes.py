@@ -118,9 +118,7 @@ def of_function(
     machine: Machine,
     latest: tuple[Recompile, ...],
 ) -> Iterator[RunChange]:
-    """
-    Yield how a function changed; *latest* are its recompiles after, the latest last.
-    """
+    """Yield how a function changed; *latest* are its recompiles after."""
     calls = new.calls or 0
     found = [
         change

@@ -303,9 +303,7 @@ class _Sides:
 
 
 def is_crowded(waited: float | None) -> bool:
-    """
-    Return whether threads *waited* so long that others may have held the processors.
-    """
+    """Return whether others may have held the processors, by how threads *waited*."""
     return waited is None or waited > _BUSY
 
 
@@ -317,7 +315,6 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _programs(runs: Sequence[TimedRun]) -> set[tuple[str, str]]:
-    """Return function and shapes of each program."""
     return {
         (name, shapes)
         for run in runs

@@ -182,9 +182,7 @@ class TimedRun:
 
 
 def of_processes(runs: list[TimedRun]) -> TimedRun | None:
-    """
-    Combine the processes of one run: of each program, those that called it most count.
-    """
+    """Combine processes of a run: of each program, those that called it most."""
     if not runs:
         return None
     functions: dict[str, dict[str, RunTimes]] = {}
@@ -270,10 +268,7 @@ class Baseline:
 
 
 def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
-    """
-    Combine the files of all agents of a run: counts and seconds are added up, of
-    program sizes the largest is kept.
-    """
+    """Combine the files of a run's agents: sums, and of sizes the largest."""
     versions: dict[str, str] = {}
     functions: dict[str, dict[str, float]] = {}
     runs = []
@@ -294,10 +289,7 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
 
 
 def from_runs(records: Sequence[Baseline]) -> Baseline:
-    """
-    Combine *records* of runs of one command: counts of the first, and the least of
-    seconds, to which other processes only add.
-    """
+    """Combine runs of one command: counts of the first, and the least of seconds."""
     first = records[0]
     functions = {name: dict(measures) for name, measures in first.functions.items()}
     for record in records:

@@ -329,7 +329,6 @@ def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
 
 
 def _counted(change: RunChange) -> str:
-    """Return what the samples are."""
     if change.measure == "failed_requests":
         return "requests"
     return "programs" if change.measure == "compile_seconds" else "samples"

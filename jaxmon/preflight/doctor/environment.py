@@ -339,7 +339,6 @@ def is_enabled(environ: Mapping[str, str]) -> bool:
 
 
 def _inspector(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Yield findings about the variables of Inspector."""
     if not is_enabled(environ):
         text = "NCCL Inspector is off: time and bandwidth of collectives are unknown"
         yield NCCL.ok(f"{text} (docs/nccl.md)")

@@ -268,9 +268,7 @@ def _agents(directory: Path) -> Iterator[Check]:
 
 
 def _no_socket(path: Path) -> Check | None:
-    """
-    Say what lies at *path* in the place of an agent's socket, `None` for a socket.
-    """
+    """Say what lies at *path* in place of a socket, `None` for a socket."""
     try:
         mode = path.lstat().st_mode
     except OSError:  # removed meanwhile, or not readable

@@ -204,7 +204,6 @@ def _end(event: TraceEvent) -> int:
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> int:
-    """Return how much time *spans* cover together."""
     covered = until = 0
     for begin, end in sorted(spans):
         covered += max(end - max(begin, until), 0)

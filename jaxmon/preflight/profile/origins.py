@@ -274,10 +274,7 @@ class Origins:
 
 
 def place_in(stack: list[Frame]) -> CodePlace | None:
-    """
-    Return the line in *stack*, innermost first, that is most useful: the innermost of
-    the program, or else of a library.
-    """
+    """Return the innermost line of the program in *stack*, or else of a library."""
     if not stack:
         return None
     tiers = [sources.tier(frame.file) for frame in stack]
@@ -312,9 +309,7 @@ def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instructi
 
 
 def _work(computation: Computation, instruction: Instruction) -> float:
-    """
-    Return the rough work of *instruction*: arithmetic operations, or elements moved.
-    """
+    """Return the rough work of *instruction*: operations, or elements moved."""
     opcode = instruction.opcode
     if opcode in _FREE:
         # Not zero: a fusion may consist of nothing else.

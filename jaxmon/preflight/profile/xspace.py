@@ -258,10 +258,7 @@ class Instruction(NamedTuple):
 
 
 class Computation:
-    """
-    Instructions in an order in which they can run, read when used, with the id of its
-    *root*.
-    """
+    """Instructions in an order in which they can run, read when they are used."""
 
     def __init__(self, message: memoryview) -> None:
         found = wire.Message(message)
@@ -355,7 +352,6 @@ class HloProgram:
 
 
 def _instruction(message: memoryview) -> tuple[int, Instruction]:
-    """Return id and instruction."""
     found = wire.Message(message)
     metadata = wire.Message(found.message(7))
     file = metadata.text(3)

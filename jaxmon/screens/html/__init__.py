@@ -1,3 +1,1 @@
-"""
-The summary of a run as one HTML file: no script, nothing to load, nothing to click.
-"""
+"""The summary of a run as one HTML file: no script, and nothing to load."""

@@ -349,9 +349,7 @@ def _count(number: int) -> str:
 
 
 def page(run: Run) -> str:
-    """
-    Return the page of *run*, less than a megabyte; nothing to load, no script, escaped.
-    """
+    """Return the page of *run*, less than a megabyte, which loads nothing; escaped."""
     style, name = _style(), label(run.snapshot.process.program)
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; img-src data:; "

@@ -35,9 +35,7 @@ def json_response(document: Summary | ShownCharts | Mapping[str, object]) -> Res
 def history_page(
     charts: Callable[[str | None], ShownCharts | None],
 ) -> Callable[[Request], Response]:
-    """
-    Return the handler of ``/api/history``: of the host, or with ``?worker=``, of one.
-    """
+    """Return the handler of ``/api/history``: of the host, or one ``?worker=``."""
 
     def handle(request: Request) -> Response:
         found = charts(request.query.get("worker"))
