@@ -123,9 +123,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     stack: ExitStack,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    The sidecar serves on, the slot is reused, and Prometheus sees one clean reset.
-    """
+    """The slot is reused, and Prometheus sees one clean reset."""
     workers = [Worker(run_dir, stack) for _ in range(3)]
     for number, worker in enumerate(workers):
         worker.calls(100 + number)
@@ -174,10 +172,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
 def test_worker_that_ends_normally_leaves_its_counts(
     run_dir: Path, sidecar: str, stack: ExitStack
 ) -> None:
-    """
-    A process that exits takes its socket along, so it is not reported as down, nor as
-    dead. What it counted stays for a while, and how many were in its slot.
-    """
+    """It is neither down nor dead, and what it counted stays for a while."""
     worker = Worker(run_dir, stack)
     worker.calls(1)
     url = f"http://{sidecar}/metrics"

@@ -74,10 +74,7 @@ def test_own_and_relayed_series_form_one_block(run_dir: Path, serve: Serve) -> N
 def test_missing_run_directory_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Before the first agent made it, there is nothing to read, which is normal; where it
-    was there and is removed, it is a failure. It is looked for as often as before.
-    """
+    """Its absence is normal before the first agent, and a failure later."""
     run_dir = tmp_path / "run"
     poller = Poller(Agents(run_dir))
 
@@ -137,10 +134,7 @@ def test_killed_process_is_down_without_series(run_dir: Path, serve: Serve) -> N
 def test_agent_that_ends_while_it_is_asked_is_gone(
     run_dir: Path, raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Who took its socket away is no failure, however far its answer had come: it has no
-    series, not even up 0, and no line in the log.
-    """
+    """It is no failure, has no series, and no line in the log."""
     said = (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + GOOD[:20])
     for slot, some in enumerate(said):
 

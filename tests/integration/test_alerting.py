@@ -1,7 +1,4 @@
-"""
-From a failing service to a notification: real Prometheus, real Alertmanager, the
-generated files in quick motion.
-"""
+"""From a failing service to a notification, by real programs in quick motion."""
 
 from __future__ import annotations
 
@@ -90,10 +87,7 @@ def test_a_failing_service_pages_and_recovers(
     rules: Path,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    A healthy service fires nothing. When half of its requests fail, one page arrives
-    and its tickets are muted; soon after the errors end, so does the page.
-    """
+    """One page arrives, its tickets are muted, and it ends."""
     failing, address = service
     with Alertmanager(rules, rules / "alertmanager.yaml") as alertmanager:
         server = prometheus(

@@ -60,10 +60,7 @@ def test_no_span_and_no_metric_is_doubled(
     *,
     with_sdk: bool,
 ) -> None:
-    """
-    Each request has one server span, that of the instrumentation if it makes any, with
-    our attributes and the compiles below; each request is counted once by either.
-    """
+    """Each request has one server span and is counted once."""
     script = tmp_path / "serve.py"
     script.write_text((PROVIDERS if with_sdk else "") + SERVER)
     command = (

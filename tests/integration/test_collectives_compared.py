@@ -79,10 +79,7 @@ def fail(error: BaseException) -> None:
 
 @contextmanager
 def judging(directory: Path, run_dir: Path) -> Iterator[Callable[..., str]]:
-    """
-    Give a function that returns what is said at the end of another 15 seconds, or so
-    many.
-    """
+    """Give a function that returns what is said after another 15 seconds."""
     inspected = Inspected(directory, run_dir, host=HOST)
     ranks = Ranks(
         run_dir, fail, sources=HostSources(collectives=inspected.collector.found)
@@ -172,10 +169,7 @@ def test_the_rank_is_named_of_many(
 def test_what_is_not_recorded_may_be_like_what_is(
     version: str, write: Write, serve: Serve, tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    Before NCCL 2.30.3 a record stands for the collectives since the one before; since
-    then those are small, and nothing is known of them.
-    """
+    """Before NCCL 2.30.3 a record stands for others."""
     job = Job(write, serve, version)
     with judging(tmp_path, run_dir) as said:
         for _ in range(4):

@@ -211,9 +211,7 @@ ERRORS = re.compile(r'jaxmon_collector_errors_total\{.*reason="(agent_\w+)"\}')
 
 
 class Host:
-    """
-    An honest agent, liars before and behind it, and the collector that reads them.
-    """
+    """An honest agent between liars, and the collector that reads them."""
 
     def __init__(self, run_dir: Path, serve: Serve) -> None:
         self.pages = dict.fromkeys(range(3), HONEST)
@@ -303,9 +301,7 @@ def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
 
 @pytest.mark.exhaustive
 def test_promtool_reads_every_page(host: Host) -> None:
-    """
-    The text of a page has no error for Prometheus; what it says of style is no concern.
-    """
+    """The text of a page has no error for Prometheus."""
     promtool = require_program("promtool")
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)
@@ -324,10 +320,7 @@ def test_promtool_reads_every_page(host: Host) -> None:
 def test_prometheus_scrapes_every_page(
     host: Host, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """
-    A real Prometheus, which asks for OpenMetrics, and for text on another path, has all
-    targets up and the honest agent's figures from each.
-    """
+    """It has the honest agent's figures from each format."""
     pages: dict[str, Response] = {}
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)

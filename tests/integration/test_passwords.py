@@ -41,10 +41,7 @@ def users(bcrypt: ModuleType) -> str:
 def test_a_password_lets_in_and_a_wrong_one_does_not(
     site: GuardedSite, users: str
 ) -> None:
-    """
-    Wrong passwords, unknown names, other schemes and no header at all get 401 and
-    nothing of the page; the right one gets the page.
-    """
+    """Only the right password gets the page."""
     site.serve(users)
 
     assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
@@ -68,10 +65,7 @@ def test_probes_need_no_password(site: GuardedSite, users: str) -> None:
 def test_a_slow_hash_is_paid_once(
     site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Right and wrong passwords are remembered, until the file changes them; an unknown
-    name costs a hash as a known one does.
-    """
+    """Passwords are remembered until the file changes them."""
     checked: list[bytes] = []
     check = bcrypt.checkpw
 
@@ -148,10 +142,7 @@ BAD = {
 def test_whatever_is_wrong_with_a_change_it_changes_nothing(
     site: GuardedSite, users: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Every request is answered as before, it is logged once, and the metric shows it
-    until a valid change.
-    """
+    """It is logged once, and the metric shows it."""
     site.serve(users)
     assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
     site.path.write_text(text)
@@ -217,10 +208,7 @@ def test_an_order_to_reload_reads_the_file_again(site: GuardedSite, users: str) 
 def test_guesses_that_pile_up_are_turned_away(
     site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    While a bounded number of guesses waits, more get 401 at once; known clients are
-    served meanwhile.
-    """
+    """Of many guesses most get 401 at once."""
     check, slow = bcrypt.checkpw, threading.Event()
     site.serve(users)
     assert site.get(user=("alice", "right"))[0] == 200

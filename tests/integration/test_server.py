@@ -63,10 +63,7 @@ class TestAnswers:
     def test_a_connection_serves_one_request(
         self, site: Site, version: str, wish: str
     ) -> None:
-        """
-        Whatever the client wishes: its response says that no other follows, and what it
-        has sent beyond its request does not reset the connection.
-        """
+        """Its response says so, whatever else is sent."""
         request = f"GET /echo HTTP/{version}\r\nHost: x\r\nConnection: {wish}\r\n\r\n"
         answer = site.raw(request.encode() * 3)
 
@@ -168,9 +165,7 @@ class TestMetrics:
     def test_only_large_pages_for_clients_who_can_are_compressed(
         self, site: Site
     ) -> None:
-        """
-        Compressed when that is accepted and worth it, and the content is the same.
-        """
+        """The content is the same."""
         small, _ = site.get("/metrics", Accept_Encoding="gzip")
         metric = catalog.JIT_CALLS
         samples = [(series(metric, f"f{number}"), 1.0) for number in range(200)]

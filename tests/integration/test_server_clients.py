@@ -108,10 +108,7 @@ class TestBadClients:
     def test_too_many_clients_are_refused_and_counted(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        503 while all places are taken by who has asked, service again when one is
-        free.
-        """
+        """They get 503 until a place is free."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(2):
@@ -153,17 +150,12 @@ class TestBadClients:
 
 
 class TestHostileClients:
-    """
-    What is sent in order to take the server from others, or to slip something past it.
-    """
+    """What is sent in order to take the server from others."""
 
     def test_slow_readers_of_their_own_words_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Of more clients with half a request than there may be, one is dropped long
-        before its timeout, and a complete request is answered.
-        """
+        """A half request gives way to a whole one."""
         site = make_site(max_connections=4, read_timeout=600)
         with ExitStack() as stack:
             slow = [stack.enter_context(site.connect()) for _ in range(9)]
@@ -191,10 +183,7 @@ class TestHostileClients:
     def test_an_answer_under_way_does_not_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        A client with a complete request gets its response, whichever client wants its
-        place.
-        """
+        """A complete request gets its response."""
         site = make_site(max_connections=1, read_timeout=600)
         with site.connect() as client:
             client.sendall(head_of("/later"))

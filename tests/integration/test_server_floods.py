@@ -1,6 +1,4 @@
-"""
-The HTTP server among clients that request more than they read, or more than is useful.
-"""
+"""The HTTP server among clients that request more than they read."""
 
 from __future__ import annotations
 
@@ -51,10 +49,7 @@ class TestSharedPages:
     """One response answers all waiting requests, and no client gets an old one."""
 
     def test_requests_that_came_together_share_a_page(self, site: Site) -> None:
-        """
-        A hundred requests that wait together get the same page, made a few times; in
-        another format it is another page.
-        """
+        """A hundred get a few pages."""
         strict = "Accept: application/openmetrics-text"
         with site.connect() as first, ExitStack() as stack:
             first.sendall(head_of("/hold"))
@@ -71,9 +66,7 @@ class TestSharedPages:
         assert site.seconds.count <= 20
 
     def test_no_page_is_older_than_its_request(self, site: Site) -> None:
-        """
-        What was true before a request is on its page, while others flood the server.
-        """
+        """What was true before is on its page."""
         with ExitStack() as stack:
             flood(site, stack, clients=20, read=True)
             client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
@@ -101,10 +94,7 @@ class TestFloods:
         site: Site,
         read: bool,  # noqa: FBT001
     ) -> None:
-        """
-        Two hundred that ask for the page over and over, whether they take it or not,
-        leave others theirs; memory stays where it was.
-        """
+        """Two hundred leave others theirs."""
         site.families = large_page()
         assert site.get("/metrics")[0].status == 200
         me = psutil.Process(os.getpid())
@@ -118,10 +108,7 @@ class TestFloods:
         assert site.errors == []
 
     def test_a_burst_is_served(self, site: Site) -> None:
-        """
-        Of nearly twice as many clients at once as there are places, none is refused:
-        who comes later waits until the first are served.
-        """
+        """Of twice as many clients as places none is refused."""
         with site.connect() as first, ExitStack() as stack:
             first.sendall(head_of("/hold"))
             assert site.held.wait(90)
@@ -133,10 +120,7 @@ class TestFloods:
         assert site.server.dropped == 0
 
     def test_a_large_page_that_nobody_takes_is_held_once(self, site: Site) -> None:
-        """
-        Sixty clients that ask for 16 MB and do not read cost a piece of it each, in
-        this process as in the kernel.
-        """
+        """Sixty clients cost a piece each."""
         assert len(site.get("/big")[1]) == 16_000_000
         me = psutil.Process(os.getpid())
         before = me.memory_info().rss
@@ -148,9 +132,7 @@ class TestFloods:
             assert max(unsent(site)) <= 256 << 10
 
     def test_the_end_of_a_last_response_is_no_error(self, site: Site) -> None:
-        """
-        Wherever a response ends in the buffers, closing after it is not a failure.
-        """
+        """Closing after it is not a failure."""
         pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
         site.server.routes["/sized"] = lambda request: pages[int(request.query["n"])]
         for number, page in enumerate(pages):
@@ -176,10 +158,7 @@ class TestAddresses:
     def test_an_address_with_fewer_places_gets_one(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        Where one address holds all places with answers under way, one more of its
-        own is refused, and another address takes the place of its first.
-        """
+        """Another address takes one of its places."""
         site = make_site(max_connections=3)
         with ExitStack() as stack:
             clients = [stack.enter_context(site.connect()) for _ in range(3)]
@@ -207,10 +186,7 @@ class TestAddresses:
 
 
 def flood(site: Site, stack: ExitStack, *, clients: int, read: bool) -> None:
-    """
-    Have *clients* ask for the page over and over until *stack* is closed; return once
-    each of them has begun.
-    """
+    """Have *clients* ask over and over until *stack* is closed, once all began."""
     over, begun = Event(), Barrier(5)
     threads = [
         Thread(target=greedy, args=(site, over, begun, clients // 4, read))

@@ -35,9 +35,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("path", ["/broken", "/exit"])
     def test_a_failing_handler_costs_one_response(self, site: Site, path: str) -> None:
-        """
-        500 without details for the client, the error for `on_error`; life goes on.
-        """
+        """It is 500 without details, and life goes on."""
         response, body = site.get(path)
 
         assert response.status == 500

@@ -159,10 +159,7 @@ def test_each_invocation_is_counted_once(
 def test_a_receiver_in_trouble_costs_what_is_left(
     run_dir: Path, tmp_path: Path
 ) -> None:
-    """
-    The handler's result and exception are its own while the receiver says nothing and
-    the platform has little time left; later all that was counted arrives.
-    """
+    """Handlers return, and later all arrives."""
     book = tmp_path / "otlp"
     book.mkdir()
     with receiver(book) as running:
@@ -234,10 +231,7 @@ def test_settings_of_frozen_processes() -> None:
 
 
 def test_middlewares_push_before_the_last_byte(run_dir: Path, tmp_path: Path) -> None:
-    """
-    Under a server, as on Cloud Run: when a client has its response, the receiver has
-    the request, once; no thread that `threading` lists pushes it.
-    """
+    """The receiver has the request first, once."""
     book = tmp_path / "otlp"
     book.mkdir()
     program = """

@@ -35,10 +35,7 @@ from tests.helpers.sidecars import (
 
 
 def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:
-    """
-    Its counters and histograms stay, marked; its gauges, and that it was up, do not. It
-    has not died.
-    """
+    """Its counts stay, marked; its gauges do not."""
     agents = Agents(run_dir)
     assert job(run_dir, 2).code == 0
     page = page_of(agents)
@@ -66,10 +63,7 @@ Serving.start = slowly
 
 
 def test_a_slow_start_is_no_restart_at_the_end(run_dir: Path) -> None:
-    """
-    What an agent says of how long it has counted, and what it leaves, begin at one
-    moment: if less were left, its counts would be those of a new process, twice.
-    """
+    """What it leaves begins when it began to count."""
     inside = (
         "from jaxmon.clocks import monotonic\n"
         "page = {f.metric.name: f.samples for f in agent.collect()}\n"
@@ -133,10 +127,7 @@ def test_a_forked_child_leaves_nothing(run_dir: Path) -> None:
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_after_a_killed_process_counts_begin_anew(run_dir: Path, end: str) -> None:
-    """
-    What it counted since the last poll is not known: its successor starts at zero, and
-    says so.
-    """
+    """Its successor starts at zero, and says so."""
     job(run_dir, 2)
     job(run_dir, 3, end)
     assert counts(run_dir) == (0, 0)
@@ -156,10 +147,7 @@ def test_a_process_that_crashes_is_counted_too(run_dir: Path) -> None:
 
 
 def test_an_interrupted_job_ends_as_it_would(run_dir: Path) -> None:
-    """
-    Ctrl-C is an end in order, with its own exit code, also for a job that adds to what
-    others counted: nothing is imported then, which would have Python forget it.
-    """
+    """Ctrl-C is an end in order, with its exit code."""
     job(run_dir, 2)
     program = (
         "import jaxmon\n"
@@ -172,10 +160,7 @@ def test_an_interrupted_job_ends_as_it_would(run_dir: Path) -> None:
 
 
 def test_counts_never_fall(run_dir: Path) -> None:
-    """
-    Whenever the sidecar polls while jobs start, end and replace each other: what it
-    serves rises, or is missing for one poll, and in the end it is what they counted.
-    """
+    """What the sidecar serves rises, and in the end is what they counted."""
     agents, stop = Agents(run_dir), threading.Event()
     falls: list[tuple[str, float, float]] = []
     last: dict[str, float] = {}
@@ -213,10 +198,7 @@ RULES = {
 
 
 def rules(directory: Path) -> Path:
-    """
-    Write rules that count as those of our objectives do, once a second, and later than
-    the timeout of the slowest scrape.
-    """
+    """Write rules that count as those of our objectives do, once a second."""
     when = Evaluation(interval="1s", delay="4s", memory="5m")
     found = [{"record": name, "expr": str(expr)} for name, expr in conditions(when)]
     found += [

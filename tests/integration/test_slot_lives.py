@@ -52,9 +52,7 @@ def agents(run_dir: Path) -> Agents:
 
 
 def seen(agents: Agents) -> tuple[float, float, dict[str, float]]:
-    """
-    Return starts and crashes of the first slot, and by loop whether a process died.
-    """
+    """Return starts and crashes of the first slot, and whether a process died."""
     page = page_of(agents)
     died = {
         series.split('loop="')[1].partition('"')[0]: value
@@ -214,10 +212,7 @@ def test_a_forked_child_changes_nothing(run_dir: Path, agents: Agents) -> None:
 
 
 def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
-    """
-    A process writes its record again when the directory was removed; with the records
-    of others, their counts begin anew.
-    """
+    """A process writes its record again when it was removed."""
     run(run_dir, "raise ValueError")
     program = "print('go', flush=True)\nsys.stdin.readline()\n"
     with waiting(run_dir, program) as process:
@@ -240,10 +235,7 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
 def test_garbage_costs_one_record(
     run_dir: Path, agents: Agents, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A file that is no record has no series, and the next agent replaces it; one of a
-    later release is a failure, once.
-    """
+    """A file that is no record has no series."""
     (run_dir / "agent-0.end").write_bytes(b"\xff" * 3000)
     (run_dir / "agent-1.end").write_bytes(b'{"schema":2,"starts":2}\n')
     for _ in range(2):
@@ -270,10 +262,7 @@ def test_an_agent_without_records_lives(
 
 
 def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
-    """
-    A successor holds the slot a moment before it counts its predecessor: the crash that
-    was exported stays so. A new file begins anew.
-    """
+    """The crash that was exported stays so."""
     path = run_dir / "agent-0.end"
     first, second = EndWriter(path, 0o600), EndWriter(path, 0o600)
     first.begin()
@@ -355,10 +344,7 @@ FINISHES = {
 def test_every_screen_says_how_each_process_ended(
     run_dir: Path, agents: Agents, tmp_path: Path
 ) -> None:
-    """
-    By its own word, or by the kernel's where it left none; of a slot that is taken
-    again, the record of the process before stays.
-    """
+    """It is by its own word, or the kernel's."""
     expected = {**CRASHES, **FINISHES}
     script = tmp_path / "train.py"
     script.write_text(WAYS)

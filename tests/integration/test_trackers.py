@@ -1,7 +1,4 @@
-"""
-Figures in W&B, MLflow and TensorBoard, read back from their own files, and trackers
-that hang or raise.
-"""
+"""Figures in W&B, MLflow and TensorBoard, and trackers that hang or raise."""
 
 from __future__ import annotations
 

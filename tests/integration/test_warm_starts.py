@@ -123,10 +123,7 @@ def warmup(directory: Path, *arguments: str, **environ: str) -> Result:
 
 
 def importable(place: Path, file: Path) -> Path:
-    """
-    Write the signatures without the function that cannot be imported; one stands there
-    twice.
-    """
+    """Write the signatures that can be imported, one of them twice."""
     document = recorded(place)
     document["functions"] = [
         one for one in document["functions"] if "<" not in one["qualname"]
@@ -257,10 +254,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
 
 
 def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
-    """
-    In a pipeline, changed, missing, unjitted and local functions fail with a reason,
-    and stop it; the rest are compiled.
-    """
+    """What cannot be compiled fails with a reason."""
     changed = (
         dedent(SERVICE)
         .replace("forward(state, x, scale)", "forward(state, x, factor)")

@@ -289,9 +289,7 @@ def test_no_response_is_an_error(recorded):
 
 
 def test_a_request_lasts_to_the_last_byte(recorded):
-    """
-    Through all of a streamed response, and no longer: not through what follows it.
-    """
+    """It lasts through a streamed response, and no longer."""
     in_progress = []
 
     async def pieces():
@@ -336,10 +334,7 @@ def test_a_file_that_the_server_sends_ends_it(recorded, kind):
 
 
 def test_a_compile_makes_it_cold(recorded):
-    """
-    On Starlette's threads for plain functions as well, and a marked handler is part
-    of its request.
-    """
+    """It does on Starlette's threads as well."""
 
     @jaxmon.request("handler")
     def compiles(_):

@@ -188,9 +188,7 @@ def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
-    """
-    A driver without plugin or library is reported twice, once for each user of it.
-    """
+    """A driver without plugin or library is reported twice."""
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()

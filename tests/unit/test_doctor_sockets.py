@@ -50,9 +50,7 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
 
 
 def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
-    """
-    A directory keeps agents away; what else is no socket, the next agent replaces.
-    """
+    """A directory there keeps agents away."""
     (run_dir / "agent-0.sock").mkdir()
     os.mkfifo(run_dir / "agent-1.sock")
     (run_dir / "agent-2.sock").touch()

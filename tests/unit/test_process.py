@@ -22,9 +22,7 @@ def page(families: ProcessFamilies) -> dict[str, float]:
 
 
 def test_every_process_metric_of_the_catalogue_is_exported() -> None:
-    """
-    The catalogue's process group and the exported metrics agree in both directions.
-    """
+    """They agree in both directions."""
     families = {family.metric for family in ProcessFamilies().collect()}
     families.remove(UPTIME_SECONDS)
     assert families == {metric for metric in METRICS if metric.group == "Process"}

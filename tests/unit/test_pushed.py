@@ -41,9 +41,7 @@ def test_exit_code(outcomes, code):
 
 
 def test_text_is_calm_and_narrow():
-    """
-    One aligned line for each dashboard, reasons wrapped below it, addresses whole.
-    """
+    """There is one aligned line for each dashboard."""
     long = "word " * 30
     told = pushed(
         result(Outcome.CREATED, Relation.CREATE, url="https://g/d/jaxmon-oncall/x"),

@@ -84,10 +84,7 @@ def test_slow_ones_are_kept() -> None:
 
 @pytest.mark.parametrize("before", [10, 30, 99, 127])
 def test_slow_ones_are_kept_while_there_are_few(before: int) -> None:
-    """
-    Before there are enough to say what 99 % take, what takes far longer is kept, even
-    if the first one did; what varies as usual is not.
-    """
+    """What takes far longer is kept."""
     usual, kept = Durations(), Kept()
     kept.request(seconds=2_000)
     for number in range(before):
