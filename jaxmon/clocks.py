@@ -16,7 +16,10 @@ from typing import Any, Final
 
 
 def original(name: str) -> ModuleType:
-    """Return a new copy of the C module *name*, in which nothing is replaced."""
+    """
+    Return a new copy of the C module *name*, in which nothing is replaced: a thread of
+    ours that waited in a function of gevent's would become a greenlet, or wait for one.
+    """
     spec = find_spec(name)
     if spec is None or spec.loader is None:
         raise ImportError(name=name)

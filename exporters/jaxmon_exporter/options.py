@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxmon.catalog.values import PUSHED_NAMES, SERVED
-from jaxmon.declarations import setting
 from jaxmon.limits import Limits
-from jaxmon.settings import SIDECAR_PORT
+from jaxmon.settings import SIDECAR_PORT, setting
 from jaxmon_exporter.collectors.registry import NAMES
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from jaxmon.declarations import declared
 from jaxmon.errors import CommandError, ConfigFileError, SloError
+from jaxmon.settings import declared
 
 
 if TYPE_CHECKING:

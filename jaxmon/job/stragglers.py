@@ -20,13 +20,17 @@ from statistics import median_low
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank, RecentLine
-from jaxmon.job.comparison import WINDOW, WINDOWS, ComparedRank, RankComparison, compare
-from jaxmon.job.lags import (
+from jaxmon.job.comparison import (
+    WINDOW,
+    WINDOWS,
+    ComparedRank,
     DeviceIdleness,
+    RankComparison,
     Stoppages,
     TimeFractions,
     busy_by_estimate,
     busy_for_certain,
+    compare,
 )
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.limits import Limits

@@ -13,9 +13,8 @@ from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import disclosure
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel.environment import Plan
-from jaxmon.threads import DaemonThread, Event
+from jaxmon.threads import DaemonThread, Deadline, Event
 
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon.declarations import PREFIX
 from jaxmon.facts.signatures import (
     FAILED,
     STATUSES,
@@ -32,6 +31,7 @@ from jaxmon.facts.signatures import (
 )
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats import json_text
+from jaxmon.settings import PREFIX
 
 
 _COMMAND = (sys.executable, "-m", "jaxmon.agent.warm.compiling")

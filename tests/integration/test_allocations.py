@@ -149,7 +149,7 @@ FILLING = """
 import json, resource, time
 import jax, numpy as np, jaxmon
 from jaxmon.agent.memory import leaks, lines
-from jaxmon.host.resources import host_memory
+from jaxmon.host.resources import container
 from tests.helpers import inside
 leaks.WINDOW_SECONDS, leaks.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
 agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)
@@ -157,7 +157,7 @@ step = jax.jit(lambda x: x * 2)
 state = step(np.ones(9, np.float32))
 time.sleep(0.5)
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-resource.setrlimit(resource.RLIMIT_AS, (host_memory.read().virtual + (1 << 30), hard))
+resource.setrlimit(resource.RLIMIT_AS, (container.memory().virtual + (1 << 30), hard))
 
 kept, found = [], []
 deadline = time.monotonic() + 60

@@ -32,7 +32,7 @@ agent = jaxmon.instrument(
     port=0, socket=False, memory_interval=0, memory_lines_interval=0, time_interval=0
 )
 from jaxmon.agent.agent import runtime_of
-from jaxmon.host.deadline import Deadline
+from jaxmon.threads import Deadline
 runtime_of(agent).context.guard.deadline = Deadline(60)
 @jax.jit
 def step(x):

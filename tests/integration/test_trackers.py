@@ -20,8 +20,7 @@ from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.errors import JaxmonError
-from jaxmon.host.deadline import Deadline
-from jaxmon.threads import running
+from jaxmon.threads import Deadline, running
 from tests.helpers.agents import instrumented, value
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT, ExitOfThread, until

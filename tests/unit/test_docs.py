@@ -18,8 +18,7 @@ import yaml
 from jaxmon.catalog import BY_NAME
 from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
-from jaxmon.declarations import PREFIX
-from jaxmon.settings import Settings
+from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT, each, require_program
 
 

@@ -96,7 +96,7 @@ LATER = (
     "jaxmon.exposition.plausible",
     "jaxmon.host.http.client",
     "jaxmon.host.formats.layout",
-    "jaxmon.host.resources.host_memory",
+    "jaxmon.host.resources.container",
     "jaxmon.host.tpus",
     "logging.handlers",
     "mmap",

@@ -12,9 +12,9 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel import environment as decision
 from jaxmon.otel.traces.provider import Durations, SpanBatches, Tail
+from jaxmon.threads import Deadline
 from tests.helpers.processes import refuse_threads, until
 
 

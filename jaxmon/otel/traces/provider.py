@@ -11,11 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBased
 from opentelemetry.trace import SpanContext, StatusCode
 
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel.exporters import exported
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.threads import DaemonThread, Event, RLock
+from jaxmon.threads import DaemonThread, Deadline, Event, RLock
 from jaxmon.version import version
 
 

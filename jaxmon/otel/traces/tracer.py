@@ -9,7 +9,6 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.exposition.families import SpanIds
-from jaxmon.host.deadline import Deadline
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import (
     FailureGuard,
@@ -33,6 +32,7 @@ from jaxmon.otel.traces.requests import (
     span_ids,
 )
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
+from jaxmon.threads import Deadline
 from jaxmon.version import version
 
 

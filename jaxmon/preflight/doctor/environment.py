@@ -12,11 +12,10 @@ from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 
-from jaxmon.declarations import PREFIX
 from jaxmon.errors import SettingsError
 from jaxmon.preflight.doctor import Area, Check
 from jaxmon.screens.timeouts import FLAGS, OF_START, TIMEOUTS, Timeout, has
-from jaxmon.settings import Settings, load
+from jaxmon.settings import PREFIX, Settings, load
 
 
 VERSIONS, VARIABLES = Area("versions"), Area("environment")

@@ -15,7 +15,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import ModuleType
 
-from jaxmon.declarations import PREFIX
 from jaxmon.facts.functions import Cache
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.record import NOTHING, Fact
@@ -26,6 +25,7 @@ from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.rundir import RunDirError
 from jaxmon.preflight.doctor import Area, Check
+from jaxmon.settings import PREFIX
 
 
 DEVICES = Area("devices")
@@ -124,7 +124,7 @@ def _answers(plugins: Sequence[int]) -> list[Check]:
         return answer.get(timeout=_NVML_SECONDS)
     except Empty:
         text = f"NVML did not respond within {_NVML_SECONDS:g} s"
-        advice = "the driver is hung; devices dmesg for Xid errors and reset the GPU"
+        advice = "the driver is hung; check dmesg for Xid errors and reset the GPU"
         return [DEVICES.failure(text, advice)]
 
 

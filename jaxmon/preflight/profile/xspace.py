@@ -11,6 +11,20 @@ The parts of the schema that are read, from ``tsl/profiler/protobuf/xplane.proto
     metadata entries   key=1 value=2
     XEventMetadata     name=2 display_name=4 stats=5
     XStatMetadata      name=2
+
+And of the programs in it, from ``xla/service/hlo.proto`` and ``xla/xla_data.proto``;
+ids in the stack frame index count from 1:
+
+    HloProto             hlo_module=1
+    HloModuleProto       name=1 computations=3 stack_frame_index=17
+    HloComputationProto  name=1 instructions=2 id=5 root_id=6
+    HloInstructionProto  name=1 opcode=2 shape=3 metadata=7 parameter_number=9 id=35
+                         operand_ids=36 called_computation_ids=38
+    ShapeProto           dimensions=3 tuple_shapes=4
+    OpMetadata           op_name=2 source_file=3 source_line=4 stack_frame_id=15
+    StackFrameIndexProto file_names=1 function_names=2 file_locations=3 stack_frames=4
+    FileLocation         file_name_id=1 function_name_id=2 line=3
+    StackFrame           file_location_id=1 parent_frame_id=2
 """
 
 from __future__ import annotations
