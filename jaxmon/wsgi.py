@@ -121,15 +121,7 @@ class Middleware:
 class _Exchange:
     """One request and its response; *whole* if the server need not read the rest."""
 
-    __slots__ = (
-        "_block",
-        "_frozen",
-        "_open",
-        "_origin",
-        "_start",
-        "_status",
-        "whole",
-    )
+    __slots__ = ("_block", "_frozen", "_open", "_origin", "_start", "_status", "whole")
 
     def __init__(
         self, block: ServedRequest, start_response: StartResponse, *, frozen: bool

@@ -63,11 +63,7 @@ def prometheus(*, required: bool) -> Callable[[F], F]:
 def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F], ...]:
     """Return the options of `Access`; the texts are of their help."""
     return (
-        click.option(
-            "--token-file",
-            type=FILE,
-            help=token,
-        ),
+        click.option("--token-file", type=FILE, help=token),
         click.option(
             "--ca-file",
             type=FILE,

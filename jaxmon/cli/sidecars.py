@@ -133,8 +133,7 @@ def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTar
 
 
 def expanded(
-    targets: Iterable[ScrapeTarget],
-    resolve: Callable[..., Iterable[Any]] | None = None,
+    targets: Iterable[ScrapeTarget], resolve: Callable[..., Iterable[Any]] | None = None
 ) -> Iterator[ScrapeTarget]:
     """
     Yield each of *targets* once, and one for each address of a name with several, of
@@ -207,9 +206,7 @@ _OPTIONS = (
     ),
     click.option("--user", default="", help="Name for basic authentication."),
     click.option(
-        "--password-file",
-        type=FILE,
-        help="File containing the password of --user.",
+        "--password-file", type=FILE, help="File containing the password of --user."
     ),
 )
 

@@ -194,11 +194,7 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
                     longest[shapes] = times
     waited = [run.waited for run in runs if run.waited is not None]
     calibrated = [run.calibration for run in runs if run.calibration]
-    return TimedRun(
-        max(waited, default=None),
-        min(calibrated, default=()),
-        functions,
-    )
+    return TimedRun(max(waited, default=None), min(calibrated, default=()), functions)
 
 
 def timed_run(document: Any) -> TimedRun:

@@ -96,8 +96,7 @@ def _jax(jax: str) -> Check:
             "all hooks attach"
         )
         return VERSIONS.note(
-            f"JAX {jax} is newer than any release jaxmon was tested with",
-            advice,
+            f"JAX {jax} is newer than any release jaxmon was tested with", advice
         )
     return VERSIONS.ok(f"JAX {jax}")
 

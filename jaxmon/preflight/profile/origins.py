@@ -232,10 +232,7 @@ class Origins:
         for user, instruction in instructions.items():
             for operand in instruction.operands:
                 users[operand].append(user)
-        for neighbours in (
-            lambda at: users[at],
-            lambda at: instructions[at].operands,
-        ):
+        for neighbours in (lambda at: users[at], lambda at: instructions[at].operands):
             seen, edge = {key}, [(key, key)]
             for _ in range(_MOST_STEPS):
                 edge = [

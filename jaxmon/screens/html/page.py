@@ -366,9 +366,7 @@ def page(run: Run) -> str:
         Html(f"<style>{style}</style>"),
     )
     body = joined(
-        header(run),
-        element("main", joined(*_main(run)), id="main"),
-        _footer(run),
+        header(run), element("main", joined(*_main(run)), id="main"), _footer(run)
     )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n'
