@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jaxmon.cli import options, output
-from jaxmon.cli.options import Url, with_options
+from jaxmon.cli.options import Url, collected, with_options
 from jaxmon.cli.servers import ALERTMANAGER, Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError, JaxmonError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jaxmon_alerts.silences import DeployWindow, DeployWindows
     from jaxmon_dashboards.grafana.session import GrafanaSession
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
 _OPTIONS = (
@@ -44,11 +42,6 @@ _OPTIONS = (
         help="File containing Grafana's token; overrides GRAFANA_TOKEN.",
     ),
 )
-
-
-def grafana(function: F) -> F:
-    """Add the options for a Grafana that shows the deployment."""
-    return with_options(*_OPTIONS)(function)
 
 
 @dataclass(frozen=True)
@@ -147,6 +140,29 @@ _SCOPE = (
 )
 
 
+def _labels(
+    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the labels by which the alerts of a service are selected."""
+    from jaxmon.symptoms.alert import DEPLOY_NOISE
+
+    given = {"job": job, "cluster": cluster, "namespace": namespace}
+    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
+        name = taken[0]
+        how = f"use --{name}" if name in given else "all windows have that label"
+        msg = f"--label cannot give {name}; {how}"
+        raise click.UsageError(msg)
+    # An empty matcher would match every service.
+    if empty := [name for name, value in given.items() if value == ""]:
+        msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
+        raise click.UsageError(msg)
+    scope = {name: value for name, value in given.items() if value is not None}
+    return {**scope, **labels}
+
+
+_scope = collected("scope", _labels, ("job", "cluster", "namespace", "labels"), *_SCOPE)
+
+
 def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
     """Return the length of a window, such as ``1h30m``. Raises `click.BadParameter`."""
     from jaxmon.host.formats import durations
@@ -188,7 +204,7 @@ Example, in a pipeline:
   jaxmon deploy stop --job web --cluster eu
 """
 )
-@options.with_options(*_SCOPE)
+@_scope
 @click.option(
     "--max",
     "length",
@@ -206,13 +222,10 @@ Example, in a pipeline:
 )
 @ALERTMANAGER
 @server_access
-@grafana
+@with_options(*_OPTIONS)
 def start(
     *,
-    job: str,
-    cluster: str | None,
-    namespace: str | None,
-    labels: Mapping[str, str],
+    scope: dict[str, str],
     length: timedelta,
     reason: str,
     by: str | None,
@@ -231,7 +244,6 @@ def start(
     from jaxmon_alerts.silences import SHORTEST
 
     windows = _windows(alertmanager, access)
-    scope = _labels(job, cluster, namespace, labels)
     note = noted(grafana_url, grafana_token_file, access, scope)
     attempts = Attempts()
     now = datetime.now(UTC)
@@ -261,16 +273,13 @@ def start(
 
 
 @command.command()
-@options.with_options(*_SCOPE)
+@_scope
 @ALERTMANAGER
 @server_access
-@grafana
+@with_options(*_OPTIONS)
 def stop(
     *,
-    job: str,
-    cluster: str | None,
-    namespace: str | None,
-    labels: Mapping[str, str],
+    scope: dict[str, str],
     alertmanager: str,
     access: Access,
     grafana_url: str | None,
@@ -282,7 +291,6 @@ def stop(
     Succeeds if there is none, so that a pipeline can always end with it.
     """
     windows = _windows(alertmanager, access)
-    scope = _labels(job, cluster, namespace, labels)
     note = noted(grafana_url, grafana_token_file, access, scope)
     wanted = " ".join(f"{name}={value}" for name, value in scope.items())
     attempts = Attempts()
@@ -330,25 +338,6 @@ def _windows(url: str, access: Access) -> DeployWindows:
     from jaxmon_alerts.silences import DeployWindows
 
     return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
-
-
-def _labels(
-    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
-) -> dict[str, str]:
-    from jaxmon.symptoms.alert import DEPLOY_NOISE
-
-    given = {"job": job, "cluster": cluster, "namespace": namespace}
-    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
-        name = taken[0]
-        how = f"use --{name}" if name in given else "all windows have that label"
-        msg = f"--label cannot give {name}; {how}"
-        raise click.UsageError(msg)
-    # An empty matcher would match every service.
-    if empty := [name for name, value in given.items() if value == ""]:
-        msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
-        raise click.UsageError(msg)
-    scope = {name: value for name, value in given.items() if value is not None}
-    return {**scope, **labels}
 
 
 def _until(window: DeployWindow, now: datetime) -> str:

@@ -53,15 +53,12 @@ class HostSource(Protocol):
 
     def families(self) -> list[Family]:
         """Return what is measured now. Raises `CommandError`: nothing could be read."""
-        ...
 
     def limits(self) -> Limits:
         """Return the limits to judge by, as far as they are known."""
-        ...
 
     def verdict(self, limits: Limits) -> HostVerdict:
         """Return the findings on all processes, by *limits*; never raises."""
-        ...
 
 
 class Sockets:

@@ -195,25 +195,20 @@ class Gate(Protocol):
     @property
     def guards(self) -> bool:
         """Whether it keeps out websites in a browser."""
-        ...
 
     @property
     def authenticates(self) -> bool:
         """Whether clients must give a password or a certificate."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers for every response."""
-        ...
 
     def open(self, sock: socket.socket) -> Transport:
         """Return the transport of a client just accepted; `OSError` if it is gone."""
-        ...
 
     def check(self, request: Request) -> Response | Future[Response | None] | None:
         """Return the response that rejects *request*, `None` if it is admitted."""
-        ...
 
 
 class Listener(NamedTuple):

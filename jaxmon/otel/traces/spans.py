@@ -129,7 +129,6 @@ class Place(Protocol):
 
     def add(self, child: Child) -> None:
         """Make *child* a span here, unless there are too many. May raise."""
-        ...
 
 
 class Places(Protocol):
@@ -137,7 +136,6 @@ class Places(Protocol):
 
     def place(self) -> Place | None:
         """Return where this thread is, `None` without a trace. Raises nothing."""
-        ...
 
 
 class Traces(Protocol):
@@ -146,7 +144,6 @@ class Traces(Protocol):
     @property
     def tracer(self) -> Places | None:
         """The tracer."""
-        ...
 
 
 class CompilePhase(NamedTuple):
