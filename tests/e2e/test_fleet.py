@@ -118,10 +118,7 @@ def is_value(server: Prometheus, expression: str, expected: float) -> bool:
 
 
 def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
-    run_dir: Path,
-    sidecar: str,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
+    run_dir: Path, sidecar: str, stack: ExitStack, prometheus: Callable[..., Prometheus]
 ) -> None:
     """The slot is reused, and Prometheus sees one clean reset."""
     workers = [Worker(run_dir, stack) for _ in range(3)]

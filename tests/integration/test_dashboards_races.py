@@ -19,8 +19,7 @@ def test_an_edit_between_plan_and_save_is_kept(pushed):
     pushed.write({**ONCALL, "refresh": "1m"})
     pushed.write({**DEBUG, "refresh": "1m"})
     pushed.grafana.fault(
-        SAVE,
-        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="5s"),
+        SAVE, before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     )
     done = pushed.push()
     assert done.code == 3
@@ -33,8 +32,7 @@ def test_force_does_not_replace_what_it_has_not_seen(pushed):
     """An edit that comes after the backup is refused, also with force."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
     pushed.grafana.fault(
-        SAVE,
-        before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="7s"),
+        SAVE, before=lambda: pushed.grafana.edit("jaxmon-oncall", refresh="7s")
     )
     assert pushed.outcomes("--force") == (
         3,
@@ -46,8 +44,7 @@ def test_force_does_not_replace_what_it_has_not_seen(pushed):
 def test_a_dashboard_made_by_hand_meanwhile_is_kept(site):
     """A save that should create does not replace what appeared under its uid."""
     site.grafana.fault(
-        SAVE,
-        before=lambda: site.grafana.put({**DEBUG, "tags": [], "title": "Hers"}),
+        SAVE, before=lambda: site.grafana.put({**DEBUG, "tags": [], "title": "Hers"})
     )
     assert site.outcomes() == (
         3,

@@ -13,13 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import (
-    Family,
-    Histogram,
-    gauge,
-    histograms,
-    quantile,
-)
+from jaxmon.exposition.families import Family, Histogram, gauge, histograms, quantile
 from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
 from tests.helpers.processes import until

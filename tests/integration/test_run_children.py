@@ -214,11 +214,7 @@ def test_a_run_within_a_run_observes_what_it_says(tmp_path: Path) -> None:
         "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))",
     )
 
-    assert execute(command, program, tmp_path) == (
-        0,
-        "[]\n",
-        "",
-    )
+    assert execute(command, program, tmp_path) == (0, "[]\n", "")
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         HostPolicy([name])
 
 
-def test_a_request_without_the_header_is_no_browsers(
-    serve: Callable[..., Ask],
-) -> None:
+def test_a_request_without_the_header_is_no_browsers(serve: Callable[..., Ask]) -> None:
     """HTTP/1.0 has none; all browsers send it."""
     server = Server({"/metrics": lambda _: Response(b"secret")})
     port = server.listen_tcp("127.0.0.1", 0)

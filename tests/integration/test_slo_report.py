@@ -281,10 +281,7 @@ def test_causes_are_ranked(document):
         "shape",
         pytest.approx(5, rel=0.02),
     )
-    assert (oom["function"], oom["value"]) == (
-        "train.step",
-        pytest.approx(5, rel=0.02),
-    )
+    assert (oom["function"], oom["value"]) == ("train.step", pytest.approx(5, rel=0.02))
 
 
 def test_cost_counts_what_is_held(document):

@@ -116,9 +116,7 @@ def test_transfers_of_all_sizes_add_up(host: Callable[..., Host]) -> None:
     assert of(page, "jaxmon_tpu_throttle_score") == {runtime: 2}
 
 
-def test_older_runtime_numbers_devices_with_integers(
-    host: Callable[..., Host],
-) -> None:
+def test_older_runtime_numbers_devices_with_integers(host: Callable[..., Host]) -> None:
     """The same page, whether a device's number is spelled or a number."""
     here = host("v4")
     runtime, _ = here.serve(shapes.host("v4"))

@@ -239,10 +239,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         place, program
     ).json()
 
-    assert before == [
-        503,
-        "503 Service Unavailable: the warm-up has not begun\n",
-    ]
+    assert before == [503, "503 Service Unavailable: the warm-up has not begun\n"]
     assert [one[:3] for one in seen] == [[n, 8, 503] for n in range(1, 9)]
     assert "warming up: 6 of 8 signatures" in seen[5][3]
     assert after == [200, ""]

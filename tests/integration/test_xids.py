@@ -7,11 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jaxmon.catalog import (
-    CRITICAL_XIDS,
-    GPU_XID_ERRORS,
-    GPU_XID_LAST_TIMESTAMP_SECONDS,
-)
+from jaxmon.catalog import CRITICAL_XIDS, GPU_XID_ERRORS, GPU_XID_LAST_TIMESTAMP_SECONDS
 from tests.fakes.nvml.gpus import FIGURES, UUID, Gpus, failures, of
 from tests.helpers.processes import until
 
@@ -296,9 +292,7 @@ def test_event_set_that_fails_twice_is_replaced(
     assert live_sets(fleet, 1) == 1
 
 
-def test_hanging_wait_is_a_timeout_and_loses_nothing(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_hanging_wait_is_a_timeout_and_loses_nothing(gpus: Callable[..., Gpus]) -> None:
     """A wait that does not return fails the poll; events are counted when it does."""
     fleet = gpus(1)
     fleet.poll()

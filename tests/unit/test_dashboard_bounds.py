@@ -7,12 +7,7 @@ import re
 import pytest
 
 from jaxmon_dashboards.boards.build import all_dashboards
-from jaxmon_dashboards.boards.model import (
-    BUCKETS,
-    EXPORTED,
-    RECORDED,
-    Panel,
-)
+from jaxmon_dashboards.boards.model import BUCKETS, EXPORTED, RECORDED, Panel
 from jaxmon_dashboards.boards.variables import DependentVariable, Variable
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 

@@ -144,11 +144,7 @@ def _variable(one: Json) -> Json:
 def _annotation(one: Json) -> Json:
     spec = dict(one["spec"])
     query, formats = spec.pop("query"), spec.pop("legacyOptions", None)
-    found = {
-        **spec,
-        "builtIn": int(spec["builtIn"]),
-        "datasource": _source(query),
-    }
+    found = {**spec, "builtIn": int(spec["builtIn"]), "datasource": _source(query)}
     if formats is None:
         return {**found, "target": query["spec"]}
     assert query["spec"]["refId"] == "Anno"

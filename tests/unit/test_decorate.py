@@ -70,11 +70,7 @@ async def outcome_of(result):
     return next(result) if hasattr(result, "__next__") else result
 
 
-@pytest.mark.parametrize(
-    "handler",
-    HANDLERS.values(),
-    ids=HANDLERS,
-)
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
 def test_functions_of_every_kind_are_decorated(recorded, handler):
     """A request lasts as long as the work, not as the call that begins it."""
     decorated = jaxmon.request("predict")(handler)

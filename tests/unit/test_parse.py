@@ -12,13 +12,7 @@ from jaxmon.catalog import Metric
 from jaxmon.errors import PageError
 from jaxmon.exposition.encode import OPENMETRICS, encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
-from jaxmon.exposition.parse import (
-    ParsedFamily,
-    labels,
-    parse,
-    relabel,
-    to_family,
-)
+from jaxmon.exposition.parse import ParsedFamily, labels, parse, relabel, to_family
 
 
 NEWER = Metric(
@@ -222,10 +216,7 @@ def test_relabel_puts_a_label_first() -> None:
 
     samples = relabel(family, "worker", '"0').samples
 
-    assert samples == [
-        ("a", r'worker="\"0"', 1),
-        ("a", r'worker="\"0",b="c"', 2),
-    ]
+    assert samples == [("a", r'worker="\"0"', 1), ("a", r'worker="\"0",b="c"', 2)]
     assert len(family.samples[0][1]) == 0
 
 

@@ -53,12 +53,7 @@ def names(kept: Kept) -> list[str]:
 
 @pytest.mark.parametrize(
     ("request_", "count"),
-    [
-        ({"start": "cold"}, 2),
-        ({"start": "delayed"}, 2),
-        ({"failed": True}, 2),
-        ({}, 0),
-    ],
+    [({"start": "cold"}, 2), ({"start": "delayed"}, 2), ({"failed": True}, 2), ({}, 0)],
 )
 def test_what_was_not_healthy_is_kept(request_: dict[str, Any], count: int) -> None:
     """Kept with its children, those that end later, too; of the healthy none is."""

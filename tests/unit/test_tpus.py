@@ -11,10 +11,7 @@ from tests.fakes.tpu.hosts import Host, pci
 from tests.fakes.tpu.shapes import GENERATIONS
 
 
-NAMES = {
-    **{name: f"TPU {name}" for name in GENERATIONS},
-    "7x": "TPU7x",
-}
+NAMES = {**{name: f"TPU {name}" for name in GENERATIONS}, "7x": "TPU7x"}
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
