@@ -257,27 +257,14 @@ class RepeatedCompiles:
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    What is found out about one job.
+    What is found out about one job, known by its coordinator, of so many processes on
+    so many hosts. It has made no progress for *seconds*, and hangs from *limit* on.
 
-    Attributes:
-        coordinator: its coordinator, by which it is known.
-        count: of its processes.
-        hosts: on how many hosts they were found.
-        state: how it is.
-        seconds: since any rank called what they call together; `None` if unknown.
-        limit: from how many seconds that is called hung.
-        waiting: the ranks that wait for the device.
-        suspects: those that these wait for, the likeliest first.
-        dispatched: ranks that have made the call in which the others wait, and do
-            something else, if it hangs and no rank is suspect.
-        starved: those that wait for a processor most of the time.
-        ranks: all that are known, by number.
-        slowness: which ranks make it slower, while it makes progress; `None` if
-            unknown.
-        nccl: what NCCL's RAS knows; `None` if nothing.
-        late_ranks: who comes last to collectives, while it makes progress.
-        deviating: ranks that differ from most others, the fewest first.
-        repeated: compiles that the persistent cache would have saved, if any.
+    If it does not get on, ranks are *waiting* for *suspects*, the likeliest first; if
+    there are none, *dispatched* have made the call and do something else. If it does,
+    there are *slowness* and *late_ranks*, who come last to collectives. *starved* wait
+    for a processor most of the time, *deviating* differ from most, *repeated* compiled
+    in vain; *ranks* are all that are known, by number.
     """
 
     coordinator: str

@@ -34,24 +34,12 @@ its connections, and others fail at once. Exceptions are noticed before.
 @dataclass(frozen=True, slots=True)
 class PostMortem:
     """
-    How a job failed.
+    How a job failed, known by its coordinator: *first*, as far as that is known,
+    *together* what may have failed before it by the clocks, *later* what failed by
+    itself, and *consequences* in order.
 
-    Attributes:
-        coordinator: its coordinator, by which it is known.
-        count: of its processes.
-        hosts: on how many hosts they were found.
-        ranks: all that are known, by number.
-        first: what failed first; `None` if nothing did, or that is not known.
-        together: what may have failed before *first*, as far as the clocks show.
-        later: what failed by itself, after that.
-        consequences: what failed because of it, in order.
-        waiting: the ranks that have not failed, and wait for a device, and so for
-            others.
-        running: those that do something else, and what.
-        finished: the ranks that have ended in order.
-        missing: the ranks that no sidecar reports.
-        restarted: those that failed, and have been started again since.
-        hangs: whether the job makes no progress.
+    Of the others, some are *waiting* for a device, and so for ranks, some *running*
+    something else, *finished*, *missing* from all sidecars, or *restarted* since.
     """
 
     coordinator: str

@@ -45,27 +45,13 @@ _MOST_EVIDENCE = 3
 @dataclass(frozen=True, slots=True)
 class RunChange:
     """
-    A measure of something that both runs have.
+    A measure of something that both runs have: times of functions, steps and requests,
+    by medians, with how many *samples* (`None` for what is exact) and *ranges* from the
+    lower quartile to what nine of ten do not exceed; and what is counted.
 
-    Args:
-        what: kind of the thing.
-        name: of it.
-        measure: ``execution_seconds``, ``dispatch_seconds``, ``flops`` and
-            ``peak_bytes`` of the only program of a function, ``recompiles``,
-            ``errors``, ``compile_seconds`` of one program, ``step_seconds``,
-            ``request_seconds``, the ratio ``failed_requests``, or ``peak_bytes`` of a
-            device or process.
-        before: its value there; of times, the median.
-        after: its value now.
-        verdict: ``worse`` if it grew beyond noise; ``unjudged`` if there are too few
-            samples, and it does not look worse.
-        place: where it is defined, if it is a function.
-        samples: of how many times before and after; `None` for what is exact.
-        reason: why the verdict is ``unclear`` or ``unjudged``.
-        ranges: of times before and after, each from the lower quartile to what nine
-            of ten do not exceed.
-        evidence: what else changed, or what differed.
-        lost: seconds that it cost in the run after, as far as known.
+    The verdict is ``worse`` beyond noise, ``unjudged`` with too few samples that do not
+    look worse; a *reason* says why it is that, or ``unclear``. *lost* are seconds of
+    the run after.
     """
 
     what: What

@@ -76,15 +76,17 @@ def table(
     if not section:
         return NOTHING
     shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
-    title = element("h2", text(capitalized(section.title)))
     note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
-    head = element(
-        "div", title, element("span", text(note)) if note else NOTHING, class_="head"
-    )
     below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
-    return element("section", head, card)
+    return _section(capitalized(section.title), card, note=note)
+
+
+def _section(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
+    about = element("span", text(note)) if note else NOTHING
+    head = element("div", element("h2", text(title)), about, class_="head")
+    return element("section", head, *parts, **attributes)
 
 
 def capitalized(words: str, *, keep: bool = False) -> str:
@@ -156,13 +158,9 @@ def recompiles(snapshot: Snapshot) -> Html:
     few = _FEW_CAUSES if len(items) > _FEW_CAUSES + 1 else len(items)
     shown = element("ol", *items[:few], class_="findings")
     rest = element("ol", *items[few:], class_="findings")
-    title = element("h2", text("Recompiles"))
-    note = element("span", text("What differed from the calls before, latest first"))
-    return element(
-        "section",
-        element("div", title, note, class_="head"),
-        element("div", folded(shown, rest, len(items) - few), class_="card"),
-    )
+    card = element("div", folded(shown, rest, len(items) - few), class_="card")
+    note = "What differed from the calls before, latest first"
+    return _section("Recompiles", card, note=note)
 
 
 def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
@@ -273,12 +271,8 @@ def findings(run: Run) -> Html:
     few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
     listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
-    return element(
-        "section",
-        element("div", element("h2", text("Findings")), class_="head"),
-        element("div", quiet, listed, class_="card"),
-        id="findings",
-    )
+    card = element("div", quiet, listed, class_="card")
+    return _section("Findings", card, id="findings")
 
 
 def _list(items: Sequence[Html]) -> Html:
@@ -408,9 +402,7 @@ def _charts(snapshot: Snapshot) -> Html:
     drawn = charts(snapshot.charts)
     if not drawn:
         return NOTHING
-    heading = element("h2", text("How it went"))
-    note = element("span", text("Times are UTC, numbers are medians"))
-    return element("section", element("div", heading, note, class_="head"), drawn)
+    return _section("How it went", drawn, note="Times are UTC, numbers are medians")
 
 
 def _time(snapshot: Snapshot) -> Html:
