@@ -14,9 +14,9 @@ from tests.helpers.processes import run_python
 # The host has a driver; which packages there are is said on the command line.
 SOURCE = """
 import json, pathlib, sys
-from jaxmon.preflight.doctor import devices
+from jaxmon.preflight.doctor import machine
 root, *packages = sys.argv[1:]
-found = devices.check(pathlib.Path(root), packages.__contains__)
+found = machine.devices(pathlib.Path(root), packages.__contains__)
 print(json.dumps([[one.status, one.text, one.advice] for one in found]))
 """
 
