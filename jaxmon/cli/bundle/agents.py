@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli import runs
+from jaxmon.cli.findings import facts
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
@@ -224,8 +224,8 @@ def _described(
         archive.missing[f"worker {worker.number}, metrics"] = str(metrics)
     else:
         archive.add(f"{place}/metrics.txt", metrics)
-    facts = runs.facts(worker, events, environment, metrics)
-    report = files_of(facts._replace(redacted=archive.redacted, limits=limits))
+    reported = facts(worker, events, environment, metrics)
+    report = files_of(reported._replace(redacted=archive.redacted, limits=limits))
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker, snapshot.errors.oom_reports)
