@@ -312,7 +312,7 @@ def test_sockets_are_found_by_worker_in_order(run_dir: Path) -> None:
 
 
 def test_files_are_private_unless_the_directory_is_shared(run_dir: Path) -> None:
-    """It takes set-group-ID and write."""
+    """A shared one is set-group-ID, and its group may write."""
     for permissions, expected in (
         (0o700, 0o600),
         (0o770, 0o600),

@@ -33,9 +33,7 @@ _RESULTS = (
 
 
 class AlertPlace(NamedTuple):
-    """
-    Where to look: uid of the dashboard, title of the panel, command for the runbook.
-    """
+    """Where to look: uid of the dashboard, title of the panel, and runbook command."""
 
     board: str
     panel: str

@@ -17,7 +17,7 @@ _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
 
 
 def clean(text: str) -> str:
-    """Return *text* as one harmless line, without what moves the cursor or reverses."""
+    """Return *text* as one line: what moves the cursor or is invisible is escaped."""
     text = text.translate(_PLAIN_SPACE)
     if text.isascii() and text.isprintable():
         return text

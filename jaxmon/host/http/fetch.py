@@ -51,7 +51,7 @@ class FetchError(JaxmonError):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Transfer:
-    """A request to the socket *path*; of another *file*, it is another server's."""
+    """A request to the socket *path*; if its *file* changed, it is another server's."""
 
     key: str
     path: Path

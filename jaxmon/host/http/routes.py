@@ -36,9 +36,9 @@ def metrics_handler(
     failed: Callable[[Metric, Exception], None] | None = None,
 ) -> Callable[[Request], Response]:
     """
-    Return the handler of a metrics endpoint. Each response *collect*s families and then
-    observes its *seconds*; *failed* is called for a family that cannot be encoded,
-    which alone is omitted.
+    Return the handler of a metrics endpoint. Each response calls *collect*, and
+    observes in *seconds* how long it took; *failed* is called for a family that cannot
+    be encoded, which alone is omitted.
     """
 
     def variant(request: Request) -> tuple[Format, bool]:

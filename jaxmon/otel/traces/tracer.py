@@ -277,7 +277,7 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     *,
     timer: bool,
 ) -> Tracer:
-    """Return a tracer that exports as *environ* says, if asked without a *timer*."""
+    """Return a tracer that exports as *environ* says; without *timer*, when asked."""
     send = exporter("TRACES", environ)
     provider = OwnProvider(send, ratio, run, environ, timer=timer)
     return Tracer(guard, provider.tracer(), provider, ratio, settling)

@@ -322,9 +322,7 @@ def check_writable(path: Path) -> None:
 
 
 def read(path: Path) -> Baseline:
-    """
-    Return the record in *path*. Raises `BaselineError`: missing, damaged or later.
-    """
+    """Return the record in *path*. Raises `BaselineError`: it is damaged, or newer."""
     try:
         data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
     except ConfigFileError as error:

@@ -146,7 +146,7 @@ NOWHERE = Origin(None, read(""))
 
 
 class Origins:
-    """The origins of the operations of a program. All raises `WireError`: malformed."""
+    """The origins of the operations of a program. Raises `WireError`: malformed."""
 
     def __init__(self, program: HloProgram) -> None:
         self._program = program

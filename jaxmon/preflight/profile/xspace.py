@@ -294,7 +294,7 @@ class Computation:
 
 
 class HloProgram:
-    """A program; some milliseconds for each megabyte. All raises `WireError`."""
+    """A program; some milliseconds for each megabyte. Raises `WireError`."""
 
     def __init__(self, proto: memoryview) -> None:
         module = wire.Message(wire.Message(proto).message(1))
