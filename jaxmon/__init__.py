@@ -109,10 +109,7 @@ _warned: set[str] = set()
 
 
 class _Absent:
-    """
-    Does nothing, in place of a name that could not be loaded. What a program gave it to
-    iterate over, or to decorate, it returns.
-    """
+    """Does nothing, for a name that could not be loaded; returns what it is given."""
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         first = given[0] if given else options.get("iterable", self)
@@ -143,10 +140,7 @@ class _Absent:
 
 
 def _loaded(home: str, name: str) -> Any:
-    """
-    Return *name* of the module *home*, which is loaded if necessary. Without a free
-    descriptor, that fails: then what programs call as they run does nothing.
-    """
+    """Return *name* of *home*, or without a free descriptor, what does nothing."""
     import errno  # noqa: PLC0415 - keeps the import cheap, as all of these
     import os  # noqa: PLC0415
     import sys  # noqa: PLC0415

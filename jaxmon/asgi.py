@@ -206,10 +206,7 @@ def _routes(app: Any) -> Iterable[Any]:
 
 
 def _template(routes: Iterable[Any], scope: Scope) -> str | None:
-    """
-    Return the template of the route that *scope* matches, found as Starlette does:
-    the first full match, else the first that only lacks the method.
-    """
+    """Return the template that *scope* matches, else but for the method."""
     partial: str | None = None
     for route in routes:
         match, child = route.matches(scope)

@@ -42,11 +42,8 @@ def when_jax_is_imported(**settings: Any) -> Callable[[], None]:
 
 def in_forked_children(settings: str) -> None:
     """
-    Start jaxmon in the children that this process forks, when they use JAX, but not in
-    this process. Called in the server of multiprocessing's method ``forkserver``.
-
-    Args:
-        settings: arguments of `jaxmon.instrument`, in JSON.
+    Start jaxmon, with *settings* in JSON, in the children that use JAX, not in this
+    process: the server of multiprocessing's method ``forkserver``.
     """
     import json  # noqa: PLC0415 - few programs need it from here
     import os  # noqa: PLC0415 - likewise
@@ -60,11 +57,8 @@ def in_forked_children(settings: str) -> None:
 
 def _as_import_machinery(function: _Function) -> _Function:
     """
-    Attribute the frames of *function* to ``importlib``.
-
-    Python cuts its import machinery out of the traceback of a failed import by file
-    name, and `warnings` does not count it as a level. Our code in between is part of
-    it, and would otherwise appear in the program's tracebacks.
+    Attribute the frames of *function* to ``importlib``, which Python cuts out of
+    tracebacks by file name, and `warnings` does not count: ours are part of it.
     """
     target: FunctionType = function  # type: ignore[assignment]
     target.__code__ = target.__code__.replace(co_filename=_IMPORT_MACHINERY)
@@ -102,10 +96,8 @@ class _JaxFinder:
 
     def _follow(self, loader: Any) -> None:
         """
-        Shadow ``loader.exec_module`` for one call.
-
-        The loader itself stays in place: programs see it as ``__loader__``. A spec may
-        be requested and never executed, so this costs nothing until then.
+        Shadow ``loader.exec_module`` for one call; programs see the loader itself. A
+        spec may never be executed, so this costs nothing until then.
         """
 
         @_as_import_machinery

@@ -21,11 +21,7 @@ from collections.abc import Sequence
 
 
 class JaxmonError(Exception):
-    """
-    Base of every error that jaxmon raises on purpose.
-
-    A message says what was found, what is allowed and what to do.
-    """
+    """Base of what jaxmon raises on purpose: what was found, is allowed, and to do."""
 
 
 class SettingsError(JaxmonError, ValueError):
@@ -33,14 +29,7 @@ class SettingsError(JaxmonError, ValueError):
 
 
 class ConfigFileError(JaxmonError, ValueError):
-    """
-    A configuration file that cannot be read or parsed; does not name the file.
-
-    Args:
-        problem: what is wrong, without the location.
-        line: line number from 1; `None` if not applicable.
-        column: likewise.
-    """
+    """A configuration file that cannot be read or parsed; does not name the file."""
 
     def __init__(
         self, problem: str, *, line: int | None = None, column: int | None = None
@@ -89,14 +78,7 @@ class BudgetExceeded(JaxmonError, AssertionError):  # noqa: N818 - says what hap
 
 
 class CommandError(JaxmonError):
-    """
-    Ends a ``jaxmon`` command; the CLI prints the message and exits.
-
-    Args:
-        message: one line.
-        details: further lines, which are printed below it.
-        exit_code: of the command.
-    """
+    """Ends a ``jaxmon`` command with *exit_code*; prints one line, *details* below."""
 
     def __init__(
         self, message: str, *, details: Sequence[str] = (), exit_code: int = 1

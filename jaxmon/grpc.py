@@ -169,14 +169,8 @@ def _recorded(
     streams: bool,
 ) -> Behaviour:
     """
-    Return *behaviour*, of the same kind, each call of which is a request.
-
-    Args:
-        behaviour: what serves the method.
-        route: the method.
-        origin: what the span of this RPC is to say; `None` without traces.
-        opened: gets the request of a generator.
-        streams: whether it returns an iterator of responses.
+    Return *behaviour* of the method *route*, each call of which is a request; *origin*
+    is for its span, *opened* gets the request of a generator, as it *streams*.
     """
     wrapper: Behaviour
     if inspect.iscoroutinefunction(behaviour):
@@ -240,10 +234,7 @@ def _readable(context: Any) -> Any:
 
 
 class _ReadableContext:
-    """
-    A context of a function that an asynchronous server runs on a thread: has no
-    ``code``, so this takes note of what the function sets.
-    """
+    """A context without ``code``, on a thread: notes what the function sets."""
 
     def __init__(self, context: Any) -> None:
         self._context, self._code = context, 0

@@ -5,7 +5,8 @@ They are started below `threading`, which does not list them: a program that joi
 counts its threads does so as without us. They are no greenlets, and their locks wait
 for none, however much gevent or eventlet has replaced, and whenever.
 
-Python treats them as daemon threads: nothing waits for them at exit.
+Python treats them as daemon threads: nothing waits for them at exit, but as long as a
+`Deadline` allows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from jaxmon.originals import original
+from jaxmon.clocks import monotonic, original
 
 
 _thread: Final[Any] = original("_thread")
@@ -63,14 +64,8 @@ class Event:
 
 class DaemonThread:
     """
-    A thread that the program does not see, and that does not keep it from exiting.
-
-    Args:
-        name: of the thread.
-        target: its body; what it raises goes to `sys.unraisablehook`.
-
-    Attributes:
-        ident: its number in Python, `None` until it has started.
+    A thread that the program neither sees nor waits for; `sys.unraisablehook` gets what
+    *target* raises. Its number in Python, *ident*, is `None` until it has started.
     """
 
     def __init__(self, name: str, target: Callable[[], None]) -> None:
@@ -82,12 +77,7 @@ class DaemonThread:
         self._unfinished.acquire()
 
     def start(self) -> None:
-        """
-        Start it, once.
-
-        Raises:
-            RuntimeError: no threads are left, or the interpreter shuts down.
-        """
+        """Start it, once. Raises `RuntimeError`: no threads are left, or at exit."""
         self._process = os.getpid()
         self.ident = _thread.start_new_thread(self._begin, ())
         _started[self.ident] = self  # as `_begin` does, which may come later
@@ -108,10 +98,7 @@ class DaemonThread:
             self._unfinished.release()
 
     def prevent(self) -> bool:
-        """
-        Report, once, that the target is not running and will not run: `start` may be
-        interrupted before or after the thread starts.
-        """
+        """Return whether the target will never run: *start* was interrupted."""
         return bool(self._take())
 
     def _begin(self) -> None:
@@ -171,10 +158,7 @@ def unlist() -> None:
 
 
 def is_named(record: logging.LogRecord) -> bool:
-    """
-    Give *record* the name of the thread of ours that logs it, which the record has just
-    listed in `threading`; a filter, which keeps all records.
-    """
+    """Give *record* the name of our thread that logs it, and unlist that; keeps all."""
     if (thread := current()) is not None:
         record.threadName = thread.name
         unlist()
@@ -185,3 +169,41 @@ def _of(ident: int) -> DaemonThread | None:
     thread = _started.get(ident)
     # A forked child has the numbers of its parent's threads.
     return thread if thread is not None and thread.is_alive() else None
+
+
+SECONDS = 3.0
+
+# What hangs must leave time for the others.
+_SHARE = 2 / 3
+
+
+class Deadline:
+    """
+    The *seconds* that all share who wait at the end of a program; it is passed to them.
+    They pass between `begin` and `pause`: what else happens at exit takes none of them.
+    """
+
+    def __init__(
+        self, seconds: float = SECONDS, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._since: float | None = None
+
+    def begin(self) -> None:
+        """Let time pass, if it does not yet."""
+        if self._since is None:
+            self._since = self._clock()
+
+    def pause(self) -> None:
+        """Let no time pass until `begin`."""
+        self._seconds, self._since = self.left(), None
+
+    def left(self) -> float:
+        """Return the seconds that are left, 0 or more."""
+        spent = 0.0 if self._since is None else self._clock() - self._since
+        return max(self._seconds - spent, 0.0)
+
+    def portion(self) -> float:
+        """Return the seconds that the next one may wait: two thirds of what is left."""
+        return self.left() * _SHARE

@@ -53,14 +53,9 @@ _MAX_DEPTH = 64
 
 class Middleware:
     """
-    Observes the requests of *app* and passes everything through unchanged.
-
-    Requests without a running agent and nested requests are passed through.
-
-    Args:
-        app: the application.
-        route: returns the template of a request's route, ``None`` if there is none.
-            Flask's are found without it.
+    Observes the requests of *app* and passes everything through unchanged, also without
+    an agent, and nested requests. *route* returns the template of a request's route, if
+    any; Flask's are found without it.
     """
 
     def __init__(self, app: Application, *, route: FindRoute | None = None) -> None:
@@ -124,22 +119,9 @@ class Middleware:
 
 
 class _Exchange:
-    """
-    One request and its response; records its outcome and end.
+    """One request and its response; *whole* if the server need not read the rest."""
 
-    Attributes:
-        whole: whether the server need not read the rest of the response.
-    """
-
-    __slots__ = (
-        "_block",
-        "_frozen",
-        "_open",
-        "_origin",
-        "_start",
-        "_status",
-        "whole",
-    )
+    __slots__ = ("_block", "_frozen", "_open", "_origin", "_start", "_status", "whole")
 
     def __init__(
         self, block: ServedRequest, start_response: StartResponse, *, frozen: bool

@@ -29,10 +29,7 @@ FAULTS = (
     None,
 )
 STEPS, PAUSE = 60, 0.5
-RUNS = (
-    ("one process, Orbax", 1, "orbax"),
-    ("two processes, NumPy files", 2, "numpy"),
-)
+RUNS = (("one process, Orbax", 1, "orbax"), ("two processes, NumPy files", 2, "numpy"))
 
 
 def main() -> None:

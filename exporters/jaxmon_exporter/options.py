@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxmon.catalog.values import PUSHED_NAMES, SERVED
-from jaxmon.declarations import setting
 from jaxmon.limits import Limits
-from jaxmon.settings import SIDECAR_PORT
+from jaxmon.settings import SIDECAR_PORT, setting
 from jaxmon_exporter.collectors.registry import NAMES
 
 
@@ -25,7 +24,7 @@ _SECONDS = (0.1, 3600.0)
 
 
 def _listened(host: str) -> str:
-    from jaxmon.host.http.listeners import numeric_address  # noqa: PLC0415 - needs sockets
+    from jaxmon.host.http.sockets import numeric_address  # noqa: PLC0415 - needs sockets
 
     try:
         numeric_address(host, 0)

@@ -17,7 +17,7 @@ from jaxmon.facts.reading import read
 from jaxmon.facts.recent import TEN_MINUTES, Window
 from jaxmon.facts.status import CollectorSummary
 from jaxmon.host.http.messages import Request, Response, error_response
-from jaxmon.host.http.page import shared
+from jaxmon.host.http.routes import shared
 from jaxmon.limits import Limits
 from jaxmon.threads import DaemonThread
 from jaxmon_exporter.polling import Clock

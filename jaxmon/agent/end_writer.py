@@ -31,7 +31,7 @@ from jaxmon.host.files.descriptor import (
     DescriptorLostError,
     require_own,
 )
-from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.threads import RLock
 
 

@@ -20,9 +20,8 @@ from jaxmon import interrupts
 from jaxmon.clocks import monotonic
 from jaxmon.exposition.families import Tally
 from jaxmon.host import disclosure
-from jaxmon.host.deadline import Deadline
 from jaxmon.host.files.descriptor import NONE_LEFT
-from jaxmon.threads import DaemonThread, RLock, current
+from jaxmon.threads import DaemonThread, Deadline, RLock, current
 
 
 _MODULUS = 16

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 from jaxmon.agent.functions import FunctionTable
 from jaxmon.catalog import Metric
-from jaxmon.declarations import words
 from jaxmon.exposition.families import Family, Sample, labels_text
-from jaxmon.settings import Settings
+from jaxmon.settings import Settings, words
 
 
 JAX = "jax"

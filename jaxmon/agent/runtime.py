@@ -27,12 +27,11 @@ from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram
 from jaxmon.facts.ending import CRASHED
-from jaxmon.host.deadline import Deadline
 from jaxmon.host.http.messages import Request, Response
-from jaxmon.host.http.page import metrics_handler
+from jaxmon.host.http.routes import metrics_handler
 from jaxmon.indicators.figures import Indicators
 from jaxmon.settings import Settings
-from jaxmon.threads import is_named
+from jaxmon.threads import Deadline, is_named
 
 
 if TYPE_CHECKING:

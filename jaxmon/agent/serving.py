@@ -30,14 +30,13 @@ from jaxmon.exposition.families import Family
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon.host import disclosure, rundir
-from jaxmon.host.deadline import Deadline
 from jaxmon.host.files.descriptor import NONE_LEFT
-from jaxmon.host.http.listeners import Listener
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler, Server
+from jaxmon.host.http.sockets import Listener
 from jaxmon.otel import is_named
 from jaxmon.settings import SIDECAR_PORT, Settings
-from jaxmon.threads import RLock
+from jaxmon.threads import Deadline, RLock
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """
-``jaxmon alerts``: rules and routing from ``slo.yaml``, and whether a running
-Prometheus, Thanos or Mimir has loaded them.
+``jaxmon alerts``: rules and routing from ``slo.yaml``, and whether they are loaded.
 """
 
 from __future__ import annotations
@@ -191,17 +190,9 @@ Document = Mapping[str, Any]
 
 def differences(url: str, groups: list[dict[str, Any]]) -> Iterator[str]:
     """
-    Yield what differs between *groups*, as in a rule file, and what runs at *url*.
-
-    Groups of others are left alone. Expressions are compared as the server formats
-    them.
-
-    Args:
-        url: of the server, with the path prefix of its API if it has one.
-        groups: all rules that should be there.
-
-    Raises:
-        CommandError: the server does not answer, or not like a Prometheus.
+    Yield how *groups*, those of a rule file, differ from what runs at *url*, an API's
+    prefix. Groups of others are left alone. Raises `CommandError`: that is no
+    Prometheus.
     """
     server = _Server(url.rstrip("/"))
     loaded = {

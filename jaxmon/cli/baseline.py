@@ -1,7 +1,4 @@
-"""
-``jaxmon baseline``: record what functions cost to compile and run, and detect
-regressions.
-"""
+"""``jaxmon baseline``: record what functions cost, and detect regressions."""
 
 from __future__ import annotations
 
@@ -163,10 +160,7 @@ def compare(
 
 
 def _measure(words: Sequence[str], runs: int) -> Runner:
-    """
-    Return a function that runs the command *words* and returns its measures; if the
-    command fails, it exits with its code.
-    """
+    """Return what runs the command *words* for measures, and exits if it fails."""
     from jaxmon.cli.run import interpreter_options
     from jaxmon.preflight.baseline.run import run
 

@@ -46,7 +46,7 @@ def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> 
     BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
     directory with one, or a running process: its number, pid or name.
     """
-    from jaxmon.cli.runs import run_of
+    from jaxmon.cli.findings import run_of
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.summaries import as_json as in_json
     from jaxmon.preflight.baseline.summaries import compare, lines

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jaxmon.cli import options, output
-from jaxmon.cli.options import Url, with_options
+from jaxmon.cli.options import Url, collected, with_options
 from jaxmon.cli.servers import ALERTMANAGER, Access
 from jaxmon.cli.servers import access as server_access
 from jaxmon.errors import CommandError, JaxmonError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from jaxmon_alerts.silences import DeployWindow, DeployWindows
     from jaxmon_dashboards.grafana.session import GrafanaSession
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
 _OPTIONS = (
@@ -46,32 +44,15 @@ _OPTIONS = (
 )
 
 
-def grafana(function: F) -> F:
-    """Add the options for a Grafana that shows the deployment."""
-    return with_options(*_OPTIONS)(function)
-
-
 @dataclass(frozen=True)
 class DeploymentNote:
-    """
-    A deployment of one service, as Grafana shows it.
-
-    Args:
-        session: with Grafana.
-        tags: by which boards, and the end of the deployment, find it.
-    """
+    """A deployment of one service in Grafana; boards and its end find it by *tags*."""
 
     session: GrafanaSession
     tags: tuple[str, ...]
 
     def begin(self, text: str, start: datetime, end: datetime) -> list[int]:
-        """
-        Note that it lasts from *start* to *end*, or extend what is noted; return the
-        annotations.
-
-        Raises:
-            GrafanaError: Grafana cannot be reached, or rejects it.
-        """
+        """Note that it lasts until *end*, or extend it; return the annotations."""
         from jaxmon_dashboards.grafana import annotations
 
         if current := annotations.current(self.session, self.tags, start):
@@ -97,12 +78,7 @@ def noted(
     url: str | None, token_file: Path | None, access: Access, scope: Mapping[str, str]
 ) -> DeploymentNote | None:
     """
-    Return the note of the service with the labels *scope*, `None` without a *url*;
-    nothing is sent yet.
-
-    Raises:
-        CommandError: there is no token.
-        GrafanaError: the URL, token or certificates are invalid.
+    Return the note of the service of *scope*, `None` without a *url*; sends nothing.
     """
     if url is None:
         return None
@@ -115,13 +91,7 @@ def noted(
 
 @dataclass
 class Attempts:
-    """
-    Several things to do, each although another may fail.
-
-    Args:
-        failed: message of each failure, by what is left undone.
-        done: what succeeded.
-    """
+    """Things to do, each although another may fail; *failed* is by what is undone."""
 
     failed: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
@@ -137,12 +107,7 @@ class Attempts:
             self.done.append(success)
 
     def check(self) -> None:
-        """
-        Raise what failed, and say what succeeded.
-
-        Raises:
-            CommandError: anything failed.
-        """
+        """Raise `CommandError` if anything failed, and say what succeeded."""
         if not self.failed:
             return
         reasons = [f"{failure}: {why}" for failure, why in self.failed.items()]
@@ -175,13 +140,31 @@ _SCOPE = (
 )
 
 
-def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    """
-    Return the length of a window: ``30m``, ``1h30m``.
+def _labels(
+    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the labels by which the alerts of a service are selected."""
+    from jaxmon.symptoms.alert import DEPLOY_NOISE
 
-    Raises:
-        click.BadParameter: it is no duration, or is out of range.
-    """
+    given = {"job": job, "cluster": cluster, "namespace": namespace}
+    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
+        name = taken[0]
+        how = f"use --{name}" if name in given else "all windows have that label"
+        msg = f"--label cannot give {name}; {how}"
+        raise click.UsageError(msg)
+    # An empty matcher would match every service.
+    if empty := [name for name, value in given.items() if value == ""]:
+        msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
+        raise click.UsageError(msg)
+    scope = {name: value for name, value in given.items() if value is not None}
+    return {**scope, **labels}
+
+
+_scope = collected("scope", _labels, ("job", "cluster", "namespace", "labels"), *_SCOPE)
+
+
+def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
+    """Return the length of a window, such as ``1h30m``. Raises `click.BadParameter`."""
     from jaxmon.host.formats import durations
     from jaxmon_alerts.silences import LONGEST, SHORTEST
 
@@ -221,7 +204,7 @@ Example, in a pipeline:
   jaxmon deploy stop --job web --cluster eu
 """
 )
-@options.with_options(*_SCOPE)
+@_scope
 @click.option(
     "--max",
     "length",
@@ -239,13 +222,10 @@ Example, in a pipeline:
 )
 @ALERTMANAGER
 @server_access
-@grafana
+@with_options(*_OPTIONS)
 def start(
     *,
-    job: str,
-    cluster: str | None,
-    namespace: str | None,
-    labels: Mapping[str, str],
+    scope: dict[str, str],
     length: timedelta,
     reason: str,
     by: str | None,
@@ -264,7 +244,6 @@ def start(
     from jaxmon_alerts.silences import SHORTEST
 
     windows = _windows(alertmanager, access)
-    scope = _labels(job, cluster, namespace, labels)
     note = noted(grafana_url, grafana_token_file, access, scope)
     attempts = Attempts()
     now = datetime.now(UTC)
@@ -294,16 +273,13 @@ def start(
 
 
 @command.command()
-@options.with_options(*_SCOPE)
+@_scope
 @ALERTMANAGER
 @server_access
-@grafana
+@with_options(*_OPTIONS)
 def stop(
     *,
-    job: str,
-    cluster: str | None,
-    namespace: str | None,
-    labels: Mapping[str, str],
+    scope: dict[str, str],
     alertmanager: str,
     access: Access,
     grafana_url: str | None,
@@ -315,7 +291,6 @@ def stop(
     Succeeds if there is none, so that a pipeline can always end with it.
     """
     windows = _windows(alertmanager, access)
-    scope = _labels(job, cluster, namespace, labels)
     note = noted(grafana_url, grafana_token_file, access, scope)
     wanted = " ".join(f"{name}={value}" for name, value in scope.items())
     attempts = Attempts()
@@ -363,25 +338,6 @@ def _windows(url: str, access: Access) -> DeployWindows:
     from jaxmon_alerts.silences import DeployWindows
 
     return DeployWindows(access.session("Alertmanager", url), dict(DEPLOY_NOISE))
-
-
-def _labels(
-    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
-) -> dict[str, str]:
-    from jaxmon.symptoms.alert import DEPLOY_NOISE
-
-    given = {"job": job, "cluster": cluster, "namespace": namespace}
-    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
-        name = taken[0]
-        how = f"use --{name}" if name in given else "all windows have that label"
-        msg = f"--label cannot give {name}; {how}"
-        raise click.UsageError(msg)
-    # An empty matcher would match every service.
-    if empty := [name for name, value in given.items() if value == ""]:
-        msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
-        raise click.UsageError(msg)
-    scope = {name: value for name, value in given.items() if value is not None}
-    return {**scope, **labels}
 
 
 def _until(window: DeployWindow, now: datetime) -> str:

@@ -63,7 +63,7 @@ def command(
 def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
     from jaxmon.errors import SettingsError
     from jaxmon.host import rundir
-    from jaxmon.preflight.doctor import devices, environment, jobs, selftest, sockets
+    from jaxmon.preflight.doctor import environment, machine
     from jaxmon.settings import Settings, load
 
     try:
@@ -73,14 +73,14 @@ def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:
     checks: list[tuple[Area, Callable[[], Iterable[Check]]]] = [
         (environment.VERSIONS, environment.versions),
         (environment.VARIABLES, lambda: environment.variables(os.environ)),
-        (sockets.AREA, lambda: sockets.check(run_dir or rundir.locate(), port)),
-        (devices.AREA, devices.check),
-        (jobs.HANGS, lambda: jobs.hangs(os.environ)),
-        (jobs.NCCL, lambda: jobs.nccl(os.environ)),
+        (machine.SOCKETS, lambda: machine.sockets(run_dir or rundir.locate(), port)),
+        (machine.DEVICES, machine.devices),
+        (environment.HANGS, lambda: environment.hangs(os.environ)),
+        (environment.NCCL, lambda: environment.nccl(os.environ)),
     ]
     # Where JAX is missing, that is said once.
     if not skip_jax and environment.installed("jax") is not None:
-        checks.append((selftest.HOOKS, lambda: selftest.check(os.environ)))
+        checks.append((machine.HOOKS, lambda: machine.hooks(os.environ)))
     found: list[Check] = []
     for area, check in checks:
         try:

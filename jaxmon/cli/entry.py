@@ -19,11 +19,9 @@ def main() -> None:
 
 def exporter() -> None:
     """
-    Run ``jaxmon exporter`` under its own name, ``jaxmon-exporter``.
-
-    Loads it with the garbage collector off, which the command turns on once it
-    serves: modules stay alive, and scanning them repeatedly while they are loaded takes
-    a tenth of the startup time.
+    Run ``jaxmon exporter`` as ``jaxmon-exporter``. Modules stay alive: scanning them
+    for garbage while they load takes a tenth of the start, so it is off until the
+    command serves.
     """
     gc.disable()
     with _loading():
@@ -34,10 +32,7 @@ def exporter() -> None:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """
-    Let Ctrl-C in the block terminate the process with the default action. Python would
-    print where it was importing.
-    """
+    """Let Ctrl-C end the process silently, not with a traceback of imports."""
     # Not where it is ignored, as for jobs in the background of a script.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:

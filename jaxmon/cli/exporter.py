@@ -140,12 +140,7 @@ def command(
 
 
 class LogFormatter(logging.Formatter):
-    """
-    Formats log records that quote agents, drivers and servers.
-
-    A message is one sanitised line, and the rest is indented, so that nothing in it
-    looks like another record.
-    """
+    """Formats what others say as sanitised lines, none of which looks like a record."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return *record* as text."""
@@ -160,10 +155,7 @@ class LogFormatter(logging.Formatter):
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """
-    Disable garbage collection in the block and freeze what it loads: scanning modules
-    repeatedly takes a tenth of startup time.
-    """
+    """Load without collecting garbage, which takes a tenth of the start, and freeze."""
     gc.disable()
     try:
         yield
@@ -173,7 +165,6 @@ def _loading() -> Iterator[None]:
 
 
 def _prices(table: Path | None, flags: Sequence[str]) -> Mapping[str, float]:
-    """Return dollars per hour by model; those of *flags* win."""
     if not table and not flags:
         return {}
     from jaxmon_exporter.prices import from_file, from_flags
@@ -204,23 +195,16 @@ _MOST_BYTES = 4096
 
 
 class Stopped(BaseException):
-    """
-    Raised out of whatever the main thread does: SIGTERM or SIGINT came before
-    `Signals.wait`. Derives from `BaseException` so that startup error handling does not
-    swallow it.
-    """
+    """SIGTERM or SIGINT came before `Signals.wait`; no error handling swallows it."""
 
 
 class Signals:
     """
-    Handles this process's signals, and stop requests from other threads. Create it,
-    and wait on it, on the main thread.
-
-    SIGTERM and SIGINT stop, a second one immediately; SIGHUP reloads.
+    Handles this process's signals, on the main thread, and stop requests from other
+    threads. SIGTERM and SIGINT stop, a second one immediately; SIGHUP reloads.
 
     It waits for a byte in a pipe, which the interpreter writes for each signal: one
-    that comes just before the main thread blocks would not end any other wait, as
-    Python's handlers run between bytecodes.
+    that comes just before the main thread blocks would end no other wait.
     """
 
     def __init__(self) -> None:
@@ -243,10 +227,7 @@ class Signals:
         self._loading = False
 
     def wait(self, reload: Callable[[], None]) -> str:
-        """
-        Wait until stopped, and return the reason for a failure, ``""`` if there is
-        none.
-        """
+        """Wait until stopped; return the reason of a failure, ``""`` without one."""
         while True:
             try:
                 event = self._events.get_nowait()

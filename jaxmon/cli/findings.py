@@ -1,20 +1,27 @@
-"""What is wrong with processes, for people: judged, in brief, and in colour."""
+"""What processes report, and what is wrong with them: judged, in brief, in colour."""
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxmon.cli.options import limits_of
-from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, of_kernel
+from jaxmon.cli.workers import TIMEOUT, AgentProcess, neighbours_of, of_kernel, pick
+from jaxmon.errors import CommandError, PageError
+from jaxmon.exposition.families import Family
+from jaxmon.exposition.parse import parse, to_family
 from jaxmon.facts import responses
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.facts.record import encoded
 from jaxmon.host.formats.layout import counted, duration, shortened, wrapped
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.limits import Limits
+from jaxmon.screens.runs import Facts, Run, RunError, build, read_file
+from jaxmon.screens.runs import parse as parse_run
 from jaxmon.screens.text import heading, screen
 from jaxmon.symptoms.findings import (
     NOTHING,
@@ -33,13 +40,7 @@ _MAX_BYTES = 5 << 20
 
 
 class Judged(NamedTuple):
-    """
-    A process, what its agent reports, and what is wrong with it.
-
-    Attributes:
-        worker: the process; without a report if it is in trouble.
-        events: response of ``/debug/events``, empty if there was none.
-    """
+    """A process, what its agent reports, if it responds, and what is wrong with it."""
 
     worker: AgentProcess
     snapshot: Snapshot
@@ -68,9 +69,8 @@ def judge(worker: AgentProcess, run_dir: Path | None) -> Judged:
 
 def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
     """
-    Return *workers*, judged by *limits*, the worst first: those that do not respond,
-    then by their most urgent finding. Takes at most `TIMEOUT`, and some milliseconds
-    for each.
+    Return *workers*, judged by *limits*, those first that do not respond, then the most
+    urgent. Takes at most `TIMEOUT`, and some milliseconds for each.
     """
     workers = list(workers)
     sockets = {worker.number: worker.socket for worker in workers if not worker.trouble}
@@ -198,3 +198,70 @@ def painted(lines: Iterable[str], findings: Sequence[Finding]) -> Iterator[Paint
         else:
             colour = None
             yield Painted(line)
+
+
+_MAX_PAGE_BYTES = 32 << 20
+
+
+def facts_of(worker: AgentProcess, run_dir: Path | None) -> Facts:
+    """Return what the agent of *worker* reports; takes milliseconds."""
+    events = worker.fetch("/debug/events")
+    environment: Mapping[str, Any] = {}
+    with suppress(CommandError):  # an older agent has none
+        environment = worker.fetch("/debug/environment")
+    text = fetch_all(
+        {worker.number: worker.socket},
+        "/metrics",
+        timeout=TIMEOUT,
+        max_bytes=_MAX_PAGE_BYTES,
+    )[worker.number]
+    limits = limits_of(run_dir)
+    snapshot = read(worker.overview, events, limits)
+    others = neighbours_of(worker, snapshot, run_dir)
+    found = facts(worker, events, environment, text, others)
+    return found._replace(limits=limits)
+
+
+def facts(
+    worker: AgentProcess,
+    events: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    metrics: str | FetchError,
+    others: Sequence[Snapshot] = (),
+) -> Facts:
+    """Return what the agent of *worker* has reported, on a process that is running."""
+    return Facts(
+        overview=worker.overview,
+        events=events,
+        environment=environment,
+        families=_families(metrics),
+        host=platform.node(),
+        worker=worker.number,
+        state="running",
+        others=others,
+    )
+
+
+def run_of(name: str, run_dir: Path | None) -> Run:
+    """Return the run *name*: a file, a directory with one, or a running process."""
+    path = Path(name)
+    if path.exists():
+        try:
+            return read_file(path)
+        except RunError as error:
+            raise CommandError(str(error), exit_code=2) from error
+    try:
+        return parse_run(build(facts_of(pick(name, run_dir), run_dir)))
+    except CommandError as error:
+        msg = f"{name!r} is no file or directory, and {error.message}"
+        raise CommandError(msg, details=error.details, exit_code=2) from error
+
+
+def _families(metrics: str | FetchError) -> list[Family]:
+    """Return what *metrics* has; without it, less is known of users."""
+    if isinstance(metrics, FetchError):
+        return []
+    try:
+        return [to_family(family) for family in parse(metrics)]
+    except PageError:
+        return []

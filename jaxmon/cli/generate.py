@@ -11,11 +11,7 @@ from jaxmon.cli.main import require
 from jaxmon.errors import CommandError
 
 
-OWNED: tuple[str, ...] = (
-    "alerts",
-    "dashboards",
-    "exporters/kubernetes/autoscaling",
-)
+OWNED: tuple[str, ...] = ("alerts", "dashboards", "exporters/kubernetes/autoscaling")
 """Directories whose files are all generated, beside the packages that make them."""
 
 

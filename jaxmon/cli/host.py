@@ -52,21 +52,13 @@ class HostSource(Protocol):
     name: str
 
     def families(self) -> list[Family]:
-        """
-        Return what is measured now.
-
-        Raises:
-            CommandError: nothing could be read.
-        """
-        ...
+        """Return what is measured now. Raises `CommandError`: nothing could be read."""
 
     def limits(self) -> Limits:
         """Return the limits to judge by, as far as they are known."""
-        ...
 
     def verdict(self, limits: Limits) -> HostVerdict:
         """Return the findings on all processes, by *limits*; never raises."""
-        ...
 
 
 class Sockets:
@@ -144,10 +136,7 @@ class Sidecar:
         return HostVerdict({agent.worker: agent for agent in agents})
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
-        """
-        Return the status of the host, and its processes by slot, with rates of the last
-        minute: read once, as the sidecar remembers it.
-        """
+        """Return the host and its processes by slot, as the sidecar sees them."""
         from jaxmon.host.http.session import MonitoringError
 
         try:
@@ -193,15 +182,7 @@ class _Host(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """
-    A process, and what it does.
-
-    Attributes:
-        agent: what identifies it, and its findings.
-        summary: its status, as if it were alone on the host.
-        condition: whether it runs.
-        compiles: in the last minute; `None` if unknown.
-    """
+    """A process, its status as if alone, and its compiles of the last minute."""
 
     agent: AgentSummary
     summary: Summary
@@ -306,12 +287,8 @@ class ProcessView:
 
 class HostReader:
     """
-    Reads *source* again and again, and knows the last minute from what it has read.
-
-    Args:
-        source: where to read.
-        limits: by which it is judged; those of *source* if `None`.
-        clock: Unix time.
+    Reads *source* again and again, and knows the last minute from that. It is judged by
+    *limits*, else by those of *source*; *clock* is Unix time.
     """
 
     def __init__(

@@ -169,12 +169,8 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
     """
-    from jaxmon.screens.tables import (
-        goodput_document as document,
-    )
-    from jaxmon.screens.tables import (
-        goodput_lines as lines,
-    )
+    from jaxmon.screens.tables import goodput_document as document
+    from jaxmon.screens.tables import goodput_lines as lines
 
     broken: list[str] = []
     found = list(_read(paths, broken)) if paths else _asked(sidecars)
@@ -222,14 +218,8 @@ def _asked(sidecars: Sidecars) -> list[RunRecord]:
 
 
 def _why(
-    sidecars: Sidecars,
-    limits: Limits,
-    *,
-    stacks: bool,
-    as_json: bool,
-    clear: bool,
+    sidecars: Sidecars, limits: Limits, *, stacks: bool, as_json: bool, clear: bool
 ) -> JobState:
-    """Ask once, print what is found, and return how the worst job is."""
     from jaxmon.job import text
     from jaxmon.job.verdict import judge
 

@@ -112,10 +112,7 @@ def main() -> None:
 
 @contextmanager
 def _handle_errors() -> Iterator[None]:
-    """
-    Report errors raised in the block and exit; exit silently on interrupts and broken
-    pipes, before click exits with another code.
-    """
+    """Report errors of the block and exit, silently on interrupts and broken pipes."""
     try:
         try:
             yield
@@ -152,10 +149,7 @@ def _handle_errors() -> Iterator[None]:
 
 @contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """
-    Turn SIGTERM and SIGHUP into `SystemExit` in the block so that temporary files are
-    removed. A second signal exits immediately.
-    """
+    """Have SIGTERM and SIGHUP raise `SystemExit`, for cleaning up; the second exits."""
 
     def end(number: int, _: object) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
@@ -232,7 +226,6 @@ def _accept_any_text() -> None:
 
 
 def _fail(error: JaxmonError) -> NoReturn:
-    """Print the error and exit with the code of the `CommandError`."""
     from jaxmon.cli import output
 
     if not isinstance(error, CommandError):
@@ -254,13 +247,9 @@ EXTRAS = {
 
 def require(command: str, *modules: str) -> None:
     """
-    Check, without importing them, that *modules* (keys of `EXTRAS`) are installed.
-
-    A command module imports none of them at its top, so that ``jaxmon --help``
-    works without; the command calls this before it needs them.
-
-    Raises:
-        CommandError: one is missing; the message names the extra that provides it.
+    Check, without importing them, that *modules* (keys of `EXTRAS`) are installed: no
+    command module imports them at its top, so that ``--help`` works without. Raises
+    `CommandError`, which names the extra.
     """
     for module in modules:
         if find_spec(module) is None:

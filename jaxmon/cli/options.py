@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from jaxmon.declarations import declared
 from jaxmon.errors import CommandError, ConfigFileError, SloError
+from jaxmon.settings import declared
 
 
 if TYPE_CHECKING:
@@ -102,12 +102,7 @@ def seconds_of(
 
 
 class Url(click.types.StringParamType):
-    """
-    An address of HTTP or HTTPS.
-
-    Args:
-        path_follows: a path will be appended, so it must have no query or fragment.
-    """
+    """An address of HTTP; it has no query or fragment if a *path_follows*."""
 
     name = "url"
 
@@ -141,9 +136,7 @@ RUNBOOK_BASE = click.option(
 def moment(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> datetime | None:
-    """
-    Return ``now``, or a date or a time in ISO format; UTC unless it has an offset.
-    """
+    """Return ``now``, or a time in ISO format, of UTC unless it has an offset."""
     if value is None:
         return None
     if value == "now":
@@ -204,10 +197,7 @@ def from_file(path: Path) -> Limits:
 
 
 def limits_of(run_dir: Path | None) -> Limits:
-    """
-    Return the limits that the command was given, else those of its run directory; on
-    the command's thread.
-    """
+    """Return the command's limits, else those of its run directory; on its thread."""
     from jaxmon.limits import shared
 
     return chosen() or shared.current(run_dir)
@@ -247,10 +237,8 @@ _PATHS: dict[str, click.Path] = {
 
 def with_settings(*names: str) -> Callable[[F], F]:
     """
-    Add the options of the settings *names*, in that order.
-
-    The command gets their values by name as *chosen*, `None` if not given. They declare
-    no variables: `jaxmon.settings.load` reads the environment.
+    Add the options of the settings *names*; their values are in *chosen*, `None` if not
+    given. They declare no variables: `jaxmon.settings.load` reads the environment.
     """
     from jaxmon.settings import Settings
 

@@ -43,18 +43,9 @@ def line(
     bold: bool = False,
 ) -> None:
     """
-    Print *text* as one line.
-
-    Args:
-        text: what to print; line breaks in it become spaces.
-        err: print to standard error.
-        colour: that click knows, and removes for a file or pipe; none if the user or
-            the terminal wants none.
-        bold: likewise.
-
-    Raises:
-        CommandError: it cannot be written.
-        BrokenPipeError: the output pipe is closed.
+    Print *text* as one line, to standard error if *err*; in a *colour* that click
+    knows, unless the user or the terminal wants none. Raises `CommandError`: it cannot
+    be written; `BrokenPipeError`: the output pipe is closed.
     """
     shown = safe(str(text))
     context = click.get_current_context(silent=True)
@@ -100,10 +91,7 @@ def safe(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """
-    Return *text* as part of an error: sanitised, and shortened in the middle to a
-    readable length.
-    """
+    """Return *text* as part of an error: sanitised, shortened in the middle."""
     return shortened(safe(text), _LONGEST)
 
 
@@ -117,10 +105,7 @@ def has_colours(environ: Mapping[str, str]) -> bool:
 def is_terminal(
     stream: TextIO | None, environ: Mapping[str, str] | None = None
 ) -> bool:
-    """
-    Return whether *stream* is a terminal that can be drawn on; it is `None` if closed
-    before Python started.
-    """
+    """Return whether *stream*, `None` if closed, is a terminal that can be drawn on."""
     environ = os.environ if environ is None else environ
     if stream is None or not stream.isatty():
         return False
@@ -128,10 +113,7 @@ def is_terminal(
 
 
 def report_width() -> int:
-    """
-    Return the width of a report in columns: that of the terminal, limited to 80 to 120,
-    for which tables are designed.
-    """
+    """Return the width of reports: that of the terminal, within what tables fit in."""
     return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _MOST_WIDTH)
 
 

@@ -49,9 +49,7 @@ class AgentTrace(NamedTuple):
 
 
 class ProfileView(NamedTuple):
-    """
-    What is printed: rows of what, how many (`None` for enough), and whether as JSON.
-    """
+    """What is printed: rows of what, how many (`None` for enough), whether as JSON."""
 
     by: By
     top: int | None
@@ -184,7 +182,6 @@ def _slow(
 def _show(
     worker: AgentProcess, profile: AgentTrace, out: Path, view: ProfileView
 ) -> None:
-    """Write the files of *profile*, and print its table."""
     from jaxmon.preflight.profile import operations, text, xspace
     from jaxmon.preflight.profile.operations import grouped
     from jaxmon.preflight.profile.text import document
@@ -227,7 +224,6 @@ def _show(
 
 
 def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
-    """Print what was profiled."""
     from jaxmon.facts.process import read
     from jaxmon.host.formats.layout import clean
     from jaxmon.screens.text import heading
@@ -246,10 +242,7 @@ def _show_head(worker: AgentProcess, profile: AgentTrace, width: int) -> None:
 
 
 def _check_writable(out: Path) -> None:
-    """
-    Do nothing if files below *out* can be expected to be made: do not slow the program
-    down for a trace that could not be saved.
-    """
+    """Check *out*: do not slow the program down for a trace that could not be saved."""
     above = (path for path in (out, *out.absolute().parents) if path.exists())
     nearest = next(above, Path())
     if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
@@ -261,9 +254,7 @@ def _check_writable(out: Path) -> None:
 
 
 def _record(worker: AgentProcess, query: str, seconds: float) -> AgentTrace | None:
-    """
-    Return a trace of *worker*, which takes *seconds*; `None` if no request was slow.
-    """
+    """Return a trace of *worker*, after *seconds*; `None` if no request was slow."""
     from jaxmon.host.http import client
     from jaxmon.host.http.stream import TooLargeError
 
@@ -314,7 +305,6 @@ def _labels(worker: AgentProcess) -> dict[str, str]:
 
 
 def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[str, str]:
-    """Write the trace for XProf, and a second file for Perfetto."""
     import socket
 
     from jaxmon.host.files import whole as whole_file

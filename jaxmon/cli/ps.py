@@ -156,7 +156,6 @@ def _show(
     processes: Sequence[ProcessView],
     finished: Mapping[str, ProcessEnd],
 ) -> None:
-    """Print whether users are all right, and a line for each process."""
     width = output.report_width()
     answer = summary.answer
     colour = _COLOURS.get(answer.state)
@@ -202,7 +201,6 @@ def _ended_rows(finished: Mapping[str, ProcessEnd]) -> Iterator[list[str]]:
 def _finished(
     directory: Path, processes: Sequence[ProcessView]
 ) -> dict[str, ProcessEnd]:
-    """Return the records of the slots whose process finished."""
     from jaxmon.facts import endings
 
     running = {process.number for process in processes}

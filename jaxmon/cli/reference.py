@@ -12,9 +12,8 @@ from jaxmon import catalog
 from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
-from jaxmon.declarations import DIRECTORY, PREFIX, declared, wanted
 from jaxmon.host.files.generated import HEADER, WARNING
-from jaxmon.settings import Settings
+from jaxmon.settings import DIRECTORY, PREFIX, Settings, declared, wanted
 
 
 # Of a terminal.
@@ -247,9 +246,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def page(*parts: str) -> str:
-    """
-    Return *parts* as one text, a blank line between them and a newline at the end.
-    """
+    """Return *parts* as one text, with blank lines between them."""
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

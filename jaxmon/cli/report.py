@@ -64,7 +64,7 @@ def command(
 
     WORKER is the process's number, pid or name. The program keeps running.
     """
-    from jaxmon.cli.runs import facts_of
+    from jaxmon.cli.findings import facts_of
     from jaxmon.cli.workers import candidates, pick
 
     if everyone and worker is not None:

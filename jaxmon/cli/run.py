@@ -111,9 +111,8 @@ def _become(
 
 def interpreter_options(original: Sequence[str], seen: Sequence[str]) -> list[str]:
     """
-    Return the options that Python itself got, from its two argument vectors.
-
-    ``python -u -X dev -m jaxmon.cli.main run x.py`` gives ``["-u", "-X", "dev"]``.
+    Return the options that Python itself got: of ``python -u -X dev -m jaxmon.cli.main
+    run x.py``, ``["-u", "-X", "dev"]``.
     """
     options = list(original[1 : len(original) - len(seen)])
     # `-m`, alone or at the end of a cluster such as `-um`.

@@ -1,9 +1,4 @@
-"""
-``jaxmon runbook``: runbooks in the terminal.
-
-There is one hand-written runbook per alert, shipped with the package, and a few guides
-for what has no alert.
-"""
+"""``jaxmon runbook``: in the terminal, one for each alert, and guides for the rest."""
 
 from __future__ import annotations
 

@@ -63,11 +63,7 @@ def prometheus(*, required: bool) -> Callable[[F], F]:
 def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F], ...]:
     """Return the options of `Access`; the texts are of their help."""
     return (
-        click.option(
-            "--token-file",
-            type=FILE,
-            help=token,
-        ),
+        click.option("--token-file", type=FILE, help=token),
         click.option(
             "--ca-file",
             type=FILE,
@@ -91,13 +87,8 @@ def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F
 @dataclass(frozen=True, slots=True)
 class Access:
     """
-    How to connect: the options of `access` and `grafana_access`.
-
-    Args:
-        token_file: holds a bearer token.
-        ca_file: CA certificates to trust instead of the system's.
-        timeout: seconds for each request.
-        insecure_http: allow sending credentials unencrypted to another host.
+    How to connect: the options of `access` and `grafana_access`; *timeout* is for each
+    request, *insecure_http* allows sending secrets unencrypted to another host.
     """
 
     token_file: Path | None
@@ -125,9 +116,8 @@ class Access:
 
     def grafana(self, url: str, option: str = "--token-file") -> GrafanaSession:
         """
-        Return a session with the Grafana at *url*; nothing is sent yet. The *option* is
-        the one that names the token's file; without a file, the token is taken from the
-        environment.
+        Return a session with the Grafana at *url*; nothing is sent yet. *option* names
+        the token's file; without a file, the environment has the token.
         """
         from jaxmon_dashboards.grafana.session import GrafanaSession
 
@@ -151,7 +141,6 @@ _ACCESS = [field.name for field in fields(Access)]
 
 
 def _wait(seconds: float) -> None:
-    """Sleep, and print a notice if the wait is long."""
     if seconds > _SILENT_SECONDS:
         output.line(f"Grafana is busy; retrying in {seconds:.0f} s", err=True)
     time.sleep(seconds)

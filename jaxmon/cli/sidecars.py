@@ -1,10 +1,8 @@
 """
-The sidecars of a job: where they are, and what they report, all asked at the same time
-and within one deadline.
+The sidecars of a job, and what they report, all asked at once within one deadline.
 
-Targets are in the formats of Prometheus's discovery: lists of ``host:port``, files
-(``file_sd``), addresses that return the same (``http_sd``), and names in DNS with one
-address for each host.
+Targets are in the formats of Prometheus: ``host:port``, ``file_sd``, ``http_sd``, and
+names in DNS with one address for each host.
 """
 
 from __future__ import annotations
@@ -43,20 +41,11 @@ _SCHEMES = ("http", "https")
 
 
 def _refused(reason: str) -> CommandError:
-    """Return the error of targets that cannot be read."""
     return CommandError(reason, exit_code=2)
 
 
 class ScrapeTarget(NamedTuple):
-    """
-    A server.
-
-    Attributes:
-        scheme: ``http`` or ``https``.
-        host: name or address.
-        port: of TCP.
-        address: where to connect, if *host* has several addresses; else empty.
-    """
+    """A server; *address* is where to connect if *host* has several, else empty."""
 
     scheme: str
     host: str
@@ -83,7 +72,6 @@ def parsed(text: str, *, scheme: str) -> ScrapeTarget:
 
 
 def _from_file(path: Path, *, scheme: str) -> Iterator[ScrapeTarget]:
-    """Yield the targets in a file of ``file_sd``, in JSON or YAML."""
     from jaxmon.host.files.bounded import read_text
     from jaxmon.host.formats import json_text
 
@@ -145,8 +133,7 @@ def from_groups(document: Any, where: str, *, scheme: str) -> Iterator[ScrapeTar
 
 
 def expanded(
-    targets: Iterable[ScrapeTarget],
-    resolve: Callable[..., Iterable[Any]] | None = None,
+    targets: Iterable[ScrapeTarget], resolve: Callable[..., Iterable[Any]] | None = None
 ) -> Iterator[ScrapeTarget]:
     """
     Yield each of *targets* once, and one for each address of a name with several, of
@@ -219,9 +206,7 @@ _OPTIONS = (
     ),
     click.option("--user", default="", help="Name for basic authentication."),
     click.option(
-        "--password-file",
-        type=FILE,
-        help="File containing the password of --user.",
+        "--password-file", type=FILE, help="File containing the password of --user."
     ),
 )
 
@@ -240,16 +225,10 @@ class Sidecars:
 
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
-        Return what the sidecars report, all within one timeout, in their order; of one
-        that does not answer, why.
-
-        Args:
-            stacks: whether to ask for the stacks of all threads.
-            timed: ask each twice. The first response may wait for processes that do not
-                respond; the second follows at once, and so its time is known well.
-
-        Raises:
-            CommandError: something is no target, or there are none.
+        Return what the sidecars report, or why not, within one timeout, in their order.
+        If *timed*, each is asked twice: the first response may wait for processes that
+        hang; the time of the second is known well. Raises `CommandError`: there is no
+        target, or an invalid one.
         """
         from concurrent.futures import ThreadPoolExecutor
 
@@ -310,7 +289,6 @@ class Sidecars:
         return connect
 
     def _found(self) -> list[ScrapeTarget]:
-        """Return the sidecars to ask."""
         if not (self.targets or self.files or self.urls):
             msg = "give --targets, --file-sd or --http-sd"
             raise click.UsageError(msg)

@@ -38,14 +38,8 @@ _HINTS = {
 @dataclass(frozen=True)
 class AgentProcess:
     """
-    A process with an agent.
-
-    Attributes:
-        number: its slot, which Prometheus sees as the label ``worker``.
-        socket: where its agent listens.
-        overview: response of ``/debug/overview``; empty if *trouble* is set.
-        trouble: why it did not respond.
-        slow: whether it timed out.
+    A process with an agent, by its slot, the label ``worker``; its *overview* is empty
+    if it is in *trouble*, which is *slow* if it timed out.
     """
 
     number: str
@@ -108,12 +102,8 @@ def running(
     run_dir: Path | None, *, only: str | None = None, timeout: float = TIMEOUT
 ) -> list[AgentProcess]:
     """
-    Return the processes with an agent, by number, within *timeout* seconds.
-
-    Killed processes, whose sockets still exist, are omitted.
-
-    Raises:
-        CommandError: the run directory cannot be read.
+    Return the processes with an agent, by number, within *timeout* seconds, without
+    killed ones. Raises `CommandError`: the run directory cannot be read.
     """
     directory = run_dir or rundir.locate()
     try:
@@ -171,16 +161,9 @@ def pick(
     choice: str | None, run_dir: Path | None, *, responding: bool = True
 ) -> AgentProcess:
     """
-    Return the process *choice*, or the only running one.
-
-    Args:
-        choice: its slot, its pid, the name of its script or module, or the beginning of
-            its command line; the first of these that fits any process.
-        run_dir: directory of the sockets; `None` for the default.
-        responding: whether it has to respond.
-
-    Raises:
-        CommandError: there is none, there are several, or it does not respond.
+    Return the process *choice*, or the only running one, which must be *responding*. A
+    choice is a slot, pid, name of the script or module, or the beginning of the command
+    line, the first of these that fits. Raises `CommandError`: there is no such one.
     """
     workers = candidates(choice, run_dir)
     chosen = matching(workers, choice)

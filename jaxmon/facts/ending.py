@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.facts.record import Fact
-from jaxmon.host.formats import schema
+from jaxmon.host.formats import json_text
 
 
 SCHEMA = 1
@@ -233,7 +233,7 @@ def read(document: object) -> ProcessEnd:
         ValueError: it is no such record.
     """
     given = document if isinstance(document, Mapping) else {}
-    schema.require(given, SCHEMA)
+    json_text.require_schema(given, SCHEMA)
     found = {}
     for name in ProcessEnd.__annotations__.keys() & given.keys():
         kind = _OPTIONAL.get(name) or type(getattr(ProcessEnd, name))

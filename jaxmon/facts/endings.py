@@ -53,7 +53,7 @@ from jaxmon.facts import ending
 from jaxmon.facts.ending import CRASHED, RUNNING, ProcessEnd
 from jaxmon.host.files.descriptor import FLAGS, require_own
 from jaxmon.host.formats import json_text
-from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.tuples import NamedTuple
 
 

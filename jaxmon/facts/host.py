@@ -11,7 +11,7 @@ from jaxmon.facts.rank import MOST_RANKS, Rank
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.walltime import Standing
-from jaxmon.host.formats import schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.layout import clean
 
 
@@ -208,7 +208,7 @@ def host(target: str, document: object) -> JobHost:
     """
     given = mapping(document)
     documents = given.get("ranks")
-    schema.require(given, SCHEMA, oldest=0)
+    json_text.require_schema(given, SCHEMA, oldest=0)
     if not isinstance(documents, list):
         msg = "its response is not that of a sidecar's /job"
         raise ValueError(msg)  # noqa: TRY004 - a value of another origin, no mistake
@@ -225,7 +225,7 @@ def host(target: str, document: object) -> JobHost:
         if run := entry.get("run"):
             runs.append(run)
         try:
-            schema.require(entry, SCHEMA, oldest=0)
+            json_text.require_schema(entry, SCHEMA, oldest=0)
         except ValueError as error:
             doubts.append(f"worker {entry.get('worker')!s:.8}: {error}")
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxmon.facts import SCHEMA
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError
 
@@ -50,7 +50,7 @@ def overview(answer: str | FetchError) -> dict[str, Any]:
         message = "its response contains no jaxmon data; there is nothing to evaluate"
         raise FetchError(fetch.BROKEN, message)
     try:
-        schema.require(found, SCHEMA, oldest=0)
+        json_text.require_schema(found, SCHEMA, oldest=0)
     except ValueError as error:
         raise FetchError(UNREADABLE, f"{error}") from error
     return found

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxmon.errors import ConfigFileError, SignaturesError
 from jaxmon.host.files import bounded
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.json_text import require_list, require_object
 
 
@@ -161,7 +161,7 @@ def parsed(document: Any) -> Document:
         ValueError: it is not as described in docs/warm-starts.md.
     """
     found = require_object("the file", document)
-    schema.require(found, SCHEMA)
+    json_text.require_schema(found, SCHEMA)
     versions = {
         name: _text(f"versions.{name}", version)
         for name, version in require_object(

@@ -116,18 +116,14 @@ _BEGINNING = 32
 
 
 def command(words: Sequence[str]) -> str:
-    """
-    Return the command line *words* as it may be shown. Of what it returns, split at
-    spaces, it shows nothing more, as of that of an older agent.
-    """
+    """Return *words* as they may be shown; its result, split, shows no more."""
     return " ".join(_merged(shown for shown, _ in _command(words)))
 
 
 def own_command() -> str:
     """
-    Return the command line of this process as it may be shown, without the directory of
-    its interpreter. A process that multiprocessing started has that of the program, and
-    its own name.
+    Return this process's command line as it may be shown, without the directory of the
+    interpreter; if multiprocessing started it, the program's, and its name.
     """
     interpreter, *arguments = sys.orig_argv or [""]
     suffix = []
@@ -187,17 +183,12 @@ def error(exception: BaseException) -> str:
 
 
 def document(content: str) -> str:
-    """
-    Return *content*, JSON, HTML or prose, without secrets of well-known forms and those
-    that a name on the command line or in the environment of this process announces.
-    """
+    """Return *content* without secrets of well-known forms, or announced by a name."""
     return forms(without(content, _hidden_here(announced=True)))
 
 
 def forms(content: str) -> str:
-    """
-    Return *content* without secrets of well-known forms: in URLs, keys in PEM, tokens.
-    """
+    """Return *content* without secrets of well-known forms: URLs, PEM keys, tokens."""
     if "-----BEGIN " in content:
         content = re.sub(_PEM, HIDDEN, content)
     if "://" in content:
@@ -296,7 +287,6 @@ def _merged(words: Iterable[str]) -> Iterator[str]:
 
 
 def _command(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each word as it is shown, and as it is."""
     if not any(words):
         return
     # A process that sets its title has one word.
@@ -332,7 +322,6 @@ def _interpreter(left: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words after the script or module."""
     option = ""
     for index, word in enumerate(words):
         shown, after = _argument(word, option)
@@ -343,10 +332,7 @@ def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _argument(word: str, option: str) -> tuple[str, str]:
-    """
-    Return *word*, which follows *option*, as it is shown, and the option that it is if
-    a value may follow.
-    """
+    """Return *word*, after *option*, as shown, and the option that takes a value."""
     if option and _is_common(option) and re.fullmatch(_PLAIN, word):
         return word, ""
     match = re.fullmatch(_OPTION, word)
@@ -386,10 +372,7 @@ def _flag(word: str) -> str:
 
 
 def _unannounced(message: str, *, quoting: bool = True) -> str:
-    """
-    Return *message* without what may be a secret, whatever this process knows; it may
-    quote passwords if it is *quoting*.
-    """
+    """Return *message* without secrets, whatever is known; it may be *quoting* some."""
     message = re.sub(_ANNOUNCED, _after_name, forms(message))
     message = re.sub(_ADDRESS, HIDDEN, message)
     if quoting:

@@ -50,10 +50,8 @@ def locate(
     explicit: str | None = None, environ: Mapping[str, str] | None = None
 ) -> Path:
     """
-    Return the run directory; nothing is created.
-
-    It is *explicit*, else ``$JAXMON_RUN_DIR``, else ``$XDG_RUNTIME_DIR/jaxmon``,
-    else a directory of this user under the temporary directory.
+    Return the run directory, which is not created: *explicit*, ``$JAXMON_RUN_DIR``,
+    ``$XDG_RUNTIME_DIR/jaxmon``, or this user's under the temporary directory.
     """
     environ = os.environ if environ is None else environ
     if chosen := explicit or environ.get("JAXMON_RUN_DIR"):
@@ -65,9 +63,8 @@ def locate(
 
 def sockets(directory: Path) -> dict[str, Path]:
     """
-    Return the agent sockets in *directory* by worker (``"0"``, ``"1"``, …), maybe those
-    of killed processes among them. Raises `OSError`: the directory exists and cannot be
-    read.
+    Return the agent sockets in *directory* by worker, also of killed processes. Raises
+    `OSError`: the directory exists and cannot be read.
     """
     found: dict[int, Path] = {}
     try:
@@ -102,10 +99,8 @@ def of_others(uid: int) -> dict[Path, int | None]:
 
 class Slot:
     """
-    A slot of a run directory. Release it to unlink its files; a killed process leaves
-    them, and the next holder of the slot replaces them.
-
-    Its socket gets the permissions *mode*.
+    A slot of a run directory; its files have permissions *mode*. Release it to unlink
+    them; a killed process leaves them to the next holder.
     """
 
     def __init__(self, number: int, socket: Path, mode: int) -> None:
@@ -118,9 +113,8 @@ class Slot:
 
     def hold(self) -> bool:
         """
-        Acquire the slot if it is free; return whether it was. Raises
-        `FileNotFoundError`: its directory is gone; `RunDirError`: no file can be
-        created there.
+        Acquire the slot; return whether it was free. Raises `FileNotFoundError` without
+        its directory; `RunDirError`: no file can be created there.
         """
         try:
             return self._lock.take()
@@ -153,10 +147,7 @@ class Slot:
         return self._lock.is_lost
 
     def keep(self) -> bool:
-        """
-        Reacquire the lock if it was lost; return whether this process has the slot. If
-        another process took it meanwhile, that has.
-        """
+        """Reacquire a lost lock, unless another did; return whether we have it."""
         try:
             return self._lock.in_place() or self._take_back()
         except OSError as error:
@@ -164,10 +155,7 @@ class Slot:
             return False
 
     def withdraw(self) -> None:
-        """
-        Unlink the socket and keep the slot: no other process connects or takes it.
-        Idempotent.
-        """
+        """Unlink the socket but keep the slot; idempotent."""
         try:
             if self._lock.in_place() and self._has_socket():
                 self.socket.unlink()
@@ -193,10 +181,7 @@ class Slot:
         self._lock.abandon()
 
     def _take_back(self) -> bool:
-        """
-        Reacquire the lock after its file was removed, unless another process has: the
-        holder of the current file owns the slot.
-        """
+        """Reacquire the lock: who holds the current file owns the slot."""
         self._lock.abandon()
         return self._lock.take()
 
@@ -208,11 +193,8 @@ class Slot:
 def acquire(directory: Path, *, first: int | None = None) -> Slot:
     """
     Return the slot *first*, or else the lowest free one in *directory*, which is
-    created if missing.
-
-    A slot whose socket accepts connections is not free, nor is one whose files cannot
-    be locked or unlinked. Raises `RunDirError`: the directory is unusable, with the
-    reason.
+    created. One whose socket accepts connections, or whose files cannot be locked or
+    unlinked, is not free. Raises `RunDirError`, with the reason.
     """
     # The program may change its directory before the files are unlinked.
     directory = directory.absolute()
@@ -248,10 +230,7 @@ def is_link(path: Path) -> bool:
 
 
 def _lowest(directory: Path, mode: int, first: int | None) -> Slot:
-    """
-    Return the first slot that is free. Raises `FileNotFoundError`: the directory is
-    gone; `RunDirError`: there is none, or no file can be created there.
-    """
+    """Return the first free slot. Raises `FileNotFoundError`, or `RunDirError`."""
     for number in (*(() if first is None else (first,)), *range(MAX_SLOTS)):
         path = _socket_path(directory, number)
         slot = Slot(number, path, mode)
@@ -278,10 +257,7 @@ def _socket_path(directory: Path, number: int) -> Path:
 
 
 def _clear(path: Path) -> bool:
-    """
-    Unlink the socket of a killed process; `False` if it accepts connections or cannot
-    be unlinked.
-    """
+    """Unlink a dead socket; `False` if it accepts connections or cannot be unlinked."""
     try:
         if _answers(path):
             return False
@@ -310,10 +286,8 @@ def _answers(path: Path) -> bool:
 
 def prepare(directory: Path) -> int:
     """
-    Create *directory* for this user only, and return the permissions of files in it.
-
-    Raises:
-        RunDirError: it cannot be created, others control it, or its path is too long.
+    Create *directory* for this user; return the permissions of files. Raises
+    `RunDirError`.
     """
     _socket_path(directory, 0)
     try:
@@ -346,9 +320,8 @@ def prepare(directory: Path) -> int:
 
 def _file_mode(directory: Path) -> int:
     """
-    Return the permissions of files in *directory*: for this user alone, or also for the
-    group of a directory that is set-group-ID and open to that group. Raises `OSError`:
-    there is no such directory.
+    Return the permissions of files: for the group, too, of a directory that is
+    set-group-ID and open to it. Raises `OSError`.
     """
     shared = directory.stat().st_mode & _SHARED == _SHARED
     return 0o660 if shared else 0o600

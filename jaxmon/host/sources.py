@@ -1,8 +1,4 @@
-"""
-Whose a source file is, by its path alone, and how it is displayed.
-
-The path may be another process's: of its files, only the names are known here.
-"""
+"""Whose a source file is, by its path, and how it is shown."""
 
 from __future__ import annotations
 
@@ -63,10 +59,7 @@ def package_of(file: str) -> str | None:
 
 
 def display_path(file: str) -> str:
-    """
-    Return *file* for display: relative to the working directory, the directory of
-    installed packages, or the home directory.
-    """
+    """Return *file* relative to the working, package or home directory."""
     package = package_of(file)
     if package is not None:
         return file[file.rindex(f"{os.sep}{package}") + 1 :]

@@ -1,8 +1,6 @@
 """
-Runs subprocesses with time and output limits.
-
-`subprocess.run` with a timeout keeps waiting if a child of the program holds its output
-open, and buffers everything that is written.
+Runs subprocesses with limits of time and output: `subprocess.run` waits on for a child
+that holds the output open, and buffers everything.
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class CompletedRun:
-    """
-    How a program exited, with a negative *code* for a signal, and the end of what it
-    wrote to standard output and standard error.
-    """
+    """How a program exited, negative for a signal, and the end of what it wrote."""
 
     code: int
     out: str
@@ -43,18 +38,9 @@ def run(
     cwd: Path | None = None,
 ) -> CompletedRun:
     """
-    Run *command*, without input, until it exits.
-
-    Args:
-        command: program and arguments.
-        seconds: time after which it and its children are killed.
-        max_bytes: how much of each output is kept, from its end.
-        env: instead of this environment.
-        cwd: instead of this directory.
-
-    Raises:
-        TimeoutError: it was killed.
-        OSError: it could not be started.
+    Run *command*, without input, until it exits, or is killed with its children after
+    so many *seconds*; the last *max_bytes* of each output are kept. Raises
+    `TimeoutError`, or `OSError`: it could not be started.
     """
     end = time.monotonic() + seconds
     process = subprocess.Popen(  # noqa: S603 - the caller's program

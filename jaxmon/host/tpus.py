@@ -1,8 +1,6 @@
 """
-Discovers this host's TPU chips on the PCI bus, without calling a driver or opening a
-chip.
-
-Sidecar and agents identify a chip by its PCI address, so their metrics can be joined.
+Discovers TPU chips on the PCI bus, by which sidecar and agents identify them, without
+calling a driver or opening a chip.
 """
 
 from __future__ import annotations
@@ -22,10 +20,7 @@ _NOT_A_NUMBER = 1 << 30
 
 
 class Model(NamedTuple):
-    """
-    A generation of TPUs: Google's name, the number of devices per chip, and whether it
-    is accessed through VFIO, not through a dedicated driver.
-    """
+    """A generation of TPUs: Google's name, devices per chip, whether through VFIO."""
 
     name: str
     cores: int
@@ -49,16 +44,9 @@ _FIRST_MODELS = {
 @dataclass(frozen=True, slots=True)
 class Chip:
     """
-    A TPU chip.
-
-    Args:
-        uuid: ``TPU-`` and the address; a chip has no serial number.
-        index: position among the chips of the host, in the order of their nodes,
-            which is how the runtime numbers them.
-        model: its generation.
-        pci_bus_id: as sysfs prints it; of the first function, if there are two.
-        node: what a program opens: ``/dev/accel0``, ``/dev/vfio/12``; ``""`` if
-            unknown.
+    A TPU chip: its *uuid* is ``TPU-`` and the address, for it has no serial number;
+    *index* counts in the order of nodes, as the runtime does; *pci_bus_id* is that of
+    the first function; *node* is what a program opens, ``""`` if unknown.
     """
 
     uuid: str
@@ -69,10 +57,7 @@ class Chip:
 
 
 def find(root: Path = ROOT) -> list[Chip]:
-    """
-    Return the chips of this host in the order of their nodes; reads some hundred small
-    files of the kernel at most. *root* has ``sys`` and ``dev``.
-    """
+    """Return the chips in the order of their nodes; reads some hundred small files."""
     found: dict[str, tuple[Model, str, str]] = {}
     for device in sorted((root / "sys/bus/pci/devices").glob("*")):
         model = _model(device)
@@ -103,9 +88,8 @@ def is_configured(environ: Mapping[str, str]) -> bool:
 
 def owners(root: Path, nodes: frozenset[str]) -> dict[str, int]:
     """
-    Return the process that has each of *nodes* open, as far as permissions allow.
-
-    Scans the open files of all processes: tens of milliseconds on a busy host.
+    Return the process that has each of *nodes* open, as far as permitted; scans the
+    files of all processes: tens of milliseconds.
     """
     found: dict[str, int] = {}
     for process in (root / "proc").glob("[0-9]*"):
@@ -153,9 +137,7 @@ def _node(device: Path, *, vfio: bool) -> str:
 
 
 def _accel(root: Path, index: int) -> str:
-    """
-    Return the node of a chip that does not report its own: in the order of addresses.
-    """
+    """Return the node of a chip that reports none, in the order of addresses."""
     node = f"/dev/accel{index}"
     return node if (root / node.lstrip("/")).exists() else ""
 

@@ -50,13 +50,7 @@ _ADVICE = (
 
 
 def ras_view(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> RasView | None:
-    """
-    Return what the RAS of the job of *ranks* knows, `None` if no sidecar does.
-
-    Args:
-        ranks: of the job.
-        hosts: all that answered.
-    """
+    """Return what the RAS of the job of *ranks* knows, `None` if no sidecar does."""
     indices = {id(rank) for rank in ranks}
     replies = [
         (host.nccl, host.target)
@@ -85,7 +79,6 @@ _Places: TypeAlias = dict[int, list[tuple[Rank, JobHost]]]
 
 
 def _places(ranks: Sequence[Rank], hosts: Sequence[JobHost]) -> _Places:
-    """Return the ranks with their hosts, by process."""
     where = {id(rank): host for host in hosts for rank in host.ranks}
     places: _Places = {}
     for rank in ranks:
@@ -203,14 +196,7 @@ class _Timed:
 def late_ranks(
     ranks: Sequence[Rank], hosts: Sequence[JobHost], limits: Limits
 ) -> tuple[LateRank, ...]:
-    """
-    Return who comes last to collectives, the worst first, each rank once.
-
-    Args:
-        ranks: of one job.
-        hosts: all that answered.
-        limits: by which they are judged.
-    """
+    """Return which *ranks* come last to collectives, by *limits*, the worst first."""
     groups: defaultdict[tuple[str, int, str, str], list[_Timed]] = defaultdict(list)
     for timed in _timed(ranks, hosts):
         of = timed.collectives

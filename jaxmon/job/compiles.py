@@ -93,10 +93,7 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
 
 
 def _alike(ranks: Sequence[Rank]) -> dict[str, list[tuple[Rank, SharedFunction]]]:
-    """
-    Return the functions that several ranks have compiled or loaded, with those that
-    have done so as often as most; the others may be about to.
-    """
+    """Return functions that several ranks compiled or loaded as often as most have."""
     found: defaultdict[tuple[str, str, int], list[tuple[Rank, SharedFunction]]]
     found = defaultdict(list)
     for rank in ranks:

@@ -105,10 +105,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
-    """
-    Yield the latest programs of each function that runs on all devices of the job.
-    Parts of the processes may run others among themselves.
-    """
+    """Yield the latest programs of functions on all devices; parts may run others."""
     everywhere = devices(ranks)
     found: defaultdict[str, defaultdict[str, list[Rank]]]
     found = defaultdict(lambda: defaultdict(list))
@@ -122,10 +119,7 @@ def _programs(ranks: Sequence[Rank]) -> Iterator[tuple[str, _Values]]:
 
 
 def _settled(name: str, values: _Values) -> _Values:
-    """
-    Return *values* of the ranks that have had as many programs as most: the others may
-    be about to compile what these have.
-    """
+    """Return *values* of ranks with as many programs as most: others may follow."""
     numbers: dict[int, int | None] = {
         id(rank): function.programs
         for some in values.values()

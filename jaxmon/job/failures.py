@@ -38,16 +38,7 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """
-    How a rank failed.
-
-    Attributes:
-        rank: what is known of it.
-        host: where it ran.
-        kind: how it failed.
-        first: when at the earliest; *last* at the latest.
-        of_peers: whether its error says that another process is gone.
-    """
+    """How a rank failed, between *first* and *last*; *of_peers* if others were gone."""
 
     rank: Rank
     host: JobHost

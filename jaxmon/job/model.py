@@ -70,16 +70,9 @@ _WAITS = frozenset(
 @dataclass(frozen=True, slots=True)
 class Suspects:
     """
-    Ranks that are alike, for which others wait.
-
-    Attributes:
-        kind: in what they are alike.
-        ranks: those that are known, lowest first.
-        numbers: of all of them.
-        place: ``file:line`` where they are.
-        function: the function of the program at that line, or the jitted function.
-        seconds: for how long at least; `None` if unknown.
-        calls: how often they have called what the others wait in; `None` if unknown.
+    Ranks that are alike in *kind*, for which others wait: *numbers* of all, *ranks* of
+    those known. *function* is the program's at *place*, or the jitted one; *calls* is
+    how often they have called what the others wait in.
     """
 
     kind: SuspectKind
@@ -92,10 +85,7 @@ class Suspects:
 
     @property
     def failed_helpers(self) -> tuple[FailedHelper, ...]:
-        """
-        Helpers of the first of *ranks* that have failed, if it waits on the host: what
-        it waits for may be one of them.
-        """
+        """Failed helpers of the first rank, if it waits on the host, maybe for one."""
         here = self.ranks and self.kind in _WAITS
         return self.ranks[0].now.gone if here else ()
 
@@ -103,18 +93,10 @@ class Suspects:
 @dataclass(frozen=True, slots=True)
 class DeviceWait:
     """
-    Ranks that wait for the device, and so for other ranks.
-
-    Attributes:
-        numbers: which ones.
-        function: the jitted function in whose call; empty if unknown.
-        call: which call of it, counted from 1; `None` if unknown.
-        place: ``file:line`` where most of them wait.
-        fetches: whether they wait for results, not in the call itself.
-        barrier: the function of JAX in which they wait for all processes, after that
-            call; empty if they do not.
-        partial: whether *function* runs on the devices of some processes only, as a
-            stage of a pipeline: the others never call it.
+    Ranks that wait for the device, and so for other ranks: in *call*, from 1, of
+    *function*, most of them at *place*. They have made it and *fetch* results, or wait
+    for all in JAX's *barrier* after it. A *partial* function runs on some devices only,
+    as a stage of a pipeline: other processes never call it.
     """
 
     numbers: tuple[int, ...] = ()
@@ -144,23 +126,13 @@ class SlowKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Straggler:
     """
-    A rank for which the others wait in their collectives.
+    A rank for which the others wait in their collectives, *ratio* of the time.
 
-    Attributes:
-        ratio: how much of the time they wait for it.
-        spent: seconds of a step that it spends on what `kind` says.
-        median: the same of the median rank.
-        busy: seconds of a step in which it does not wait for the device.
-        times_median: how many times as long that is as of the median rank.
-        times_past: the same of itself before; `None` if it was never faster.
-        place: ``file:line`` where it is most of that time; empty if unknown.
-        activity: the activity that it marks there; empty if none.
-        function: whose programs its device runs, if that is why; empty if unknown.
-        seconds: for how long it has been so, at least.
-        always: whether that is since the first steps.
-        ended_seconds: how long ago it ceased to be so; 0 if it has not.
-        throttled: why its GPUs are throttled now.
-        xids: their latest Xid errors.
+    It has *spent* so many seconds of a step on *kind*, a *median* rank less, and is
+    *busy*, not waiting for its device, *times_median* as long as that and *times_past*
+    as long as itself before (`None` if it was never faster). *place* and *activity* are
+    where it is most; *function* is what its device runs alone. It has been so for
+    *seconds* at least, *always* if since the first steps, until *ended_seconds* ago.
     """
 
     rank: Rank
@@ -184,14 +156,9 @@ class Straggler:
 @dataclass(frozen=True, slots=True)
 class Slowness:
     """
-    Which ranks make a job slower.
-
-    Attributes:
-        stragglers: those that do now, the slowest first.
-        former: those that did, and do not any more.
-        step: seconds of a step now; of a call, if it is not known what a step is.
-        lost: how many of these would be saved if they were like the others.
-        throttled: ranks whose GPUs are throttled, unlike those of most, with reasons.
+    Which ranks make a job slower now, and *former* ones; a *step* takes so many seconds
+    (a call, if no step is known), *lost* less if they were like the others; *throttled*
+    are those whose GPUs are, unlike most.
     """
 
     stragglers: tuple[Straggler, ...] = ()
@@ -204,13 +171,7 @@ class Slowness:
 @dataclass(frozen=True, slots=True)
 class RasView:
     """
-    What RAS knows.
-
-    Attributes:
-        target: the sidecar that asked it last.
-        ras: the reply.
-        behind: ranks that are behind, with our rank if it is known.
-        missing: processes that RAS does not reach, with our rank if it is known.
+    What RAS knows; ranks *behind* and *missing* processes have our rank, if known.
     """
 
     target: str
@@ -228,14 +189,8 @@ class RasView:
 @dataclass(frozen=True, slots=True)
 class LateRank:
     """
-    A rank for which the collectives of a communicator wait.
-
-    Attributes:
-        rank: ours.
-        collectives: NCCL's of it, by which it is known there.
-        several: whether its process has other ranks of this communicator.
-        mean: seconds of its kernels, *median* those of the median rank.
-        ratio: how much of the time that one waits for it.
+    A rank for which collectives of a communicator wait *ratio* of the time: *mean* and
+    *median* are seconds of kernels; *several* if its process has other ranks there.
     """
 
     rank: Rank
@@ -248,10 +203,7 @@ class LateRank:
 
 @dataclass(frozen=True, slots=True)
 class SetupDifference:
-    """
-    A name, the value of some ranks, and that of most; empty if it is not set. If there
-    are many values, *value* is how many.
-    """
+    """The value of some ranks, that of most, and how many there are."""
 
     name: str
     value: str
@@ -285,18 +237,10 @@ class MissCause(Enum):
 @dataclass(frozen=True, slots=True)
 class RepeatedCompiles:
     """
-    Compiles that the persistent cache would have saved.
-
-    Attributes:
-        numbers: of the ranks that compiled.
-        ranks: the same, as they are known.
-        loaded: numbers of those that loaded the same.
-        function: that took longest.
-        functions: how many.
-        seconds: of all ranks together.
-        longest: of one rank; the others waited for it.
-        cause: why.
-        place: the file system of the directory, if each host has its own.
+    Compiles of *ranks* that the persistent cache would have saved, as for those that
+    *loaded* them: *functions*, the longest of which is *function*, *seconds* in all,
+    the *longest* of one rank, for which the others waited. *place* is a file system of
+    one host.
     """
 
     numbers: tuple[int, ...]
@@ -313,27 +257,14 @@ class RepeatedCompiles:
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    What is found out about one job.
+    What is found out about one job, known by its coordinator, of so many processes on
+    so many hosts. It has made no progress for *seconds*, and hangs from *limit* on.
 
-    Attributes:
-        coordinator: its coordinator, by which it is known.
-        count: of its processes.
-        hosts: on how many hosts they were found.
-        state: how it is.
-        seconds: since any rank called what they call together; `None` if unknown.
-        limit: from how many seconds that is called hung.
-        waiting: the ranks that wait for the device.
-        suspects: those that these wait for, the likeliest first.
-        dispatched: ranks that have made the call in which the others wait, and do
-            something else, if it hangs and no rank is suspect.
-        starved: those that wait for a processor most of the time.
-        ranks: all that are known, by number.
-        slowness: which ranks make it slower, while it makes progress; `None` if
-            unknown.
-        nccl: what NCCL's RAS knows; `None` if nothing.
-        late_ranks: who comes last to collectives, while it makes progress.
-        deviating: ranks that differ from most others, the fewest first.
-        repeated: compiles that the persistent cache would have saved, if any.
+    If it does not get on, ranks are *waiting* for *suspects*, the likeliest first; if
+    there are none, *dispatched* have made the call and do something else. If it does,
+    there are *slowness* and *late_ranks*, who come last to collectives. *starved* wait
+    for a processor most of the time, *deviating* differ from most, *repeated* compiled
+    in vain; *ranks* are all that are known, by number.
     """
 
     coordinator: str
@@ -357,16 +288,9 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What is found out about all jobs of some hosts.
-
-    Attributes:
-        jobs: the worst first.
-        silent: hosts that did not answer, with the reason.
-        answered: how many did.
-        others: processes that belong to no job.
-        unknown: processes that failed, and of which it is not known which rank they
-            were.
-        doubts: what is not read of hosts that answered, with the host.
+    What is found out about jobs, the worst first. *silent* hosts did not answer;
+    *others* belong to no job; *unknown* processes failed without a known rank; *doubts*
+    are what was not read of a host.
     """
 
     jobs: tuple[Job, ...] = ()

@@ -34,24 +34,12 @@ its connections, and others fail at once. Exceptions are noticed before.
 @dataclass(frozen=True, slots=True)
 class PostMortem:
     """
-    How a job failed.
+    How a job failed, known by its coordinator: *first*, as far as that is known,
+    *together* what may have failed before it by the clocks, *later* what failed by
+    itself, and *consequences* in order.
 
-    Attributes:
-        coordinator: its coordinator, by which it is known.
-        count: of its processes.
-        hosts: on how many hosts they were found.
-        ranks: all that are known, by number.
-        first: what failed first; `None` if nothing did, or that is not known.
-        together: what may have failed before *first*, as far as the clocks show.
-        later: what failed by itself, after that.
-        consequences: what failed because of it, in order.
-        waiting: the ranks that have not failed, and wait for a device, and so for
-            others.
-        running: those that do something else, and what.
-        finished: the ranks that have ended in order.
-        missing: the ranks that no sidecar reports.
-        restarted: those that failed, and have been started again since.
-        hangs: whether the job makes no progress.
+    Of the others, some are *waiting* for a device, and so for ranks, some *running*
+    something else, *finished*, *missing* from all sidecars, or *restarted* since.
     """
 
     coordinator: str
@@ -78,14 +66,8 @@ class PostMortem:
 @dataclass(frozen=True, slots=True)
 class PostMortems:
     """
-    What is found out about the jobs of some hosts.
-
-    Attributes:
-        jobs: those that failed, the latest first, then the others.
-        hosts: all hosts, also those that did not answer.
-        unknown: failures of processes of which it is not known which rank they were, if
-            one is missing or no job is known; the latest first.
-        others: processes that belong to no job.
+    What is found out about jobs, the latest failure first; *unknown* are failures of
+    processes of no known rank, if one is missing, the latest first.
     """
 
     jobs: tuple[PostMortem, ...]
@@ -167,10 +149,7 @@ def _recency(job: PostMortem) -> tuple[bool, float]:
 
 
 def _latest(found: Iterable[RankFailure]) -> list[RankFailure]:
-    """
-    Return the failures of the latest attempt: one of each rank, without those before
-    another's process began.
-    """
+    """Return the failures of the latest attempt, by when processes began."""
     latest: dict[int, RankFailure] = {}
     for failure in sorted(found, key=lambda failure: failure.time):
         latest[failure.rank.index or 0] = failure
@@ -230,7 +209,6 @@ def _ordered(found: Iterable[RankFailure]) -> _Order:
 
 
 def _first(causes: Sequence[RankFailure]) -> RankFailure:
-    """Return the likeliest first of *causes*, which are in order."""
     outspoken = [failure for failure in causes if not failure.is_silent]
     silent = [failure for failure in causes if failure.is_silent]
     if outspoken:

@@ -20,13 +20,17 @@ from statistics import median_low
 
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank, RecentLine
-from jaxmon.job.comparison import WINDOW, WINDOWS, ComparedRank, RankComparison, compare
-from jaxmon.job.lags import (
+from jaxmon.job.comparison import (
+    WINDOW,
+    WINDOWS,
+    ComparedRank,
     DeviceIdleness,
+    RankComparison,
     Stoppages,
     TimeFractions,
     busy_by_estimate,
     busy_for_certain,
+    compare,
 )
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.limits import Limits
@@ -68,12 +72,8 @@ _STATES = {
 @dataclass(frozen=True, slots=True)
 class _SlowWindows:
     """
-    Windows in which a rank was slower than the others.
-
-    Attributes:
-        lag: how much shorter its wait is than the median rank's, or its work longer.
-        explained: of these windows, those in which it is known what it did.
-        kind: known if it is the device that works.
+    Windows in which the others waited *lag* longer for a rank, or its device worked
+    that much longer; in those *explained* it is known what it did.
     """
 
     side: ComparedRank
@@ -96,14 +96,8 @@ def find_stragglers(
     window: float = WINDOW,
 ) -> Slowness | None:
     """
-    Return what is known of slow *ranks*, `None` if they cannot be compared. Its time
-    grows with their number, and no faster.
-
-    Args:
-        ranks: those of one job that respond; it makes progress.
-        hosts: what their sidecars know of their GPUs.
-        limits: by which they are judged; the defaults if `None`.
-        window: how many seconds make a window, of which three are needed.
+    Return what is known of slow *ranks*, which respond and make progress, `None` if
+    they cannot be compared; in a time that grows with their number.
     """
     found = compare(ranks, window)
     gpus = _GpuStates(hosts, ranks)
@@ -189,10 +183,7 @@ def _is_behind(
 def _device_bound(
     alone: TimeFractions, together: TimeFractions, number: int
 ) -> _SlowWindows | None:
-    """
-    Return when the device of the rank *number* waited less than others in what all run,
-    because of what it runs alone.
-    """
+    """Return when a rank's device waited less than others, for programs of its own."""
     row, side = together.rows[number], together.sides[number]
     lags = [
         usual - fraction for usual, fraction in zip(together.high, row, strict=True)
@@ -224,10 +215,7 @@ class _Accounts:
         return seconds / steps if steps > 0 else 0.0
 
     def of(self, side: ComparedRank, windows: range, kind: SlowKind | None) -> float:
-        """
-        Return the fraction of the time that a rank spends on what *kind* says, or, if
-        that is `None`, in which it does not wait for its device.
-        """
+        """Return the part of time spent on *kind*, or if `None`, not waiting."""
         if kind is None:
             return 1.0 - side.ratio("waits", windows)
         # A thread without a processor is a process that does not run.
@@ -290,7 +278,6 @@ def _straggler(
 
 
 def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
-    """Return the line where *rank* is more of the time than *others* are."""
     states = _STATES.get(kind, ())
     places = {
         place.place: place
@@ -310,7 +297,6 @@ def _place(rank: Rank, kind: SlowKind, others: Iterable[Rank]) -> RecentLine:
 def _ratios(
     places: Collection[str], states: Collection[str], ranks: Iterable[Rank]
 ) -> Iterable[tuple[str, list[float]]]:
-    """Return for each of *places* for how much of the time *ranks* are there."""
     found: dict[str, list[float]] = {place: [] for place in places}
     for rank in ranks:
         there = {
@@ -331,10 +317,7 @@ def _lost(
     waits: TimeFractions,
     alone: TimeFractions,
 ) -> float:
-    """
-    Return the fraction of the time that would be saved if all that are slow now were
-    like the slowest of the others.
-    """
+    """Return the part of the time to win if all slow ones were as the slowest other."""
     now = {number: run for number, run in runs.items() if not run.is_over}
     rest = [number for number in range(len(found.sides)) if number not in now]
     lost = 0.0
@@ -354,13 +337,7 @@ def _lost(
 
 
 class _GpuStates:
-    """
-    What the drivers say of the GPUs of ranks.
-
-    Args:
-        hosts: what their sidecars report.
-        ranks: all that respond.
-    """
+    """What the drivers of *hosts* say of the GPUs of *ranks*."""
 
     def __init__(self, hosts: Sequence[JobHost], ranks: Sequence[Rank]) -> None:
         self._reasons: dict[str, tuple[str, ...]] = {}

@@ -128,7 +128,6 @@ def _sentence(some: Sequence[Straggler]) -> str:
 
 
 def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
-    """Return stragglers by what they do and where, the slowest first."""
     groups: dict[tuple[SlowKind, str, str, str], list[Straggler]] = {}
     for straggler in found:
         key = straggler.kind, straggler.place, straggler.activity, straggler.function

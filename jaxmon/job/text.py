@@ -188,10 +188,7 @@ def _stack(suspects: Suspects) -> tuple[str, ...]:
 
 
 def time_limit(job: Job) -> str:
-    """
-    Return what would end the hang of *job*; empty if it does not hang, or nothing is
-    known.
-    """
+    """Return what would end the hang of *job*, empty without one, or if unknown."""
     if job.state is not JobState.HUNG or _NOTICED & {
         group.kind for group in job.suspects
     }:
@@ -301,15 +298,7 @@ Stack: TypeAlias = tuple[str, ...]
 
 
 class StackGroup(NamedTuple):
-    """
-    Threads that are in the same functions.
-
-    Attributes:
-        ranks: on which ranks, sorted.
-        threads: their number.
-        stack: the commonest of theirs, innermost line first.
-        stacks: how many different ones there are; they differ in lines.
-    """
+    """Threads in the same functions, with the commonest *stack* of so many *stacks*."""
 
     ranks: tuple[int, ...]
     threads: int

@@ -76,14 +76,7 @@ _WORST = {state: order for order, state in enumerate(JobState)}
 
 
 def judge(hosts: Sequence[JobHost], limits: Limits | None = None) -> Verdict:
-    """
-    Return what is found out about the jobs of *hosts*, in a time that grows with the
-    number of ranks, and no faster.
-
-    Args:
-        hosts: what their sidecars report.
-        limits: by which they are judged; the defaults if `None`.
-    """
+    """Return what is found out about jobs, in a time that grows with their ranks."""
     limits = limits or Limits()
     silent = tuple((host.target, host.trouble) for host in hosts if host.trouble)
     found: defaultdict[tuple[str, int], list[Rank]] = defaultdict(list)
@@ -165,10 +158,7 @@ def _job(
 
 
 def _one_of_each(reported: Iterable[Rank]) -> list[Rank]:
-    """
-    Return the ranks by number, of several with one number the latest: a job that was
-    restarted may have the address of the one before.
-    """
+    """Return the latest rank of each number: a restarted job may have its address."""
     found: dict[int, Rank] = {}
     for rank in reported:
         number = rank.index or 0
@@ -322,7 +312,6 @@ def _absent(ranks: Iterable[Rank]) -> dict[SuspectKind, list[Rank]]:
 
 
 def _end(rank: Rank) -> SuspectKind:
-    """Return how *rank* has ended."""
     kind = _ENDS.get(rank.ended, SuspectKind.CRASHED)
     # Ctrl-C ends a program in order, but not as one of a job should end.
     if kind is SuspectKind.FINISHED and rank.words.kind == "exception":
@@ -365,7 +354,6 @@ def _kind(rank: Rank) -> SuspectKind:
 def _alike(
     kind: SuspectKind, ranks: Sequence[Rank], waiting: DeviceWait
 ) -> Iterable[Suspects]:
-    """Yield *ranks* by what they do and where."""
     groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
     for rank in ranks:
         # What a process did before it was gone is not what the others wait for.
@@ -410,7 +398,6 @@ def _function(rank: Rank, kind: SuspectKind) -> str:
 
 
 def _seconds(rank: Rank, kind: SuspectKind) -> float | None:
-    """Return for how long *rank* has been as it is."""
     if kind in {*FAILED, SuspectKind.FINISHED}:
         return rank.ended_seconds
     if kind in {SuspectKind.STOPPED, SuspectKind.SILENT}:

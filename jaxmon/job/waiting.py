@@ -128,10 +128,7 @@ def _is_partial(ranks: Sequence[Rank], function: str) -> bool:
 
 
 def _furthest_apart(ranks: Sequence[Rank]) -> str:
-    """
-    Return the function of whose calls some ranks have made more than others, else the
-    one that is called most; empty if none is known.
-    """
+    """Return the function that some called more often, or that is called most."""
     most: dict[str, int] = {}
     spread: dict[str, set[int]] = defaultdict(set)
     for rank in ranks:
@@ -200,10 +197,7 @@ def _by_calls(ranks: Sequence[Rank]) -> list[tuple[Rank, str]]:
 
 
 def _of_all(rank: Rank, everywhere: int) -> Calls | None:
-    """
-    Return the calls of functions that run on all devices, *everywhere*, `None` if some
-    are not counted. Parts of the processes may call others among themselves.
-    """
+    """Return the calls of functions on all devices, `None` if some are not counted."""
     found = [
         (function.name, function.calls)
         for function in rank.functions
@@ -216,8 +210,7 @@ def _of_all(rank: Rank, everywhere: int) -> Calls | None:
 
 def _extra(usual: dict[str, int], found: Calls) -> str:
     """
-    Return of which function *found* has calls that *usual* does not have, if it is of
-    another sequence, and not only ahead or behind in the same one; else nothing.
+    Return what *found* calls more often than *usual*, if not only ahead or behind.
     """
     calls = dict(found)
     names = usual.keys() | calls.keys()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
-from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
-from jaxmon.job.model import FAILED, DeviceWait, Job, SuspectKind, Suspects
+from jaxmon.job.model import (
+    FAILED,
+    DeviatingRanks,
+    DeviceWait,
+    Job,
+    RepeatedCompiles,
+    SuspectKind,
+    Suspects,
+)
 
 
 SCHEMA = 1
@@ -37,16 +44,8 @@ _NOT_BEHIND = frozenset((*_ABSENT, SuspectKind.PROGRAM)) - {
 _PAST = frozenset((*FAILED, SuspectKind.FINISHED))
 
 
-class RankGroup(Protocol):
-    """Ranks that have something in common: the numbers of all, and those known."""
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Of all of them."""
-
-    @property
-    def ranks(self) -> tuple[Rank, ...]:
-        """Those that are known."""
+RankGroup: TypeAlias = Suspects | DeviatingRanks | RepeatedCompiles
+"""Ranks that have something in common: the numbers of all, and those known."""
 
 
 class Phrases(NamedTuple):

@@ -20,7 +20,7 @@ from jaxmon import interrupts
 from jaxmon.errors import ConfigFileError
 from jaxmon.host import rundir
 from jaxmon.host.files import bounded, whole
-from jaxmon.host.formats import durations, json_text, schema
+from jaxmon.host.formats import durations, json_text
 from jaxmon.limits import LIMITS, Limits
 
 
@@ -77,7 +77,7 @@ def read(path: Path) -> Limits:
         ):
             msg = 'expected {"schema": 1, "limits": {…}}'
             raise ValueError(msg)  # noqa: TRY301, TRY004 - as for what is no JSON
-        schema.require(document, SCHEMA)
+        json_text.require_schema(document, SCHEMA)
         return checked(found)
     except ValueError as error:
         raise ConfigFileError(str(error)) from error

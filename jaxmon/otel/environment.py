@@ -36,14 +36,8 @@ _LONGEST = 1e6
 
 class Plan(NamedTuple):
     """
-    How metrics are to be pushed.
-
-    Attributes:
-        routes: `GRPC`, `HTTP`, `CONSOLE`, each at most once.
-        interval: seconds between two exports.
-        deadline: seconds that the last export may delay the end of the program.
-        temporality: ``cumulative``, ``delta`` or ``lowmemory``.
-        problems: variables that are ignored, each in a sentence.
+    How metrics are pushed: routes, seconds between exports and of *deadline* for the
+    last, *temporality* as in the variable, and *problems* with ignored ones.
     """
 
     routes: tuple[str, ...]
@@ -68,10 +62,7 @@ def is_asked(environ: Mapping[str, str]) -> bool:
 
 
 def logs_are_asked(environ: Mapping[str, str]) -> bool:
-    """
-    Return whether the variables ask for logs to be sent by OTLP: OTEL_LOGS_EXPORTER
-    names it, or there is an endpoint for logs, and no file replaces them.
-    """
+    """Return whether logs are to be sent by OTLP."""
     if is_disabled(environ, or_by_file=True):
         return False
     if named := _word(environ, "OTEL_LOGS_EXPORTER"):
@@ -80,10 +71,7 @@ def logs_are_asked(environ: Mapping[str, str]) -> bool:
 
 
 def is_disabled(environ: Mapping[str, str], *, or_by_file: bool = False) -> bool:
-    """
-    Return whether the environment disables OpenTelemetry, or has a file replace the
-    other variables.
-    """
+    """Return whether OpenTelemetry is off, or a file replaces the other variables."""
     replaced = or_by_file and bool(_word(environ, "OTEL_CONFIG_FILE"))
     return replaced or _word(environ, "OTEL_SDK_DISABLED") == "true"
 
@@ -120,10 +108,7 @@ def protocol(environ: Mapping[str, str], signal: str, problems: list[str]) -> st
 
 
 def timeout(environ: Mapping[str, str], signal: str, problems: list[str]) -> float:
-    """
-    Return the seconds that an export of a *signal* may take, as `protocol`. Unlike the
-    others, these variables are in seconds in the SDK for Python.
-    """
+    """Return the seconds of an export; unlike others, these variables are seconds."""
     usual = _seconds(environ, "OTEL_EXPORTER_OTLP_TIMEOUT", _TIMEOUT, problems, unit=1)
     name = f"OTEL_EXPORTER_OTLP_{signal}_TIMEOUT"
     return _seconds(environ, name, usual, problems, unit=1)
@@ -187,10 +172,7 @@ def export_wanted(environ: Mapping[str, str]) -> bool:
 
 
 def healthy_ratio(environ: Mapping[str, str]) -> float:
-    """
-    Return the fraction of healthy traces to keep, 0.05 unless ``OTEL_TRACES_SAMPLER``
-    says otherwise. An invalid argument is ignored, as the SDK does.
-    """
+    """Return the part of healthy traces to keep, 0.05 if not given, or not validly."""
     sampler = _word(environ, "OTEL_TRACES_SAMPLER")
     if sampler.endswith("always_on"):
         return 1.0

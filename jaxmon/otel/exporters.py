@@ -28,11 +28,7 @@ log = logging.getLogger("jaxmon")
 
 
 def exported(exporter: Any, data: Any) -> bool:
-    """
-    Export *data* by an *exporter* of the SDK; return whether it arrived.
-
-    Blocks while the exporter tries again, by default at most ten seconds.
-    """
+    """Export *data*; return whether it arrived, by default within ten seconds."""
     with unobserved(), unlisted(exporter):
         try:
             return bool(exporter.export(data).name == "SUCCESS")
@@ -43,10 +39,7 @@ def exported(exporter: Any, data: Any) -> bool:
 
 @contextlib.contextmanager
 def unlisted(exporter: Any) -> Iterator[None]:
-    """
-    Keep `threading` from listing this thread of ours, as it does for each log record:
-    an *exporter* logs before it waits and tries again.
-    """
+    """Keep `threading` from listing this thread, as it does when *exporter* logs."""
     # Its own logger, and that of what all exporters by gRPC derive from.
     modules = {base.__module__ for base in type(exporter).__mro__}
     names = [module for module in modules if module.startswith("opentelemetry.")]

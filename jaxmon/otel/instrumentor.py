@@ -11,10 +11,7 @@ from jaxmon.autostart import when_jax_is_imported
 
 
 class JaxmonInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # Any without the extra
-    """
-    OpenTelemetry's way to start and stop jaxmon: as `jaxmon run`, once the program
-    imports JAX.
-    """
+    """How OpenTelemetry starts and stops jaxmon: once the program imports JAX."""
 
     _cancel: Callable[[], None] | None = None
 

@@ -48,10 +48,7 @@ class Collected(LogRecordProcessor):
 
 
 class OwnLogs:
-    """
-    A provider of our own, which is never set globally, and the SDK's exporter. Not to
-    be made while the interpreter shuts down: the SDK starts threads for the resource.
-    """
+    """Our own provider. Not made at shutdown: the SDK starts threads for it."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._exporter = exporter("LOGS", environ)
@@ -66,10 +63,7 @@ class OwnLogs:
         _emit(self._provider, record)
 
     def export(self) -> bool:
-        """
-        Send what was kept; return whether it arrived. Blocks while the exporter tries
-        again, by default at most ten seconds.
-        """
+        """Send what was kept; return whether it arrived, in ten seconds by default."""
         records, self._collected.records = self._collected.records, []
         if not records:
             return True
@@ -81,10 +75,7 @@ class OwnLogs:
 
 
 def emit_by_application(record: logging.LogRecord) -> bool:
-    """
-    Give *record* to the application's provider of loggers; return whether it has one.
-    If one of its handlers of `logging` does that already, nothing is done.
-    """
+    """Give *record* to the application's provider, unless its handlers do."""
     provider = get_logger_provider()
     if not isinstance(provider, LoggerProvider):
         return False

@@ -1,8 +1,4 @@
-"""
-A pipe to each receiver: a converter, and one of the SDK's own exporters.
-
-The SDK is imported here, in some 0.15 s, when something is to be pushed.
-"""
+"""A pipe to each receiver: converter and exporter. Imports the SDK, in some 0.15 s."""
 
 from __future__ import annotations
 
@@ -60,10 +56,7 @@ def applies(convention: Convention, point: Any) -> bool:
 
 
 def by_convention(convention: Convention, point: Any, started: int) -> Any:
-    """
-    Return *point*, a number of the SDK, with the attributes of the *convention* of its
-    metric; sums that are no counters *started* then, in Unix nanoseconds.
-    """
+    """Return *point* by its *convention*; sums *started* then, in Unix nanoseconds."""
     names = dict(convention.labels)
     attributes: dict[str, Any] = {
         names.get(label, label): value for label, value in point.attributes.items()
@@ -114,10 +107,7 @@ class _Parsed(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """
-    A histogram: its first series, buckets by bound, sum and count by suffix, and the
-    exemplars of its buckets.
-    """
+    """A histogram: its first series, buckets, sum and count, and exemplars."""
 
     labels: dict[str, str]
     series: str
@@ -127,13 +117,7 @@ class _Parts(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """
-    What one series has counted: buckets, sum and count of a histogram, or one number.
-
-    Attributes:
-        since: in Unix nanoseconds, when what is exported next began.
-        moves: whether that begins anew with each delivery.
-    """
+    """What a series counted *since* then, which *moves* with each delivery."""
 
     counts: tuple[_Number, ...]
     since: int
@@ -142,18 +126,10 @@ class _Count(NamedTuple):
 
 class Converter:
     """
-    Turns families into data points; for one exporter and one thread.
-
-    It keeps labels and last values of the latest families, 0.8 kB per sample.
-
-    Args:
-        started: when counting began, in Unix nanoseconds.
-        temporality: as in `jaxmon.otel.environment.Plan`.
-        from_zero: whether all series have counted from zero since *started*. Otherwise,
-            as on the page of a sidecar, only those of agents that appear later have; of
-            others, deltas begin when they are first delivered.
-        conventions: metrics that are called something else.
-        failed: called for each metric that is left out, with its name.
+    Turns families into data points, for one exporter and thread; it keeps 0.8 kB per
+    sample. Counting *started* in Unix nanoseconds, of all series if *from_zero*; else,
+    as on a sidecar's page, deltas of other than new agents begin when first delivered.
+    *conventions* have other names; *failed* gets names of metrics left out.
     """
 
     def __init__(  # noqa: PLR0913 - what the points say besides the values
@@ -183,10 +159,8 @@ class Converter:
 
     def convert(self, families: Iterable[Family], time: int) -> MetricsData:
         """
-        Return what *families* say at *time*, in Unix nanoseconds.
-
-        As on our endpoints, NaN is left out, and families of one name are one metric.
-        Takes about 1 µs per sample, more for those that were not there before.
+        Return *families* as of *time*, in Unix nanoseconds. NaN is left out, and
+        families of one name are one metric. Takes 1 µs per sample, more for new ones.
         """
         # A clock that was set back would make intervals of negative length.
         self._time = time = max(time, self._started)
@@ -220,10 +194,7 @@ class Converter:
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
     def delivered(self) -> None:
-        """
-        Note that the latest data points have arrived: later deltas begin there. Those
-        that did not arrive are part of the next ones.
-        """
+        """Begin later deltas here; what did not arrive is part of the next."""
         self._before = {
             series: count._replace(since=self._time) if count.moves else count
             for series, count in self._now.items()
@@ -385,10 +356,7 @@ class Pipe:
         self._converter = converter
 
     def push(self, families: Iterable[Family], time: int) -> bool:
-        """
-        Export *families* as of *time*, in Unix nanoseconds; return whether they
-        arrived. Blocks while the exporter tries again, by default at most ten seconds.
-        """
+        """Export *families* of *time*, in Unix ns; return whether they arrived."""
         data = self._converter.convert(families, time)
         arrived = exported(self._exporter, data)
         if arrived:
@@ -401,10 +369,7 @@ class Pipe:
 
 
 class Parts(NamedTuple):
-    """
-    What pipes are made of: exporters of the SDK, not connected yet, and the attributes
-    that the standard variables give to the resource.
-    """
+    """What pipes are made of: exporters, and attributes of the resource."""
 
     exporters: list[MetricExporter]
     attributes: dict[str, Any]
@@ -431,10 +396,7 @@ def pipes(  # noqa: PLR0913 - what the parts of a pipe need
     names: str,
     failed: Callable[[str], None],
 ) -> list[Pipe]:
-    """
-    Return a pipe for each exporter in *made*; see `Converter` and `Pusher`. *failed* is
-    called with the name of each family that is left out.
-    """
+    """Return a pipe for each exporter in *made*; *failed* gets names left out."""
     found = resource.resource(environ, made.attributes, name=name)
     return [
         Pipe(

@@ -13,9 +13,8 @@ from jaxmon.clocks import monotonic, wall_time
 from jaxmon.errors import OtlpError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import disclosure
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel.environment import Plan
-from jaxmon.threads import DaemonThread, Event
+from jaxmon.threads import DaemonThread, Deadline, Event
 
 
 if TYPE_CHECKING:
@@ -33,20 +32,13 @@ _of_parent: list[object] = []
 
 class Pusher:
     """
-    Pushes the same families that an endpoint serves, on a daemon thread of its own.
+    Pushes the families of an endpoint, on a daemon thread. A receiver that is down,
+    slow or full delays only that: nothing is queued, for the next export has it all.
 
-    A receiver that is down, slow or full delays only this thread: nothing is queued,
-    for the next export has it all. Each failure is counted.
-
-    Args:
-        collect: returns the families; called on the pusher's thread.
-        plan: how to push.
-        failed: called while an exception is handled, with the place in our code.
-        from_zero: whether the families are this process's; see `Converter`.
-        name: default of ``service.name``; `None` to find one.
-        names: one of `jaxmon.catalog.values.PUSHED_NAMES`.
-        timer: whether to push every so often, besides when asked.
-        run: runs the body of the thread.
+    *collect* is called on that thread, *failed* while an exception is handled, with the
+    place. *from_zero* is as of `Converter`; *name* is the default of ``service.name``,
+    *names* one of `jaxmon.catalog.values.PUSHED_NAMES`. Without a *timer* it pushes
+    when asked; *run* runs the body of the thread.
     """
 
     def __init__(  # noqa: PLR0913 - options, most with a default
@@ -84,9 +76,8 @@ class Pusher:
 
     def prepare(self) -> None:
         """
-        Import what pushing needs, on the caller's thread: a child forked while another
-        thread imports could never import the same. Raises `OtlpError`: the extra is
-        missing, or a variable is invalid.
+        Import what pushing needs, here: a child forked while another thread imports
+        could never import it. Raises `OtlpError`: missing, or an invalid variable.
         """
         try:
             from jaxmon.otel import pipes  # noqa: PLC0415 - few push
@@ -105,17 +96,12 @@ class Pusher:
             log.warning("%s", problem)
 
     def start(self) -> None:
-        """
-        Start the thread; after `prepare`. Raises `RuntimeError`: no threads are left.
-        """
+        """Start the thread, once prepared. Raises `RuntimeError`: none is left."""
         self._thread = DaemonThread("jaxmon-otlp", lambda: self._run(self._body))
         self._thread.start()
 
     def stop(self, deadline: Deadline | None = None) -> None:
-        """
-        Export once more, within the deadline of the plan and the *deadline* that others
-        share, and stop. Idempotent.
-        """
+        """Export once more, within both deadlines, and stop. Idempotent."""
         deadline = deadline or Deadline(1.5 * self._plan.deadline)
         deadline.begin()
         thread, self._thread = self._thread, None
@@ -136,10 +122,7 @@ class Pusher:
             thread.join(deadline.portion())
 
     def push(self) -> Event:
-        """
-        Export soon; return what is set when an export that began after this call has
-        finished, whether or not it arrived. Never blocks.
-        """
+        """Export soon; what is returned is set when that has ended. Never blocks."""
         done = Event()
         if (thread := self._thread) is None or not thread.is_alive():
             done.set()
@@ -213,10 +196,7 @@ class Pusher:
     def _connected(
         self, parts: Parts, families: Iterable[Family], now: int
     ) -> list[Pipe]:
-        """
-        Return the pipes; made with the first export, when the program has set up what
-        it has of OpenTelemetry.
-        """
+        """Return the pipes, made when the program has set up its OpenTelemetry."""
         from jaxmon.otel import pipes  # noqa: PLC0415 - prepared
 
         begun = catalog.PROCESS_START_TIME_SECONDS.name

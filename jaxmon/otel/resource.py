@@ -1,8 +1,6 @@
 """
-The resource of metrics and of our own traces: the same for both, so that they join.
-
-It is what is found out, then what the standard variables say, then what the program has
-given to a provider of the SDK.
+The resource of metrics and of our traces, so that they join: what is found out, then
+the standard variables, then what the program has given to the SDK's provider.
 """
 
 from __future__ import annotations
@@ -57,10 +55,7 @@ _SHOWN = 12
 def attributes(
     environ: Mapping[str, str], *, proc: Path = Path("/proc/self")
 ) -> dict[str, str | int]:
-    """
-    Return what is known of this process, as attributes of a resource, in about a
-    millisecond. The command's arguments are left out, for they may contain secrets.
-    """
+    """Return what is known of this process, without arguments, which may be secrets."""
     host, pid = socket.gethostname(), os.getpid()
     found: dict[str, str | int] = {
         "host.name": host,
@@ -117,10 +112,7 @@ _DETECTORS = "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"
 
 
 def of_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    """
-    Return the attributes that the standard variables give, and those of the detectors
-    that they name. Unlike `Resource.create`, starts no threads.
-    """
+    """Return attributes of variables and detectors, without starting threads."""
     given: dict[str, Any] = {
         TELEMETRY_SDK_LANGUAGE: "python",
         TELEMETRY_SDK_NAME: "opentelemetry",
@@ -146,10 +138,7 @@ def _detectors(environ: Mapping[str, str]) -> Iterator[ResourceDetector]:
 def resource(
     environ: Mapping[str, str], given: Mapping[str, Any], *, name: str | None = None
 ) -> Resource:
-    """
-    Return the resource of this process: *given* is what `of_variables` returned, *name*
-    the default of ``service.name``; `None` to find one.
-    """
+    """Return the resource; *given* is that of `of_variables`, *name* a default."""
     found: dict[str, Any] = dict(attributes(environ))
     if name is not None:
         found[SERVICE_NAME] = name
@@ -166,10 +155,8 @@ def _named(described: Any) -> dict[str, Any]:
 
 def _of_program() -> Any:
     """
-    Return the resource of the program's provider, `None` without one.
-
-    Read where the API keeps it, because its functions may create one. Elsewhere in
-    another release, it is not found; metrics then have the resource of the variables.
+    Return the resource of the program's provider, if any. Read where the API keeps it,
+    because its functions may create one; not found in another release.
     """
     tracing = getattr(trace, "_TRACER_PROVIDER", None)
     if (found := getattr(tracing, "resource", None)) is not None:

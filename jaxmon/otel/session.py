@@ -1,8 +1,6 @@
 """
-A session of `requests` for the SDK's exporters, limited in time and size.
-
-Left to themselves, they read a response for as long as bytes come, and may follow
-redirects, or count them as success.
+A session of `requests` for the SDK's exporters, limited in time and size: they would
+read on as long as bytes come, and may follow redirects, or count them as success.
 """
 
 from __future__ import annotations

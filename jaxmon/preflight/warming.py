@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmon.declarations import PREFIX
 from jaxmon.facts.signatures import (
     FAILED,
     STATUSES,
@@ -32,6 +31,7 @@ from jaxmon.facts.signatures import (
 )
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats import json_text
+from jaxmon.settings import PREFIX
 
 
 _COMMAND = (sys.executable, "-m", "jaxmon.agent.warm.compiling")
@@ -44,16 +44,7 @@ _STORE_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """
-    What became of one signature.
-
-    Args:
-        function: name of the function.
-        place: number of the signature in the file, of those of its function.
-        status: one of `STATUSES`.
-        reason: why it failed.
-        seconds: to lower and compile it.
-    """
+    """What became of the signature at *place* of those of its function."""
 
     function: str
     place: int
@@ -74,9 +65,7 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
     seconds: float,
     progress: Callable[[Result], object],
 ) -> list[Result]:
-    """
-    Compile every signature in *document*; return what became of each, in its order.
-    """
+    """Compile every signature in *document*; return what became of each, in order."""
     variables = {**_STORE_ALL, **environ, f"{PREFIX}ENABLED": "false"}
     shares = _shares(document, jobs)
     places = set[_At]().union(*shares)
@@ -129,7 +118,6 @@ def warm(  # noqa: C901, PLR0913 - a loop, and one for each option of the comman
 
 
 def _shares(document: Document, jobs: int) -> list[set[_At]]:
-    """Return the signatures for each process."""
     shares: dict[int, set[_At]] = defaultdict(set)
     for number, function in enumerate(document.functions):
         places = {(number, place) for place in range(len(function.signatures))}
@@ -141,14 +129,7 @@ _Take = Callable[[_At, str, str, float], None]
 
 
 class _Process:
-    """
-    A process that compiles.
-
-    Attributes:
-        left: the signatures without a result.
-        current: the signature that it works on.
-        results: the descriptor that it writes to.
-    """
+    """A process that compiles, with the signatures *left* and the *current* one."""
 
     def __init__(self, file: Path, left: set[_At], environ: Mapping[str, str]) -> None:
         self.left = set(left)
@@ -227,13 +208,8 @@ _MOST_SIZES = 256
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """
-    Buckets for one function.
-
-    Args:
-        programs: number of programs with these buckets.
-        waste: fraction of the elements passed that would be padding, of those
-            arguments that are padded, weighted by calls.
-        sizes: buckets by dimension.
+    Buckets for one function: so many programs, and *waste*, the part of elements that
+    would be padding, weighted by calls; *sizes* are by dimension.
     """
 
     programs: int
@@ -244,13 +220,8 @@ class Proposal:
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
-    What could be done for the signatures of a function that differ only in sizes.
-
-    Args:
-        function: its name.
-        programs: number of programs without buckets.
-        weighted: whether calls are known; otherwise each signature counts once.
-        proposals: ever more programs, ever less waste.
+    What could be done for signatures that differ only in sizes: ever more programs,
+    ever less waste, from so many without; *weighted* if calls are known.
     """
 
     function: str
@@ -375,9 +346,8 @@ _Way = tuple[float, tuple[int, ...]]
 
 def best(sizes: Sequence[int], weights: Sequence[float], count: int) -> tuple[int, ...]:
     """
-    Return at most *count* buckets for *sizes* with the least padding; the largest size
-    is one of them. Quadratic in the number of distinct sizes, of which at most 256 are
-    considered.
+    Return at most *count* buckets for *sizes* with the least padding, the largest size
+    among them. Quadratic, in 256 distinct sizes at most.
     """
     total: dict[int, float] = defaultdict(float)
     for size, weight in zip(sizes, weights, strict=True):

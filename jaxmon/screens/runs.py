@@ -26,7 +26,7 @@ from jaxmon.facts.status import Answer, FindingSummary, HostVerdict, ProcessVerd
 from jaxmon.facts.walltime import WallTime
 from jaxmon.host import disclosure
 from jaxmon.host.files import bounded
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
@@ -146,7 +146,7 @@ def parse(text: str | bytes) -> Run:
         msg = "it is no summary of a run; write one with `jaxmon report`"
         raise RunError(msg)
     try:
-        schema.require(document, SCHEMA, oldest=0)
+        json_text.require_schema(document, SCHEMA, oldest=0)
     except ValueError as error:
         raise RunError(str(error)) from error
     found = from_json(Run, document)

@@ -1,4 +1,4 @@
-"""Budgets: limits on what a block may cost."""
+"""Budgets: limits on what a block may cost, and the agent of tests that observes it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,103 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from jaxmon import interrupts
+from jaxmon.agent import Agent
+from jaxmon.agent.agent import instrument, running, uninstrument
 from jaxmon.agent.events import LoggedEvent
 from jaxmon.agent.functions import OTHER, label
 from jaxmon.agent.ledger import UNSEEN, Cost, FunctionCost, Growth, Ledger
 from jaxmon.errors import BudgetExceeded, JaxmonError, SettingsError
 from jaxmon.indicators.decorate import decorated
-from jaxmon.testing.observer import OBSERVER
 from jaxmon.threads import RLock
+
+
+if TYPE_CHECKING:
+    from jaxmon.options import Options
+
+
+# It serves no endpoint and polls nothing. Each setting is given, so that the
+# environment of the tests has no say.
+SILENT: Options = {
+    "enabled": True,
+    "host": "127.0.0.1",
+    "port": None,
+    "socket": False,
+    "run_dir": None,
+    "calls": False,
+    "max_functions": 10_000,
+    "jax_functions": True,
+    "few_buckets": "",
+    "memory_interval": 0,
+    "memory_lines_interval": 0,
+    "leak_window": 600,
+    "programs": False,
+    "peak_flops": 0,
+    "peak_bandwidth": 0,
+    "signatures": False,
+    "expect_warmup": False,
+    "sample_rate": 0,
+    "run": "",
+    "attempt": None,
+    "run_state": None,
+    "run_interval": 10,
+    "history": False,
+    "time_interval": 0,
+    "transfers": True,
+    "nonfinite": False,
+    "shadow_interval": 0,
+    "shadow_memory": 256 * 1024 * 1024,
+    "event_values": True,
+    "log_events": False,
+    "traces": False,
+    "traces_wait": 0,
+    "report": False,
+    "report_dir": None,
+    "summary_dir": None,
+    "figures_dir": None,
+    "device_figures": False,
+    "profile_gpu": False,
+    "otlp": False,
+    "serverless": False,
+    "otlp_names": "served",
+}
+
+
+class BudgetObserver:
+    """Provides the running agent, or a private one until the last budget ends."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._private: Agent | None = None
+        self._users = 0
+
+    def take(self) -> Agent:
+        """Return a running agent; return it with `give_back`."""
+        with self._lock:
+            agent = running()
+            if agent is None:
+                agent = self._private = instrument(**SILENT)
+                self._users = 0
+            if agent is self._private:
+                self._users += 1
+            return agent
+
+    def give_back(self, agent: Agent) -> None:
+        """Stop *agent* if it is ours and not in use elsewhere."""
+        with self._lock:
+            if agent is not self._private:
+                return
+            self._users -= 1
+            if self._users:
+                return
+            self._private = None
+            if running() is agent:
+                uninstrument()
+
+
+OBSERVER = BudgetObserver()
 
 
 _T = TypeVar("_T")
@@ -227,10 +314,7 @@ class _BudgetBlock:
 
 
 class Budget:
-    """
-    What `budget` returns: for ``with`` blocks, or a decorator. May be entered
-    repeatedly, by any thread or task.
-    """
+    """What `budget` returns, for ``with`` or a decorator; may be entered repeatedly."""
 
     def __init__(self, limits: Allowances) -> None:
         self._limits = limits
@@ -263,10 +347,7 @@ class Budget:
         return False
 
     def _pop(self) -> _BudgetBlock:
-        """
-        Remove and return the innermost block of this thread or task, else the latest: a
-        generator may be finished by a different thread than started it.
-        """
+        """Return the innermost block of this thread or task, else the latest."""
         owner = _owner()
         with self._lock:
             places = [
@@ -335,7 +416,6 @@ def budget(  # noqa: PLR0913 - each is optional, and named by the caller
 
 
 def _owner() -> object:
-    """Return what identifies this thread and task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread

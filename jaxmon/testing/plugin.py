@@ -68,12 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _keep_our_modules(config: pytest.Config) -> None:
     """
-    Import jaxmon under pytest as it is imported elsewhere.
-
-    pytest rewrites the assertions of each distribution that has a plugin, ours with it.
-    There are none for it, and an agent's thread that imports a module late would parse
-    it beside the program's threads: before 3.11.8 and 3.12.2, Python then raises
-    `SystemError` in one of them (CPython #106905).
+    Import jaxmon as elsewhere. pytest rewrites the assertions of a plugin's package, of
+    which ours has none: an agent's thread would then parse beside the program's, where
+    Python before 3.11.8 and 3.12.2 raises `SystemError` (CPython #106905).
     """
     # Without these names, pytest does what it always did.
     with contextlib.suppress(AttributeError):
@@ -84,13 +81,10 @@ def _keep_our_modules(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """
-    Observe a test with the marker from its fixtures on: recompiles in the test are
-    relative to what the fixtures compiled.
-    """
+    """Observe a marked test from its fixtures on, for recompiles."""
     if "jax" not in sys.modules or item.get_closest_marker(MARK) is None:
         return (yield)
-    from jaxmon.testing.observer import OBSERVER  # noqa: PLC0415 - see above
+    from jaxmon.testing.budget import OBSERVER  # noqa: PLC0415 - see above
 
     agent = OBSERVER.take()
     try:

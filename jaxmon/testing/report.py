@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from jaxmon.autostart import when_jax_is_imported
-from jaxmon.testing.observer import SILENT
+from jaxmon.testing.budget import SILENT
 
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ _COLUMNS = "{:>8}  {:>10}  {:>9}  {}"
 
 
 class TestFigures(NamedTuple):
-    """
-    JAX's work in a test: programs compiled or loaded, recompiling calls, and the
-    seconds for all of it.
-    """
+    """JAX's work in a test: programs compiled or loaded, recompiles, and seconds."""
 
     compiles: int = 0
     recompiles: int = 0
@@ -31,10 +28,8 @@ class TestFigures(NamedTuple):
 
 class TestRecorder:
     """
-    Counts the compiles of each test, including its fixtures and JAX's own functions.
-
-    The counts travel as properties of pytest's reports: from xdist workers to the
-    reporting process, and into JUnit XML.
+    Counts compiles of each test, fixtures and JAX's own functions included; properties
+    of pytest's reports carry them between processes, and into JUnit XML.
     """
 
     def __init__(self, most: int) -> None:
@@ -75,10 +70,7 @@ class TestRecorder:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """
-        Store the counts of a test, whichever process ran it; its last report has all of
-        them.
-        """
+        """Store the counts; a test's last report has all."""
         found: dict[str, Any] = dict(report.user_properties)
         self._found[report.nodeid] = TestFigures(
             *(found.get(f"jaxmon_{name}", 0) for name in TestFigures._fields)
@@ -122,5 +114,4 @@ def _totals(agent: Agent | None) -> TestFigures:
     return TestFigures(*totals(agent))
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _nothing() -> None: ...

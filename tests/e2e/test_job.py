@@ -59,10 +59,7 @@ def ages(job: Job) -> list[dict[str, list[float]]]:
 
 
 def slow_rank(job: Job) -> tuple[int | None, str, str]:
-    """
-    Return number, kind and place of the rank that makes *job* slower, if only one does,
-    and that takes most of each step.
-    """
+    """Return number, kind and place of the one rank that makes *job* slower."""
     hosts = [
         host(one.url, json.loads(http_get(f"{one.url}/job"))) for one in job.sidecars
     ]
@@ -196,10 +193,7 @@ def test_a_rank_that_stays_away_from_a_barrier_is_named() -> None:
 
 
 def test_the_first_failure_is_named() -> None:
-    """
-    A full disk under a checkpoint: the rank, its line and its error are named while the
-    others wait, and still when the coordinator has taken them all along.
-    """
+    """A full disk under a checkpoint is named, also once all ranks are gone."""
     with running(3) as job:
         job.inflict("full", 2)
         first = until(job.first, "a failure")

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.exposition.families import (
-    Family,
-    series,
-)
+from jaxmon.exposition.families import Family, series
 from tests.fakes.nvml.build import build
 from tests.helpers.browser import (
     DESKTOP,

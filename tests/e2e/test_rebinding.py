@@ -1,6 +1,4 @@
-"""
-DNS rebinding in a real browser: a site whose name leads to this machine reads nothing.
-"""
+"""DNS rebinding in a real browser: a site whose name leads here reads nothing."""
 
 from __future__ import annotations
 
@@ -49,10 +47,7 @@ def addresses() -> list[str]:
 
 @pytest.mark.parametrize("address", addresses())
 def test_a_rebound_name_reads_nothing(port: int, address: str) -> None:
-    """
-    Neither by opening the page nor by a script of that origin, which hides as much of
-    the browser as it can; by its address the page is there.
-    """
+    """Neither a page nor a script of that origin reads anything."""
     selenium = pytest.importorskip("selenium.webdriver")
     options = selenium.ChromeOptions()
     options.binary_location = require_program("chromium")

@@ -138,9 +138,7 @@ class Shell:
         return "".join(lines)
 
     def until_fits(self, command: Command) -> None:
-        """
-        Run *command* until it prints what is shown: what it asks may take its time.
-        """
+        """Run *command* until it prints what is shown, which may take a while."""
         printed = ""
 
         def right() -> bool:

@@ -116,10 +116,7 @@ def filled(text: str, *, over: str) -> str:
 
 
 def expression(title: str, column: str = "", *, over: str) -> str:
-    """
-    Return the query of a panel as `filled`: its only one, or that whose legend is
-    *column*.
-    """
+    """Return the query of a panel as `filled`: the only one, or that of *column*."""
     (found,) = (
         target["expr"]
         for panel in distinct()
@@ -418,9 +415,7 @@ class Site:
     def push(
         self, *options: str, files: tuple[str, ...] | None = None, **environ: str | None
     ) -> Result:
-        """
-        Run ``push``; what it prints fits a terminal of 80 columns, addresses aside.
-        """
+        """Run ``push``; what it prints fits 80 columns, addresses aside."""
         backups = ("--backup-dir", str(self.directory / "backups"))
         done = self.run("push", *backups, *options, files=files, **environ)
         if "json" not in options:

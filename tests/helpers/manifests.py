@@ -321,10 +321,7 @@ def _sidecars(template: Document) -> Iterator[Document]:
 
 
 def assert_hardened(document: Document) -> None:
-    """
-    Assert that the sidecars in *document* have no right that they do not need, and
-    bounded memory.
-    """
+    """Assert that sidecars in *document* have few rights and bounded memory."""
     if not list(sidecars(document)):
         return
     [template] = observed(document)
@@ -347,10 +344,7 @@ def assert_hardened(document: Document) -> None:
 
 
 def assert_known(document: Document) -> None:
-    """
-    Assert that variables, port and probes of the sidecars in *document* are those of
-    ``jaxmon exporter``, and the variables of the programs those of an agent.
-    """
+    """Assert that variables, port and probes are those of sidecar and agent."""
     options = {one.envvar for one in load("exporter").params if one.envvar}
     agent = {f"JAXMON_{name.upper()}" for name in Settings.__dataclass_fields__}
     for container in sidecars(document):

@@ -159,10 +159,7 @@ def receiver(directory: Path, *pair: str) -> Iterator[Receiver]:
 
 
 def translated(name: str, unit: str, *, counter: bool, gauge: bool) -> str:
-    """
-    Return the name that Prometheus gives a metric by default
-    (UnderscoreEscapingWithSuffixes).
-    """
+    """Return the name that Prometheus gives a metric by default."""
     words = re.findall("[a-zA-Z0-9:]+", name)
     suffix = _UNITS[unit]
     if suffix and suffix not in words:

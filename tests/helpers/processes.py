@@ -161,10 +161,7 @@ def some(cases: Iterable[Any], each: int = 4) -> list[Any]:
 
 
 class ExitOfThread:
-    """
-    Kept in a `threading.local`, ends a forked child with its only thread: at an exit
-    of Python's, libraries such as XLA wait for threads that are not there.
-    """
+    """Ends a forked child with its only thread: Python's exit waits for XLA's."""
 
     def __del__(self) -> None:
         os._exit(0)

@@ -123,9 +123,7 @@ class Prometheus(Server):
         return [(one["metric"], float(one["value"][1])) for one in data["result"]]
 
     def targets(self) -> dict[str, str]:
-        """
-        Return the health (``up``, ``down``, ``unknown``) of each target by address.
-        """
+        """Return the health of each target by address: ``up`` or ``down``."""
         active = self._api("targets")["activeTargets"]
         return {one["labels"]["instance"]: one["health"] for one in active}
 
@@ -293,10 +291,7 @@ class Alertmanager(Server):
             response.read()
 
     def states(self) -> dict[str, str]:
-        """
-        Return the state of each alert (``active``, ``suppressed``) by name and
-        severity, such as ``Name/page``.
-        """
+        """Return the state of each alert by name and severity: ``Name/page``."""
         return {
             f"{one['labels']['alertname']}/{one['labels']['severity']}": str(
                 one["status"]["state"]

@@ -148,10 +148,7 @@ def _attribute(path: str) -> Any:
 
 
 def _descriptors() -> Iterator[tuple[str, str]]:
-    """
-    Yield open sockets and files; not pipes, devices and the event descriptors that
-    native libraries keep for themselves.
-    """
+    """Yield open sockets and files, but none of native libraries."""
     for entry in Path("/proc/self/fd").iterdir():
         try:
             target = str(entry.readlink())

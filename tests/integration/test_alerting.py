@@ -1,7 +1,4 @@
-"""
-From a failing service to a notification: real Prometheus, real Alertmanager, the
-generated files in quick motion.
-"""
+"""From a failing service to a notification, by real programs in quick motion."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Live bytes by source line, growth and leaks, against programs that know what they hold.
-"""
+"""Live bytes by line, growth and leaks, of programs that know what they hold."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ HOLDERS = processes.ROOT / "tests" / "programs" / "holders.py"
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """
-    Return what the program of fifty innocent lines noted, and what the agent said.
-    """
+    """Return what the program of fifty innocent lines noted, and the agent said."""
     path = tmp_path_factory.mktemp("holders") / "holding.py"
     return run_preloaded(str(HOLDERS), str(path), env=FLAGS).json()
 
@@ -126,10 +122,7 @@ jaxmon.uninstrument()
 
 @pytest.mark.ground_truth
 def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
-    """
-    Nothing while nothing piles up; then the device and, in an event, the line; and 0
-    again when the arrays are gone.
-    """
+    """It is named with its line, and 0 again when the arrays are gone."""
     script = tmp_path / "leaking.py"
     script.write_text(LEAKING)
     quiet, leaking, details, message, cleared, leaks = run_preloaded(
@@ -156,7 +149,7 @@ FILLING = """
 import json, resource, time
 import jax, numpy as np, jaxmon
 from jaxmon.agent.memory import leaks, lines
-from jaxmon.host.resources import host_memory
+from jaxmon.host.resources import container
 from tests.helpers import inside
 leaks.WINDOW_SECONDS, leaks.TREND_SECONDS, lines._LOOK_SECONDS = 1.0, 0.5, 0.1
 agent = jaxmon.instrument(port=None, socket=False, memory_interval=0)
@@ -164,7 +157,7 @@ step = jax.jit(lambda x: x * 2)
 state = step(np.ones(9, np.float32))
 time.sleep(0.5)
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-resource.setrlimit(resource.RLIMIT_AS, (host_memory.read().virtual + (1 << 30), hard))
+resource.setrlimit(resource.RLIMIT_AS, (container.memory().virtual + (1 << 30), hard))
 
 kept, found = [], []
 deadline = time.monotonic() + 60
@@ -180,10 +173,7 @@ print(json.dumps([found, len(kept)]))
 @pytest.mark.ground_truth
 @pytest.mark.exhaustive
 def test_a_leak_is_found_before_memory_is_full(tmp_path: Path) -> None:
-    """
-    With the default settings, a leak that takes the memory of the process within
-    seconds is named while there is some left, with the time that is left.
-    """
+    """It is named by default, with the time that is left."""
     script = tmp_path / "filling.py"
     script.write_text(FILLING)
     found, kept = run_preloaded(str(script), cwd=tmp_path).json()
@@ -352,10 +342,7 @@ print(sum(costs) / (time.monotonic() - began), len(costs))
 
 @pytest.mark.exhaustive
 def test_looks_come_less_often_where_they_are_dear() -> None:
-    """
-    With tens of thousands of arrays the interval asked for would cost too much; a look
-    that takes 10 ms comes after a second.
-    """
+    """A look of 10 ms comes after a second."""
     share, looks = run_preloaded("-c", BUSY).ok().out.split()
 
     assert 1 <= int(looks) < 35

@@ -94,10 +94,7 @@ def functions(path: Path) -> dict[str, dict[str, float]]:
 
 @pytest.mark.ground_truth
 def test_record_holds_what_the_program_did(recorded: dict[str, Recorded]) -> None:
-    """
-    The file has compiles, recompiles and sizes that agree with the program, and the
-    versions it ran on; the program's output passes through.
-    """
+    """Its counts agree with the program, whose output passes."""
     found = recorded["8 9 8"]
     assert found.result.out == "ran False\n"
     assert "b.json: 1 function" in found.result.err
@@ -201,10 +198,7 @@ def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
 def test_program_with_an_agent_of_its_own_is_recorded(
     baseline: Command, tmp_path: Path
 ) -> None:
-    """
-    What happens before the program stops its agent counts, also when it starts
-    another one.
-    """
+    """What happens before it stops its agent counts."""
     source = PROGRAM.replace("import sys", "import sys, jaxmon")
     source += "\njaxmon.uninstrument()\n"
     (tmp_path / "own.py").write_text(source)
@@ -311,10 +305,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 def test_signals_reach_the_command(
     baseline: Command, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """
-    A SIGTERM ends the command, and then the recorder; Ctrl-C, which both get, does as
-    well. Nothing is written.
-    """
+    """SIGTERM and Ctrl-C end the command, and nothing is written."""
     (tmp_path / "wait.py").write_text("print('up', flush=True)\ninput()\n")
     command = ["-m", "jaxmon", "baseline", "record", "b.json", "--", "wait.py"]
     with subprocess.Popen(

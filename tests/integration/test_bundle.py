@@ -18,8 +18,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from jaxmon.cli.bundle import archive
-from jaxmon.cli.bundle.archive import Archive
+from jaxmon.cli.bundle import agents as archive
+from jaxmon.cli.bundle.agents import Archive
 from jaxmon.cli.main import main
 from jaxmon.cli.markdown import escaped
 from tests.helpers.preloaded import Program, start_preloaded

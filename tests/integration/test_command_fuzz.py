@@ -76,7 +76,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("jaxmon.cli.gameday.command._site", started)
     monkeypatch.setattr("jaxmon.cli.run._become", started)
     monkeypatch.setattr("jaxmon.preflight.baseline.run.run", started)
-    monkeypatch.setattr("jaxmon.preflight.doctor.selftest.check", lambda _: [])
+    monkeypatch.setattr("jaxmon.preflight.doctor.machine.check", lambda _: [])
     return tmp_path
 
 
@@ -123,9 +123,7 @@ def command_line(words: tuple[str, ...], pick: random.Random) -> list[str]:
     "words", some((one for name in COMMANDS for one in leaves(name)), 3), ids=" ".join
 )
 def test_nonsense(words, place, run_dir):
-    """
-    No traceback, an exit code that is documented, errors of one line, harmless text.
-    """
+    """There is no traceback, but a documented exit code and errors of one line."""
     pick = random.Random(" ".join(words))  # noqa: S311 - the same each time
     # Each of these builds dashboards.
     lines = 4 if words in {("generate",), ("dashboards", "build")} else LINES

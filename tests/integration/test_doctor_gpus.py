@@ -14,9 +14,9 @@ from tests.helpers.processes import run_python
 # The host has a driver; which packages there are is said on the command line.
 SOURCE = """
 import json, pathlib, sys
-from jaxmon.preflight.doctor import devices
+from jaxmon.preflight.doctor import machine
 root, *packages = sys.argv[1:]
-found = devices.check(pathlib.Path(root), packages.__contains__)
+found = machine.devices(pathlib.Path(root), packages.__contains__)
 print(json.dumps([[one.status, one.text, one.advice] for one in found]))
 """
 
@@ -72,9 +72,7 @@ def test_a_driver_too_old_for_the_plugin_fails(
 
 
 def test_another_cuda_on_the_search_path_is_told(check: Check, tmp_path: Path) -> None:
-    """
-    What LD_LIBRARY_PATH brings wins over JAX's wheels; without wheels, it is meant.
-    """
+    """LD_LIBRARY_PATH wins over JAX's wheels."""
     (tmp_path / "cuda").mkdir()
     library = tmp_path / "cuda/libcudnn.so.9"
     library.touch()

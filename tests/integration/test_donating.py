@@ -51,10 +51,7 @@ def test_a_healthy_step_passes(seen: Any) -> None:
         "gradient_checks": {},
     }
     assert seen["with"]["checks"] == passed
-    assert seen["faults"]["spread"] == {
-        **passed,
-        "checks": {"passed": 1, "failed": 0},
-    }
+    assert seen["faults"]["spread"] == {**passed, "checks": {"passed": 1, "failed": 0}}
 
 
 def test_a_bit_that_flips_once_names_its_device(seen: Any) -> None:

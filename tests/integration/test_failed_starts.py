@@ -158,10 +158,7 @@ HOOKS = [
 def test_a_hook_that_attaches_half_is_taken_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hook: str
 ) -> None:
-    """
-    What it replaced before it failed is JAX's own again, while the others observe, and
-    one sentence says so.
-    """
+    """What it replaced is JAX's own again, which one sentence says."""
     jax.jit(lambda x: x + 1)(1.0)
     before = session.snapshot()
     whole = Hooks.attach
@@ -218,10 +215,7 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None:
-    """
-    The program gets it, and everything is as it was before, or as it is to be. A socket
-    that was made and is not kept yet goes with the exception.
-    """
+    """The program gets it, and nothing is left behind."""
     jax.jit(lambda x: x + 1)(1.0)
 
     def program() -> None:

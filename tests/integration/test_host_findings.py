@@ -136,10 +136,7 @@ def test_a_quiet_program_is_quiet_everywhere(
 
 
 def test_each_field_of_each_finding_is_that_of_explain(host: Host) -> None:
-    """
-    For the same responses the findings are equal, with their order: on time lost,
-    errors, recompiles, programs that a neighbour compiles, and an older version's.
-    """
+    """For the same responses the findings are equal, in order."""
     slow = {state: {"seconds": part * 6.0} for state, part in EAGER.items()}
     place = {"state": "eager", "place": "train.py:7", "seconds": 480.0}
     period = {"seconds": 600.0, "looks": 6_000, "states": slow, "places": [place]}
@@ -179,10 +176,7 @@ def test_what_several_processes_have_in_common_is_there_once(host: Host) -> None
 
 
 def test_agents_in_trouble_cost_only_themselves(host: Host, raw: Raw) -> None:
-    """
-    One that hangs, halts halfway, is refused, or serves something else has a reason;
-    those of a later release are refused, the others read completely.
-    """
+    """Each has a reason, and the others are read completely."""
     done = threading.Event()
     hang = {"schema": 1, "functions": {}}
 

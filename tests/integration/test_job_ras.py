@@ -22,10 +22,7 @@ from tests.job.served import agent, ranks_of, read, sidecar
 
 
 def verdict_with_ras(run_dir: Path, stack: ExitStack, job: NcclJob) -> str:
-    """
-    Return what is printed about four ranks that wait for their devices, and whose RAS,
-    which is real but for the job, says this of the *job*.
-    """
+    """Return what is printed about four waiting ranks whose RAS says this."""
     for number, one in enumerate(waiting(4)):
         agent(stack, run_dir, number, one | {"pid": 4000 + number})
     ras = stack.enter_context(nccl_ras(job))

@@ -42,9 +42,7 @@ def run(name: str, file: Path) -> Result:
 
 @pytest.fixture
 def piped() -> Iterator[Callable[[str], str]]:
-    """
-    Return a function that names a pipe with some text, as a shell does for ``<(...)``.
-    """
+    """Return a function that names a pipe with some text, as ``<(...)`` does."""
     with ExitStack() as stack:
 
         def pipe(text: str) -> str:
@@ -101,10 +99,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
 def test_process_substitution_goes_on_working(
     make_site: Callable[..., Site], piped: Callable[[str], str]
 ) -> None:
-    """
-    A token out of a store of passwords, and a dashboard or a baseline out of another
-    commit, come through pipes.
-    """
+    """A token, a dashboard and a baseline come through pipes."""
     site = make_site()
     token, dashboard = piped(TOKEN), piped(json.dumps(ONCALL))
 

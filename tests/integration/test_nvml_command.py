@@ -116,10 +116,7 @@ def sidecar(
 def test_it_ends_when_only_a_new_process_helps(
     sidecar: Callable[..., Sidecar], orders: str, why: str
 ) -> None:
-    """
-    With the option, a driver that was upgraded, or that was taken away from the
-    container, ends the process.
-    """
+    """A driver that was upgraded or removed ends it."""
     running = sidecar("--exit-on-driver-mismatch")
     until(lambda: UUID.format(2) in running.page(), "the GPUs")
     running.order(orders)
@@ -178,9 +175,7 @@ def _always(response: Response, _: Request) -> Response:
 def joined(
     sidecar: Callable[..., Sidecar], run_dir: Path, tmp_path: Path
 ) -> Iterator[Prometheus]:
-    """
-    Return a Prometheus that scraped a sidecar with three GPUs and two JAX processes.
-    """
+    """Return a Prometheus that scraped a sidecar with three GPUs and two processes."""
     with ExitStack() as stack:
         for name, text in AGENTS.items():
             response = Response(text.encode())

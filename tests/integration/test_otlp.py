@@ -32,7 +32,7 @@ agent = jaxmon.instrument(
     port=0, socket=False, memory_interval=0, memory_lines_interval=0, time_interval=0
 )
 from jaxmon.agent.agent import runtime_of
-from jaxmon.host.deadline import Deadline
+from jaxmon.threads import Deadline
 runtime_of(agent).context.guard.deadline = Deadline(60)
 @jax.jit
 def step(x):
@@ -74,10 +74,7 @@ def steady(samples):
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_a_short_batch_job_is_counted_once(running: Receiver, protocol: str) -> None:
-    """
-    A program that ends before the first interval pushes once, when it exits: exactly
-    what its page had, with headers, compression and resource of the variables.
-    """
+    """It pushes once, when it exits, exactly what its page had."""
     name = f"batch-{protocol}"
     environ = running.environ(
         protocol,
@@ -159,10 +156,7 @@ print(json.dumps(page()))
 def test_a_receiver_in_trouble_is_counted_and_tried_again(
     tmp_path: Path, protocol: str, trouble: str
 ) -> None:
-    """
-    While the receiver refuses, or says nothing, the program goes on and failures are
-    counted and explained; once it accepts again, it gets all that was counted.
-    """
+    """Once it accepts again, it gets all."""
     book = tmp_path / "otlp"
     book.mkdir()
     source = f"""{BEGIN}
@@ -266,10 +260,7 @@ def test_tls_is_verified(tmp_path: Path, protocol: str) -> None:
 
 
 def test_a_forked_child_pushes_its_own(running: Receiver) -> None:
-    """
-    A child leaves its parent's connection alone, and pushes only with an agent of its
-    own: with its own identity, and what it counted itself.
-    """
+    """A child leaves its parent's connection alone."""
     source = f"""{BEGIN}
 until(lambda: step(1.0) is not None and exports("success") > 0)
 for instruments in (False, True):

@@ -45,10 +45,7 @@ def test_opentelemetry_instrument_starts_jaxmon(
     tmp_path: Path,
     with_sdk: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """
-    ``opentelemetry-instrument`` observes an unchanged program. If the program has set
-    up the SDK, its own metrics go its own way, and ours have its resource.
-    """
+    """It observes an unchanged program beside its own metrics."""
     name = f"instrumented-{with_sdk}"
     provider = f"""
 from opentelemetry import metrics
@@ -120,10 +117,7 @@ print(json.dumps({
 def test_a_programs_own_traces_are_respected_and_uninstrument_leaves_nothing(
     running: Receiver, tmp_path: Path
 ) -> None:
-    """
-    Under ``opentelemetry-instrument``, spans go through the program's sampler and
-    processor alone; after `uninstrument` no thread, hook or span of ours is left.
-    """
+    """Spans go the program's way only."""
     script = tmp_path / "serve.py"
     script.write_text(WITH_TRACES)
     environ = running.environ(PYTHONPATH=str(ROOT), OTEL_SERVICE_NAME="own-traces")

@@ -29,9 +29,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def waiting(run_dir: Path, source: str) -> Iterator[Program]:
-    """
-    Run a program that prints a line when it is ready and then waits for its input.
-    """
+    """Run a program that prints a line when it is ready, and waits for input."""
     process = start_preloaded(
         *("-c", HEAD + source + "\nprint('ready', flush=True)\ninput()"),
         environ=processes.clean_environ(run_dir, JAXMON_PORT="none"),
@@ -127,10 +125,7 @@ print(json.dumps(noted))
 def test_a_forked_child_is_free_of_its_parents_agent(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Hooks and descriptors are gone in the child; the parent is served on, its files
-    stay, and the child may have an agent of its own.
-    """
+    """The child has no hooks, and may have its own."""
     noted = preloaded_script(HEAD + FORKED).json()
 
     assert noted["look"] == {
@@ -208,9 +203,7 @@ def test_an_ended_process_leaves_a_free_slot(
     code: int,
     left: list[str],
 ) -> None:
-    """
-    An orderly end cleans up; after any other the slot is free and its files remain.
-    """
+    """After any end the slot is free."""
     result = preloaded_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
 
     assert result.code == code
@@ -270,9 +263,7 @@ def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
 def test_there_is_one_agent_per_process(
     preloaded_script: Callable[..., Result],
 ) -> None:
-    """
-    A second call returns the first agent; other settings are reported, not applied.
-    """
+    """A second call returns the first agent, as it is."""
     source = """
 from jaxmon.threads import running
 first = jaxmon.instrument(port=0)
@@ -333,10 +324,7 @@ print(json.dumps([
 def test_few_threads_do_all_that_can_be_enabled(
     preloaded_script: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """
-    The server, the one that looks at stacks, one for what is short and one for what may
-    take long; another if something takes long.
-    """
+    """Three threads do it all, and one more for long work."""
     source = """
 import sys, time
 from jaxmon.threads import running
@@ -382,9 +370,7 @@ agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
 def test_an_unusable_setting_raises_and_leaves_nothing(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    A mistake at set-up is the one thing that is raised, before anything is attached.
-    """
+    """It is raised before anything is attached."""
     source = """
 jit = jax.jit
 for options in ({"port": "x"}, {"no_such": 1}, {"max_functions": 0}):

@@ -155,10 +155,7 @@ def test_nobody_to_profile(run_dir: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written(program: Running, tmp_path: Path) -> None:
-    """
-    The error names the directory and the option that chooses another, and nothing is
-    recorded first: a minute of it would be too long for this test.
-    """
+    """The error names the directory, before recording."""
     (tmp_path / "file").touch()
     result = run(
         "--seconds", "60", "--out", "file/below", run_dir=program.run_dir, cwd=tmp_path

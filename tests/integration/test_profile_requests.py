@@ -90,10 +90,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def test_the_profile_of_a_slow_request_has_its_function(served: Served) -> None:
-    """
-    Only slow ones are kept, at least half of each; what was busiest in the profile is
-    their function; and their span names the profile.
-    """
+    """Only slow requests have profiles and names on spans."""
     assert len(served.found) == 2
     # On a busy machine a fast request may be slow.
     assert "/slow" in [one["request"]["route"] for one in served.found]

@@ -1,7 +1,4 @@
-"""
-What stands for a function of JAX or Python beside the original: attribute by attribute,
-and in the hands of libraries.
-"""
+"""What stands for a function of JAX or Python, beside the original."""
 
 from __future__ import annotations
 
@@ -86,10 +83,7 @@ bool(f)
 def test_what_stands_for_a_function_gives_what_that_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Each attribute of a module or class that an agent replaces, but for the expressions
-    that the page lists for its kind.
-    """
+    """Each attribute is the same, but those listed."""
     names = dict(globals())
     for one in (*MODULES, "cloudpickle", "dis", "doctest", "typing"):
         require_module(one)

@@ -1,7 +1,4 @@
-"""
-FastAPI, Flask and gRPC under concurrent load: metrics and spans against the ledger of
-the client, which knows what it asked for and what it got.
-"""
+"""FastAPI, Flask and gRPC under load, against the ledger of the client."""
 
 from __future__ import annotations
 
@@ -422,10 +419,7 @@ def listens(port: int) -> bool:
 def test_all_agree_with_the_ledger(
     servers: str, request: pytest.FixtureRequest
 ) -> None:
-    """
-    Requests by route, outcome and start, on the page and pushed; one span for each,
-    below the client's; and the compiles below those that were cold.
-    """
+    """Requests, spans and compiles are as the client counted."""
     seen: Observed = request.getfixturevalue(servers)
     entries = seen.ledger.entries
     expected = Counter(one.kind for one in entries.values())
@@ -466,10 +460,7 @@ def test_all_agree_with_the_ledger(
 
 
 def exemplars_name_spans(seen: Observed) -> None:
-    """
-    Check that each exemplar of a request is its span, of that duration, and that those
-    of a compile are its span, or during the compile that of the request.
-    """
+    """Check that exemplars of requests and compiles are their spans."""
     spans = {(one["trace"], one["id"]): one for one in seen.spans}
     metrics = set()
     for one in seen.exemplars:

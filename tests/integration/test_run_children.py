@@ -116,10 +116,7 @@ def programs(run_dir: Path) -> dict[int, str]:
 def test_processes_that_the_program_starts_are_observed(
     tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    Each child that uses JAX has an agent, however it was started, and is named by the
-    program and by itself; the server that forks children has none.
-    """
+    """Each child that uses JAX has an agent."""
     (tmp_path / "main.py").write_text(PARENT)
     (tmp_path / "child.py").write_text(CHILD)
     arguments = ("--children", "--no-tcp", "main.py", "-x")
@@ -143,10 +140,7 @@ def test_processes_that_the_program_starts_are_observed(
 
 
 def test_workers_of_a_server_are_observed(tmp_path: Path, run_dir: Path) -> None:
-    """
-    With ``uvicorn --workers 2`` each worker has an agent; without the option the
-    server, which imports no JAX, names it when it ends.
-    """
+    """With ``uvicorn --workers 2`` each has an agent."""
     (tmp_path / "app.py").write_text(APP)
     port = free_port()
     arguments = ("--children", *UVICORN, "--port", str(port))
@@ -176,10 +170,7 @@ def test_children_without_jax_load_the_hook_only(tmp_path: Path) -> None:
 
 
 def test_other_environments_are_left_alone(tmp_path: Path) -> None:
-    """
-    A child whose Python has no jaxmon imports JAX as ever, and so does one that lost
-    the settings; its own start-up module runs.
-    """
+    """A child without jaxmon imports JAX as ever."""
     venv.create(tmp_path / "other", symlinks=True, with_pip=False)
     python = str(tmp_path / "other/bin/python")
     packages = next((tmp_path / "other/lib").glob("python*/site-packages"))
@@ -223,11 +214,7 @@ def test_a_run_within_a_run_observes_what_it_says(tmp_path: Path) -> None:
         "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))",
     )
 
-    assert execute(command, program, tmp_path) == (
-        0,
-        "[]\n",
-        "",
-    )
+    assert execute(command, program, tmp_path) == (0, "[]\n", "")
 
 
 @pytest.mark.parametrize(
@@ -247,10 +234,7 @@ def test_a_run_within_a_run_observes_what_it_says(tmp_path: Path) -> None:
 def test_a_program_without_jax_names_the_option(
     source: str, *, hinted: bool, tmp_path: Path
 ) -> None:
-    """
-    If it started Python processes, one line says so at its end; not if it imported JAX,
-    or started other programs only.
-    """
+    """One line says so, if it started Python."""
     (tmp_path / "jax.py").write_text("")
     (tmp_path / "script").write_text(f"#!{sys.executable}\n")
     (tmp_path / "script").chmod(0o755)

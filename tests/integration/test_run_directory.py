@@ -1,6 +1,4 @@
-"""
-The run directory under living agents: removed, made again, shared, and fought over.
-"""
+"""The run directory under living agents: removed, shared, and fought over."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from jaxmon.host import rundir
 from jaxmon.host.files.descriptor import identity
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon.preflight.doctor import sockets as doctor
+from jaxmon.preflight.doctor import machine
 from tests.helpers.preloaded import start_preloaded
 from tests.helpers.processes import Result, clean_environ, files, until
 
@@ -153,9 +151,7 @@ def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> 
 def test_agents_come_back_when_their_directory_can_be_made_again(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    While a file lies in its place nothing can be done; after that, they are there.
-    """
+    """While a file lies there, nothing is done."""
     (one,) = many(start, "a")
     elsewhere = run_dir.with_suffix(".away")
     run_dir.rename(elsewhere)
@@ -175,10 +171,7 @@ def test_agents_come_back_when_their_directory_can_be_made_again(
 def test_a_slot_that_another_program_took_is_left_to_it(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    A process that responds on an agent's socket, with or without its lock, keeps it;
-    the agent takes another slot.
-    """
+    """The agent takes another slot."""
     many(start, "a")
     with closing(socket.socket(socket.AF_UNIX)) as other:
         other.bind(str(run_dir / "other"))
@@ -197,10 +190,7 @@ def test_a_slot_that_another_program_took_is_left_to_it(
 
 
 def test_hosts_that_share_a_directory_do_not_fight_for_ever(run_dir: Path) -> None:
-    """
-    Where the locks of one host do not hold on the other, both have the first slot. One
-    of them says what to do and leaves it to the other, with all its files.
-    """
+    """One of them leaves the slot to the other."""
     with ExitStack() as stack:
         processes = []
         for name in ("a", "b"):
@@ -250,13 +240,10 @@ def test_agents_come_back_after_a_cleaner(
 def test_a_newcomer_leaves_an_agent_without_lock_alone(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    Before the agent has noticed that its lock is gone, another one starts, and the
-    doctor looks: both leave the socket that answers where it is.
-    """
+    """The socket that answers stays where it is."""
     (old,) = many(start, "old", every=3600)
     (run_dir / "agent-0.lock").unlink()
-    findings = list(doctor.check(run_dir, None))
+    findings = list(machine.sockets(run_dir, None))
     new = start("new", every=3600)
     new.go()
 
@@ -271,10 +258,7 @@ def test_a_newcomer_leaves_an_agent_without_lock_alone(
 def test_an_agent_that_ends_leaves_its_successor_alone(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    The directory was made again by another, with the same number: who ends unlinks
-    what is its own, and that is not there any more.
-    """
+    """It unlinks what is its own, which is gone."""
     (old,) = many(start, "old", every=3600)
     shutil.rmtree(run_dir)
     many(start, "new", every=3600)
@@ -290,16 +274,14 @@ def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
     victim.popen.kill()
     victim.popen.wait()
     before = sorted(run_dir.iterdir())
-    findings = [one.text for one in doctor.check(run_dir, None)]
+    findings = [one.text for one in machine.sockets(run_dir, None)]
 
     assert sorted(run_dir.iterdir()) == before
     assert "sockets of killed processes: 0; the next agents replace them" in findings
 
 
 def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
-    """
-    Otherwise anyone who can write to the directory could make it connect to any server.
-    """
+    """A link could make it connect to any server."""
     other = run_dir / "other"
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(other))
@@ -321,10 +303,7 @@ def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
 def test_comings_and_goings_are_never_seen_as_broken(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    While processes start and end at random, a sidecar that polls continuously sees each
-    of them serving or gone, never broken; those that stay are in every poll.
-    """
+    """A sidecar sees each process serving or gone."""
     many(start, "stays")
     stop = threading.Event()
     troubles: list[Any] = []
@@ -374,10 +353,7 @@ print(json.dumps([agent.socket, agent.running]), flush=True)
 
 
 def test_a_real_agent_is_found_again(run_dir: Path) -> None:
-    """
-    An instrumented program whose run directory is removed is in the same place again,
-    says so, and leaves nothing there when it ends.
-    """
+    """It comes back in the same place, and leaves nothing there."""
     with start_preloaded(
         *("-c", REAL),
         environ=clean_environ(run_dir, JAXMON_PORT="none"),
@@ -476,10 +452,7 @@ def test_what_others_link_to_is_left_alone(
     kind: str,
     where: str,
 ) -> None:
-    """
-    Whoever may write in the directory makes links there, of the names that an agent
-    writes to, to a file that only its user may change: it keeps bytes and permissions.
-    """
+    """A linked file keeps its bytes and permissions."""
     run_dir.chmod(0o2770)  # on purpose: files would get the group's permissions
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious" * 1000)

@@ -265,10 +265,7 @@ PROGRAMS = {
         says="no_such_library",
     ),
     "jax_has_a_syntax_error": Program(
-        "import jax",
-        files={"jax/__init__.py": "def = 1"},
-        status=1,
-        says="SyntaxError",
+        "import jax", files={"jax/__init__.py": "def = 1"}, status=1, says="SyntaxError"
     ),
     "jax_warns_about_its_importer": Program(
         "try:\n    import jax\nexcept ImportError:\n    pass",

@@ -1,7 +1,4 @@
-"""
-The HTTP server when many connect at once: who has asked wins over those who only
-connected, also at the same address.
-"""
+"""The HTTP server when many connect at once: who has asked wins."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ def many_descriptors() -> Iterator[int]:
 def test_who_has_asked_gets_a_place(
     make_site: Callable[..., Site], said: bytes, count: int
 ) -> None:
-    """
-    However many are connected and have not asked, or not to the end, the first attempt
-    is answered.
-    """
+    """The first attempt is answered, whoever is connected."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
         for _ in range(count):
@@ -57,10 +51,7 @@ def test_who_has_asked_gets_a_place(
 def test_who_waits_in_silence_is_answered_when_it_asks(
     make_site: Callable[..., Site],
 ) -> None:
-    """
-    A client that connected beside silent ones, and asks later than they came, is
-    answered.
-    """
+    """It is answered beside silent clients."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
         for _ in range(2):
@@ -72,9 +63,7 @@ def test_who_waits_in_silence_is_answered_when_it_asks(
 
 
 def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
-    """
-    Its time to send a request ends even if no other client can be answered meanwhile.
-    """
+    """Its time to send a request ends."""
     site = make_site(max_connections=1, read_timeout=0.3)
     with site.connect() as client:
         client.sendall(head_of("/later"))
@@ -106,10 +95,7 @@ def test_who_has_not_asked_is_closed_at_the_end(make_site: Callable[..., Site]) 
 def test_a_scrape_gets_through_ten_thousand_connections(
     make_site: Callable[..., Site], many_descriptors: int, said: bytes
 ) -> None:
-    """
-    They come at once from the address of the scraper, and stay. Of its attempts, each
-    within its own timeout as Prometheus makes them, one after the other is answered.
-    """
+    """One of its attempts is answered in time."""
     site = make_site()
     outcomes: Counter[str] = Counter()
     with ExitStack() as stack:

@@ -1,6 +1,4 @@
-"""
-The HTTP server among clients that request more than they read, or more than is useful.
-"""
+"""The HTTP server among clients that request more than they read."""
 
 from __future__ import annotations
 

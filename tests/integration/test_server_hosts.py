@@ -1,7 +1,4 @@
-"""
-By which names the HTTP server may be asked: a page of another site whose name leads
-here reads nothing.
-"""
+"""By which names the HTTP server may be asked, so that other sites read nothing."""
 
 from __future__ import annotations
 
@@ -214,10 +211,7 @@ def test_passwords_and_certificates_authenticate(tmp_path: Path) -> None:
 
 
 def test_passwords_and_tls_guard_by_themselves(tmp_path: Path) -> None:
-    """
-    A page of another site has neither password nor certificate; a configuration with
-    headers alone does not guard.
-    """
+    """A configuration with headers alone does not guard."""
     bcrypt = pytest.importorskip("bcrypt")
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     foreign: dict[str, Any] = {"Host": "attacker.example"}

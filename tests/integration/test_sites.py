@@ -1,7 +1,4 @@
-"""
-Two sites that are not like ours, made only by ``slo.yaml``: Kubernetes with clusters,
-namespaces and the severities of kube-prometheus, and Slurm with labels of its own.
-"""
+"""Two sites that are not like ours, made only by ``slo.yaml``."""
 
 from __future__ import annotations
 

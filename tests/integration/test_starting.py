@@ -1,7 +1,4 @@
-"""
-`jaxmon.instrument` where it cannot start, or not as a whole: one line, and the program
-goes on as it was.
-"""
+"""`jaxmon.instrument` where it cannot start: one line, and the program goes on."""
 
 from __future__ import annotations
 
@@ -46,9 +43,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_an_agent_that_is_switched_off_answers_everything() -> None:
-    """
-    Whatever one that runs can be asked, with the same arguments and kinds of answers.
-    """
+    """It has the same methods and kinds of answers."""
     off = jaxmon.instrument(enabled=False)
     on = jaxmon.instrument(**SILENT)
     try:
@@ -92,9 +87,7 @@ def test_a_module_of_the_program_with_a_name_of_pythons(
 
 @pytest.mark.exhaustive
 def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> None:
-    """
-    A script that exits when it is imported, with a name that jaxmon asks Python for.
-    """
+    """A script may exit when it is imported."""
     (tmp_path / "queue.py").write_text("raise SystemExit(3)")
     (tmp_path / "program.py").write_text(USES_ALL)
 
@@ -150,10 +143,7 @@ RAISED = {
 def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
     tmp_path: Path, python_script: Callable[..., Result], source: str
 ) -> None:
-    """
-    A check of versions, or a file of the program with a name of Python's, raises what
-    it likes: it is quoted, and what to do is the same.
-    """
+    """Whatever is raised is quoted."""
     (tmp_path / "jax.py").write_text(source)
 
     result = python_script(ASKS).ok()

@@ -1,6 +1,4 @@
-"""
-Streams of tokens: generators that real servers step through, and what JAX compiles.
-"""
+"""Streams of tokens: generators that real servers step through, with JAX."""
 
 from __future__ import annotations
 
@@ -139,10 +137,7 @@ def test_within_the_middleware_a_stream_is_part_of_its_request(
 def test_a_stream_that_the_client_leaves_ends(
     agent: Agent, app: Callable[..., Any]
 ) -> None:
-    """
-    As the generator is dropped, wherever that is: in a server that may be by the
-    garbage collector.
-    """
+    """It ends as the generator is dropped."""
 
     def ended() -> object:
         gc.collect()

@@ -15,7 +15,7 @@ import pytest
 
 from jaxmon.facts import endings
 from jaxmon.facts.ending import FINISHED
-from jaxmon.host.http import listeners
+from jaxmon.host.http import sockets
 from jaxmon.host.http.sockets import Socket
 from tests.helpers.agents import instrumented
 from tests.helpers.processes import HEAD, Result, files, free_ports
@@ -44,8 +44,7 @@ Started = tuple[dict[str, Any], str]
 @pytest.fixture
 def starts(preloaded_script: Callable[..., Result]) -> Callable[..., list[Started]]:
     """
-    Return a function that starts agents in a process, one after the other, and returns
-    what each of them found and logged.
+    Return a function that starts agents in a process, and returns what each found.
     """
 
     def run(cases: list[Start], before: str = "") -> list[Started]:
@@ -85,10 +84,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
 def test_the_port_of_the_sidecar_is_left_alone(
     starts: Callable[..., list[Started]],
 ) -> None:
-    """
-    An agent that has to move on does not take the port that the sidecar will ask for,
-    unless it was configured to use exactly that one.
-    """
+    """An agent takes it only if configured so."""
     taken, sidecar, free = free_ports(3)
     before = (
         f"import jaxmon.agent.serving\njaxmon.agent.serving.SIDECAR_PORT = {sidecar}\n"
@@ -154,9 +150,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
 def test_an_unusable_run_directory_costs_the_socket_only(
     starts: Callable[..., list[Started]], run_dir: Path
 ) -> None:
-    """
-    The agent serves TCP, says what is wrong with the directory, and holds no lock.
-    """
+    """The agent serves TCP, without a lock."""
     directories = [
         make(run_dir / f"d{number}")
         for number, (make, _) in enumerate(UNUSABLE.values())
@@ -203,7 +197,7 @@ def test_a_directory_without_room_for_sockets_is_named(
                 raise OSError(number, os.strerror(number))
             super().bind(address)
 
-    monkeypatch.setattr(listeners, "Socket", NoSocket)
+    monkeypatch.setattr(sockets, "Socket", NoSocket)
     with instrumented(port=0, socket=True) as agent:
         assert agent.url
         assert list(run_dir.iterdir()) == []
@@ -237,9 +231,7 @@ def test_a_missing_run_directory_is_made_for_this_user_only(
 def test_a_relative_run_directory_survives_a_change_of_directory(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Training programs change their directory; the files are cleaned up all the same.
-    """
+    """The files are cleaned up."""
     source = f"""
 os.chdir({str(run_dir)!r})
 agent = jaxmon.instrument(port=None, run_dir="relative")
@@ -283,9 +275,7 @@ threading.Thread.start = DaemonThread.start = refuse
 def test_an_exhausted_process_is_not_disturbed(
     preloaded_script: Callable[..., Result], exhaust: str
 ) -> None:
-    """
-    Without descriptors or threads left, the agent says so and the program goes on.
-    """
+    """The agent says so, and the program goes on."""
     source = """
 # Imports need descriptors, too.
 get(jaxmon.instrument(port=0).url)

@@ -114,10 +114,7 @@ def until_chosen(screen: Console, number: str) -> None:
 
 
 def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - keys
-    """
-    The first line answers whether users are all right, and names the reason; keys
-    choose, sort, pause, open, scroll, go on and back, help and quit.
-    """
+    """Keys choose, sort, pause, open, scroll and quit."""
     with top(place) as screen:
         # Of the first requests, hardly any have failed.
         text = screen.shows(
@@ -193,10 +190,7 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
 
 
 def test_text_of_programs_is_harmless(place: Path) -> None:
-    """
-    Escape sequences in names are spelled out, and wide characters take two columns;
-    Ctrl-C ends the command and restores the terminal.
-    """
+    """Escape sequences are spelled out, and Ctrl-C restores all."""
     with top(place, lines=50) as screen:
         screen.shows("train.py")
         screen.press("s" + END + "\r")
@@ -304,10 +298,7 @@ def test_a_refresh_takes_few_bytes(place: Path) -> None:
 
 
 def test_a_process_that_ends_stays_readable(place: Path, tmp_path: Path) -> None:
-    """
-    While it is open, what it did last stays there, and that it crashed is said; its
-    successor in the slot is told from it.
-    """
+    """What it did last stays while it is open."""
     with running(tmp_path, place, "dies.py", SERVES) as process, top(place) as screen:
         screen.shows("dies.py")
         screen.press("s" + END + "\r")
@@ -342,10 +333,7 @@ def test_a_process_that_hangs_does_not_hold_up_the_keys(run_dir: Path) -> None:
 
 
 def test_a_sidecar_adds_its_accelerators(place: Path) -> None:
-    """
-    With --url the same comes from a sidecar, with bars for each accelerator; when it is
-    gone, what was read last stays.
-    """
+    """With --url there are bars for each accelerator."""
     with exporters(place) as start:
         sidecar = start("--demo")
         sidecar.until_ready()

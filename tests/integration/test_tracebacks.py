@@ -1,6 +1,4 @@
-"""
-What a program sees of its own failures, stacks and programs is the same with jaxmon.
-"""
+"""What a program sees of its own failures is the same with jaxmon."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-Figures in W&B, MLflow and TensorBoard, read back from their own files, and trackers
-that hang or raise.
-"""
+"""Figures in W&B, MLflow and TensorBoard, and trackers that hang or raise."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ from jaxmon.agent.guard import LIMIT
 from jaxmon.agent.trackers import part
 from jaxmon.catalog import COMPILES, DATA_WAIT_SECONDS, DROPPED, STEP_SECONDS
 from jaxmon.errors import JaxmonError
-from jaxmon.host.deadline import Deadline
-from jaxmon.threads import running
+from jaxmon.threads import Deadline, running
 from tests.helpers.agents import instrumented, value
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT, ExitOfThread, until

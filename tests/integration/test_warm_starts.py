@@ -123,10 +123,7 @@ def warmup(directory: Path, *arguments: str, **environ: str) -> Result:
 
 
 def importable(place: Path, file: Path) -> Path:
-    """
-    Write the signatures without the function that cannot be imported; one stands there
-    twice.
-    """
+    """Write the signatures that can be imported, one of them twice."""
     document = recorded(place)
     document["functions"] = [
         one for one in document["functions"] if "<" not in one["qualname"]
@@ -242,10 +239,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
         place, program
     ).json()
 
-    assert before == [
-        503,
-        "503 Service Unavailable: the warm-up has not begun\n",
-    ]
+    assert before == [503, "503 Service Unavailable: the warm-up has not begun\n"]
     assert [one[:3] for one in seen] == [[n, 8, 503] for n in range(1, 9)]
     assert "warming up: 6 of 8 signatures" in seen[5][3]
     assert after == [200, ""]
@@ -257,10 +251,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
 
 
 def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
-    """
-    In a pipeline, changed, missing, unjitted and local functions fail with a reason,
-    and stop it; the rest are compiled.
-    """
+    """What cannot be compiled fails with a reason."""
     changed = (
         dedent(SERVICE)
         .replace("forward(state, x, scale)", "forward(state, x, factor)")

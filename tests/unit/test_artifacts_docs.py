@@ -9,9 +9,8 @@ import pytest
 
 from jaxmon.catalog import METRICS, Metric
 from jaxmon.cli import generate, reference
-from jaxmon.declarations import PREFIX
 from jaxmon.host.files.generated import check
-from jaxmon.settings import Settings
+from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT
 
 

@@ -109,10 +109,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
 
 
 def test_unwritable_places_are_noticed_before_and_after(tmp_path: Path) -> None:
-    """
-    A directory, an absent directory and a file in place of one: said before a run
-    that would be lost, and by the writing itself. Nothing is left behind.
-    """
+    """They are said before a run is lost."""
     file = tmp_path / "file"
     file.write_text("mine")
     for path in (tmp_path, tmp_path / "none" / "b.json", file / "b.json"):
@@ -247,10 +244,7 @@ def test_functions_that_come_and_go_are_named() -> None:
 
 
 def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
-    """
-    No line is wider than 80 columns, whatever the names and figures; control
-    characters of a file do not reach the terminal.
-    """
+    """No line is wider than 80 columns."""
     long = "package." * 30 + "step"
     figures = dict.fromkeys(TOLERANCES, 123456789012345)
     more = dict.fromkeys(TOLERANCES, 987654321098765432)

@@ -22,10 +22,7 @@ def test_a_regular_file_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    """
-    A pipe without a writer, a socket, a directory and devices without end are errors at
-    once, which say what was found.
-    """
+    """It is an error at once, which says what was found."""
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "socket"))
@@ -58,10 +55,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_size_is_limited(tmp_path: Path) -> None:
-    """
-    A file of the largest size is read, one of a byte more is not, nor one that
-    claims to be empty and is not, as in /proc.
-    """
+    """A byte more than the limit is not read, whatever the size says."""
     path = tmp_path / "large"
     path.write_bytes(b"#" * MAX_BYTES)
     assert len(read_text(path)) == MAX_BYTES

@@ -68,10 +68,7 @@ EVERYTHING: Document = {
 
 
 def test_chart_renders_valid_manifests() -> None:
-    """
-    With its defaults and with everything switched on, Helm's own engine and linter
-    accept the chart, and what comes out is valid, hardened and known to the sidecar.
-    """
+    """Helm accepts the chart, and what comes out is valid."""
     answers, lint = manifests.rendered({}, EVERYTHING)
 
     assert lint == []
@@ -99,10 +96,7 @@ def test_chart_renders_valid_manifests() -> None:
 
 
 def test_chart_pushes_by_otlp() -> None:
-    """
-    With otlp, the sidecar knows receiver and pod, attributes arrive as they were given,
-    and the policy lets it reach DNS and the receiver's port, besides what is given.
-    """
+    """With otlp, the sidecar knows receiver and pod."""
     secure = {"otlp": {"enabled": True, "endpoint": "https://collector.example/x"}}
     answers, _ = manifests.rendered(EVERYTHING, secure, {"otlp": {"enabled": True}})
     full, usual = map(chart_documents, answers[:2])
@@ -130,10 +124,7 @@ def test_chart_pushes_by_otlp() -> None:
 
 
 def test_chart_switches_off_what_is_not_wanted() -> None:
-    """
-    Without monitor, policy and account, and with a Secret of the site's, only the
-    DaemonSet is left, and it uses what is there.
-    """
+    """Only the DaemonSet is left then."""
     values = {
         "serviceAccount": {"create": False},
         "podMonitor": {"enabled": False},
@@ -150,10 +141,7 @@ def test_chart_switches_off_what_is_not_wanted() -> None:
 
 
 def test_text_stays_text() -> None:
-    """
-    Names that YAML would read as numbers or truth arrive as they were given, and so do
-    large numbers in variables.
-    """
+    """Names like numbers or truth values arrive as they were given."""
     values: Document = {
         "env": {"Y": "off", "LARGE": 12_345_678, "HALF": 0.5, "WORD": "1e6"},
         "nvidia": {"runtimeClassName": "on"},
@@ -177,10 +165,7 @@ def test_text_stays_text() -> None:
 
 
 def test_objects_of_another_chart_keep_their_names() -> None:
-    """
-    As a part of a release of another name, no object takes the release's own name,
-    which is the other chart's; labels still fit their selectors.
-    """
+    """No object takes the release's own name."""
     for name, expected in (("jaxmon", "jaxmon"), ("shop", "shop-jaxmon")):
         [answer], _ = manifests.rendered(EVERYTHING | {"serviceAccount": {}}, name=name)
         found = chart_documents(answer)
@@ -195,9 +180,7 @@ def test_objects_of_another_chart_keep_their_names() -> None:
 
 
 def test_null_takes_a_default_out() -> None:
-    """
-    The cluster may choose the user, and nodes and collectors may be chosen otherwise.
-    """
+    """The cluster may choose user, nodes and collectors."""
     values = {
         "user": None,
         "nodeSelector": {"nvidia.com/gpu.present": None, "pool": "gpus"},
@@ -216,10 +199,7 @@ def test_null_takes_a_default_out() -> None:
 
 
 def test_notes_say_what_was_chosen() -> None:
-    """
-    After an installation Helm says how to look at a sidecar, and what stands between
-    it and Prometheus.
-    """
+    """Helm says how to look at a sidecar."""
     unmonitored = EVERYTHING | {"podMonitor": {"enabled": False}}
     answers, _ = manifests.rendered({}, unmonitored, name="shop")
     default, told = (one["files"]["jaxmon/templates/NOTES.txt"] for one in answers)
@@ -259,9 +239,7 @@ def test_values_schema_refuses(values: dict[str, Any]) -> None:
 
 
 def test_helm_says_what_to_do_about_a_value() -> None:
-    """
-    What the chart sets itself is refused by Helm with the value's path and a hint.
-    """
+    """Helm refuses it with its path and a hint."""
     values = {"env": {"JAXMON_EXPORTER_PORT": "1"}}
     [answer], _ = manifests.rendered(values)
 
@@ -270,10 +248,7 @@ def test_helm_says_what_to_do_about_a_value() -> None:
 
 
 def test_values_schema_knows_every_value() -> None:
-    """
-    The defaults meet the schema, each of its properties has a default, and the test
-    with everything switched on switches on everything.
-    """
+    """The defaults meet the schema, and cover it."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     jsonschema.Draft7Validator.check_schema(schema)

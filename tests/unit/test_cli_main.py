@@ -127,10 +127,7 @@ def test_file_that_cannot_be_used_is_no_traceback(tmp_path):
     ids=["help", "help of a command", "output", "help of jaxmon-exporter"],
 )
 def test_reader_that_leaves_ends_a_command_in_silence(arguments):
-    """
-    If the output pipe is closed, as after `| head`, the exit code is a shell's for
-    that, and neither a message nor a complaint of Python's is printed.
-    """
+    """The exit code is a shell's for that."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -166,10 +163,7 @@ def in_shell(command):
     ids=["help", "lines", "a long text"],
 )
 def test_output_that_cannot_be_written_is_an_error(arguments):
-    """
-    Where the disk is full there is one line, an exit code of its own, and no
-    complaint of Python's.
-    """
+    """A full disk is one line, with its exit code."""
     ended = in_shell(f"{arguments} > /dev/full")
 
     assert ended.stderr == (

@@ -38,10 +38,7 @@ def test_the_most_urgent_alert_comes_first():
 
 
 def test_conditions_of_one_objective_are_one_alert():
-    """
-    Windows differ, what is wrong does not; another severity is another matter, as is
-    another route.
-    """
+    """Another severity or route is another matter."""
     found = active(
         [
             described("Burn", "page", state="pending", route="/a", long="6h"),

@@ -27,9 +27,7 @@ from jaxmon_alerts.gameday.stack import ActiveAlert
 
 
 def summary_of(*functions: tuple[str, int, int, int, float]) -> Summary:
-    """
-    Return the sidecar's summary of functions: name, calls, hits, compiles, seconds.
-    """
+    """Return the summary of functions: name, calls, hits, compiles, seconds."""
     compile_sum = f"{catalog.COMPILE_SECONDS.name}_sum"
     families = [
         Family(
@@ -176,9 +174,7 @@ def test_a_long_list_of_alerts_is_cut() -> None:
 
 
 def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    Figures come now and then; a fault and an alert when they come and when they go.
-    """
+    """Faults and alerts are logged when they come and go."""
     firing = alert("Told")
     log = SceneLog(PLACES)
     log.show(DisplayState(0.0, SUMMARY, [], "fault x begins"))

@@ -1,6 +1,4 @@
-"""
-What documents for people name exists: metrics, commands, options, settings, files.
-"""
+"""What documents for people name exists: metrics, commands, options, files."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ import yaml
 from jaxmon.catalog import BY_NAME
 from jaxmon.catalog.values import CAUSES
 from jaxmon.cli.main import COMMANDS, load
-from jaxmon.declarations import PREFIX
-from jaxmon.settings import Settings
+from jaxmon.settings import PREFIX, Settings
 from tests.helpers.processes import ROOT, each, require_program
 
 
@@ -59,10 +56,7 @@ each_document = each({str(path.relative_to(ROOT)): (path,) for path in DOCUMENTS
 
 @each_document
 def test_metrics_are_in_the_catalogue(document: Path) -> None:
-    """
-    Names in full are metrics; of abbreviated ones, such as `…_size_bytes`, one ends so.
-    Recorded series have the name of a metric without `_total`.
-    """
+    """Names in full, abbreviated and recorded are metrics."""
     text = document.read_text()
     recorded = set(re.findall(r"\w:(jaxmon_\w+):\w", text))
     names = set(re.findall(r"(?<![\w/.-])jaxmon_\w+\b(?![*…/.])", text))

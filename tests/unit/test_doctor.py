@@ -13,14 +13,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from jaxmon.facts.reader import from_json
-from jaxmon.preflight.doctor import (
-    STATUSES,
-    Check,
-    devices,
-    environment,
-    selftest,
-    worst,
-)
+from jaxmon.preflight.doctor import STATUSES, Check, environment, machine, worst
 from tests.helpers.findings import by_status
 
 
@@ -165,14 +158,14 @@ def device(root: Path, vendor: str, kind: str) -> None:
 def test_a_host_without_accelerators_is_in_order(tmp_path: Path) -> None:
     """No GPU and no TPU is a normal state."""
     device(tmp_path, "0x1ae0", "0x020000")  # a network card of Google's
-    (found,) = devices.check(tmp_path, lambda _: False, {})
+    (found,) = machine.devices(tmp_path, lambda _: False, {})
     assert found.status == "ok"
 
 
 def test_platforms_that_are_not_here(tmp_path: Path) -> None:
     """JAX does not start where JAX_PLATFORMS names what the host lacks."""
     environ = {"JAX_PLATFORMS": "cuda,tpu"}
-    found = by_status(list(devices.check(tmp_path, lambda _: False, environ)))
+    found = by_status(list(machine.devices(tmp_path, lambda _: False, environ)))
     assert found["warning"] == [
         (
             "JAX_PLATFORMS=cuda,tpu, but there is no NVIDIA driver: JAX will fail to "
@@ -185,23 +178,21 @@ def test_platforms_that_are_not_here(tmp_path: Path) -> None:
 def test_a_tpu_without_libtpu(tmp_path: Path) -> None:
     """A TPU is found by its PCI id; the program needs libtpu, the sidecar grpcio."""
     device(tmp_path, "0x1ae0", "0x120000")
-    missing = list(devices.check(tmp_path, lambda _: False, {}))
+    missing = list(machine.devices(tmp_path, lambda _: False, {}))
     assert [(one.status, one.advice) for one in missing] == [
         ("warning", "pip install 'jax[tpu]'"),
         ("warning", "pip install 'jaxmon[tpu]'"),
     ]
-    (found,) = devices.check(tmp_path, {"libtpu", "grpc"}.__contains__, {})
+    (found,) = machine.devices(tmp_path, {"libtpu", "grpc"}.__contains__, {})
     assert found.status == "ok"
 
 
 def test_a_gpu_that_jax_cannot_use(tmp_path: Path) -> None:
-    """
-    A driver without plugin or library is reported twice, once for each user of it.
-    """
+    """A driver without plugin or library is reported twice."""
     driver = tmp_path / "proc/driver/nvidia/version"
     driver.parent.mkdir(parents=True)
     driver.touch()
-    found = by_status(list(devices.check(tmp_path, lambda _: False, {})))
+    found = by_status(list(machine.devices(tmp_path, lambda _: False, {})))
     assert found == {
         "warning": [
             "an NVIDIA driver is loaded, but JAX has no CUDA plugin",
@@ -218,7 +209,7 @@ def test_a_missing_hook_and_a_wrong_count_fail() -> None:
         "miscounted": {"calls": [2, 3]},
         "internal_errors": {"compiles": 4},
     }
-    found = by_status(list(selftest._hooks(from_json(selftest._Result, told))))
+    found = by_status(list(machine._hooks(from_json(machine._Result, told))))
     assert found == {
         "failure": [
             "hook 'misses' cannot attach to JAX 9.9",
@@ -233,7 +224,7 @@ def test_a_missing_name_says_what_it_costs() -> None:
 
     def internals(*missing: dict[str, Any]) -> Iterator[Check]:
         result = {"jax": "9.9", "missing": missing}
-        return selftest._internals(from_json(selftest._Result, result))
+        return machine._internals(from_json(machine._Result, result))
 
     needed = {"names": ["a.b"], "costs": ["m", "n"], "hook": "misses"}
     other = {"names": ["c", "d"], "costs": ["o"], "hook": ""}
@@ -250,7 +241,7 @@ def test_a_missing_name_says_what_it_costs() -> None:
 def test_a_jax_that_cannot_be_imported(tmp_path: Path) -> None:
     """The error of the import is the finding."""
     (tmp_path / "jax.py").write_text("raise ImportError('broken build')")
-    (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
+    (found,) = machine.hooks({"PYTHONPATH": str(tmp_path)})
     assert found.status == "failure"
     assert "broken build" in found.text
 
@@ -260,7 +251,7 @@ def test_a_python_without_its_lock_fails(tmp_path: Path) -> None:
     (tmp_path / "jax.py").write_text(
         "import sys\nsys._is_gil_enabled = lambda: False\n__version__ = '0.12.0'"
     )
-    (found,) = selftest.check({"PYTHONPATH": str(tmp_path)})
+    (found,) = machine.hooks({"PYTHONPATH": str(tmp_path)})
     assert (found.area, found.status) == ("hooks", "failure")
     assert found.text.endswith(
         "runs without its global interpreter lock (GIL), which jaxmon needs to count "
@@ -280,7 +271,7 @@ def test_a_broken_nvml_package_is_no_driver_that_hangs(
     (tmp_path / "proc/driver/nvidia/version").touch()
 
     here = {"pynvml", "jax_cuda12_plugin"}
-    found = list(devices.check(tmp_path, here.__contains__, environ={}))
+    found = list(machine.devices(tmp_path, here.__contains__, environ={}))
 
     assert [one.status for one in found] == ["warning"]
     assert "querying NVML failed: ModuleNotFoundError" in found[0].text

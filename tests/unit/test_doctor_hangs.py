@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jaxmon.preflight.doctor import Check, jobs
-from jaxmon.preflight.doctor.jobs import processes_with
+from jaxmon.preflight.doctor import Check, environment
+from jaxmon.preflight.doctor.environment import processes_with
 from jaxmon.screens.timeouts import TIMEOUTS, timeout
 from tests.helpers.findings import by_status
 
@@ -27,7 +27,7 @@ QUIET: dict[str, Any] = {"processes": lambda _: []}
 def check(environ: Mapping[str, str], **packages: str) -> list[Check]:
     """Return what is found with these packages besides the usual ones."""
     known = PACKAGES | {name.replace("_", "-"): text for name, text in packages.items()}
-    return list(jobs.hangs(environ, known.get))
+    return list(environment.hangs(environ, known.get))
 
 
 def test_a_job_without_a_limit_is_advised() -> None:
@@ -99,7 +99,7 @@ def ras(
 ) -> dict[str, list[str]]:
     """Return what is found about the RAS of NCCL, which has this version."""
     packages = {"nvidia-nccl-cu12": version}
-    found = jobs.nccl(environ, packages.get, **{**QUIET, **options})
+    found = environment.nccl(environ, packages.get, **{**QUIET, **options})
     return by_status([one for one in found if "Inspector" not in one.text])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.preflight.doctor import Check, jobs
+from jaxmon.preflight.doctor import Check, environment
 from tests.helpers.processes import each
 
 
@@ -46,7 +46,7 @@ WRONG = {
 def found(changed: dict[str, str | None], version: str = "2.28.9") -> list[Check]:
     """Return what is found of a job with these variables, besides RAS."""
     environ = {name: one for name, one in {**JOB, **changed}.items() if one is not None}
-    every = jobs.nccl(
+    every = environment.nccl(
         environ,
         {"nvidia-nccl-cu12": version}.get,
         processes=lambda _: [],
@@ -86,6 +86,6 @@ def test_one_that_is_off_is_fine(value: str | None) -> None:
 
 def test_without_nccl_nothing_is_said() -> None:
     """Nor of a job of one process, unless Inspector is enabled."""
-    assert list(jobs.nccl({}, lambda _: None, processes=lambda _: [])) == []
-    [one] = jobs.nccl(ON, lambda _: None, processes=lambda _: [])
+    assert list(environment.nccl({}, lambda _: None, processes=lambda _: [])) == []
+    [one] = environment.nccl(ON, lambda _: None, processes=lambda _: [])
     assert one.status == "ok"

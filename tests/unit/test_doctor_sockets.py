@@ -8,27 +8,27 @@ from contextlib import closing
 from pathlib import Path
 
 from jaxmon.host import rundir
-from jaxmon.preflight.doctor import sockets
+from jaxmon.preflight.doctor import machine
 from tests.fakes.agents import behaving
 from tests.helpers.findings import by_status
 
 
 def test_a_usable_run_directory_leaves_nothing_behind(run_dir: Path) -> None:
     """Socket and lock of the trial are gone afterwards."""
-    findings = list(sockets.check(run_dir, None))
+    findings = list(machine.sockets(run_dir, None))
     assert by_status(findings) == {"ok": [f"run directory {run_dir}"]}
     assert list(run_dir.iterdir()) == []
 
 
 def test_a_run_directory_that_did_not_exist_does_not_exist_after(run_dir: Path) -> None:
     """Looking makes no directory."""
-    assert next(iter(sockets.check(run_dir / "new", None))).status == "ok"
+    assert next(iter(machine.sockets(run_dir / "new", None))).status == "ok"
     assert not (run_dir / "new").exists()
 
 
 def test_a_run_directory_whose_path_is_too_long(tmp_path: Path) -> None:
     """A Unix socket's path has 106 bytes; the finding names the variable to set."""
-    (found,) = sockets.check(tmp_path / ("x" * 120), None)
+    (found,) = machine.sockets(tmp_path / ("x" * 120), None)
     assert found.status == "failure"
     assert "JAXMON_RUN_DIR" in found.text
 
@@ -41,7 +41,7 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
         dead = socket.socket(socket.AF_UNIX)
         dead.bind(str(run_dir / "agent-5.sock"))
         dead.close()
-        found = by_status(list(sockets.check(run_dir, None)))
+        found = by_status(list(machine.sockets(run_dir, None)))
 
     assert found["warning"][0].startswith("agent 3 does not respond: ")
     assert found["note"] == [
@@ -50,14 +50,12 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
 
 
 def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
-    """
-    A directory keeps agents away; what else is no socket, the next agent replaces.
-    """
+    """A directory there keeps agents away."""
     (run_dir / "agent-0.sock").mkdir()
     os.mkfifo(run_dir / "agent-1.sock")
     (run_dir / "agent-2.sock").touch()
     (run_dir / "agent-3.sock").symlink_to("agent-2.sock")
-    found = list(sockets.check(run_dir, None))[1:]
+    found = list(machine.sockets(run_dir, None))[1:]
 
     assert [one.status for one in found] == ["warning"] * 4
     for one, (number, what) in zip(
@@ -82,7 +80,7 @@ def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
 
     with behaving(run_dir) as serve:
         serve(0, greet)
-        (found,) = list(sockets.check(run_dir, None))[1:]
+        (found,) = list(machine.sockets(run_dir, None))[1:]
 
     assert found.status == "warning"
     assert found.text.startswith(f"{path} is not an agent: its response")
@@ -91,9 +89,9 @@ def test_what_answers_nonsense_is_no_agent(run_dir: Path) -> None:
 
 def test_a_port_in_use_is_a_note(run_dir: Path, free_port: int) -> None:
     """A busy port is no failure: the agent moves on to the next."""
-    assert list(sockets.check(run_dir, free_port))[-1].status == "ok"
+    assert list(machine.sockets(run_dir, free_port))[-1].status == "ok"
     with closing(socket.create_server(("127.0.0.1", free_port))):
-        found = list(sockets.check(run_dir, free_port))[-1]
+        found = list(machine.sockets(run_dir, free_port))[-1]
     assert (found.status, f"port {free_port} is in use" in found.text) == ("note", True)
 
 
@@ -101,7 +99,7 @@ def test_a_slot_in_use_is_left_alone(run_dir: Path) -> None:
     """The trial takes a slot of its own while an agent holds the first."""
     slot = rundir.acquire(run_dir)
     try:
-        assert next(iter(sockets.check(run_dir, None))).status == "ok"
+        assert next(iter(machine.sockets(run_dir, None))).status == "ok"
         assert (run_dir / "agent-0.lock").exists()
     finally:
         slot.release()

@@ -72,11 +72,7 @@ def test_all_becomes_every_value_or_the_pattern():
     board = Board(DOCUMENT)
     items = list(board.variables(found))
     assert [one.title for one in items] == ["job", "worker", "gpu"]
-    assert board.values == {
-        "job": r"(a\\.b|c)",
-        "worker": ".*",
-        "gpu": "GPU-1",
-    }
+    assert board.values == {"job": r"(a\\.b|c)", "worker": ".*", "gpu": "GPU-1"}
     assert board.sizes == {"job": 2, "worker": 0, "gpu": 1}
     assert items[2].queries[0].expression == r'up{job=~"(a\\.b|c)"}'
 

@@ -103,10 +103,7 @@ def test_a_new_agent_in_the_same_process_is_no_new_attempt(tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_record_is_replaced(tmp_path: Path, content: bytes) -> None:
-    """
-    The run begins anew, and what was there is kept beside the record; but not before
-    a network file system, which may show a part of the record, must have it whole.
-    """
+    """The run begins anew, and what was there is kept."""
     path = records.path_of(tmp_path, RUN.name)
     path.write_bytes(content)
     clock = iter([0.0, 89.0, 100.0]).__next__

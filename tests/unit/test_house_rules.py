@@ -79,7 +79,7 @@ def test_only_limited_clients_connect():
         *(
             "jaxmon/host/rundir.py",
             "jaxmon/host/resources/hung.py",
-            "jaxmon/preflight/doctor/jobs.py",
+            "jaxmon/preflight/doctor/environment.py",
         ),
         *("exporters/jaxmon_exporter/collectors/tpu/runtimes.py",),
     }
@@ -437,7 +437,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "exporters/jaxmon_exporter/collectors/ras_replies.py",
         "jaxmon/cli/doctor.py",
         "jaxmon/cli/top/state.py",
-        "jaxmon/preflight/doctor/devices.py",
+        "jaxmon/preflight/doctor/machine.py",
     ]
 
 

@@ -25,9 +25,7 @@ HEAVY = (
 
 
 def loaded_by(code):
-    """
-    Return which of the `HEAVY` modules are loaded after *code* in a fresh process.
-    """
+    """Return which `HEAVY` modules are loaded after *code* in a fresh process."""
     probe = (
         "import json, sys\n"
         "print(json.dumps(sorted(set(sys.argv[1:]) & set(sys.modules))))"
@@ -57,10 +55,7 @@ def test_an_agents_server_is_light():
 
 
 def test_public_names_load_on_use():
-    """
-    Naming an error, or marking requests, queues and steps, loads no JAX either; the
-    agent is loaded when it is named.
-    """
+    """Naming an error, or marking requests, loads no JAX."""
     assert loaded_by("import jaxmon; jaxmon.SettingsError; jaxmon.__version__") == []
     assert (
         loaded_by("import jaxmon; jaxmon.request; jaxmon.steps; jaxmon.activity") == []
@@ -101,7 +96,7 @@ LATER = (
     "jaxmon.exposition.plausible",
     "jaxmon.host.http.client",
     "jaxmon.host.formats.layout",
-    "jaxmon.host.resources.host_memory",
+    "jaxmon.host.resources.container",
     "jaxmon.host.tpus",
     "logging.handlers",
     "mmap",
@@ -186,10 +181,7 @@ def test_public_surface():
 
 @pytest.mark.exhaustive
 def test_user_code_type_checks(tmp_path):
-    """
-    From outside the repository, mypy finds our types, accepts what users write, and
-    rejects what it should.
-    """
+    """From outside, mypy finds our types, and rejects what it should."""
     mypy = pytest.importorskip("mypy.api")
     shutil.copy(ROOT / "tests" / "typing" / "api.py", tmp_path)
     config = tmp_path / "mypy.ini"

@@ -246,10 +246,7 @@ def test_a_batch_above_its_capacity_is_said_to_be_the_programs(
 
 
 def test_an_alarm_while_a_failure_is_logged_goes_on(restored: None) -> None:
-    """
-    A handler of the log is the program's; what it fails with is contained, an alarm in
-    it is not.
-    """
+    """A log handler's failure is contained, no alarm."""
     signal.signal(signal.SIGUSR1, raises)
 
     class Slow(logging.Handler):

@@ -15,10 +15,7 @@ from tests.job.ranks import waiting
 
 
 def judged(*found: dict[str, Any] | None) -> Job:
-    """
-    Return the verdict on a job of two hosts with two ranks each, whose processes have
-    the same numbers; *found* is what RAS says to their sidecars.
-    """
+    """Return the verdict on four ranks of two hosts, to whom RAS says *found*."""
     pages = []
     for place, nccl in enumerate(found):
         ranks = [

@@ -28,10 +28,7 @@ Late = Callable[[random.Random, int, int], float]
 def timed(
     late: Late, seed: int = 0, *, ranks: int = RANKS, steps: int = STEPS
 ) -> list[list[dict[str, float]]]:
-    """
-    Return the windows of each rank of a job whose collectives start when all ranks are
-    there, each after its own work.
-    """
+    """Return windows of ranks whose collectives start when all are there."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     found: list[list[dict[str, float]]] = [[] for _ in range(ranks)]
     for _ in range(WINDOWS):

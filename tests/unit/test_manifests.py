@@ -36,9 +36,7 @@ WORKLOADS = {
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_manifest_meets_its_published_schema(name: str, release: str) -> None:
-    """
-    Each manifest is valid on the oldest and the newest release, without unknown fields.
-    """
+    """It is valid on the oldest and newest release."""
     manifests.validate(MANIFESTS[name], release)
 
 
@@ -59,10 +57,7 @@ def test_manifest_meets_its_published_schema(name: str, release: str) -> None:
     ],
 )
 def test_schemas_find_what_is_wrong(name: str, old: str, new: str) -> None:
-    """
-    A misspelt field and a wrong value are found, in resources of Kubernetes and of
-    controllers, in their metadata and pods: what the test above says means something.
-    """
+    """A misspelt field and a wrong value are found."""
     text = json.dumps(MANIFESTS[name])
     assert old in text
     broken = json.loads(text.replace(old, new))
@@ -71,10 +66,7 @@ def test_schemas_find_what_is_wrong(name: str, old: str, new: str) -> None:
 
 
 def test_every_kind_has_a_schema_of_its_own() -> None:
-    """
-    No manifest passes for want of a schema; Ray's is in no package, and of it only the
-    pods are held against one where ``KUBERNETES_CRDS`` names none.
-    """
+    """No manifest passes for want of a schema."""
     mute = {
         document["kind"]
         for document in MANIFESTS.values()
@@ -87,10 +79,7 @@ def test_every_kind_has_a_schema_of_its_own() -> None:
 def test_a_definition_is_closed_and_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    With ``KUBERNETES_CRDS`` a custom resource meets its controller's schema, and a
-    field that this does not know is an error.
-    """
+    """An unknown field of a custom resource is an error."""
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"spec": spec}}
     definition = {
@@ -114,19 +103,13 @@ def test_a_definition_is_closed_and_used(
     "name", [one for one in WORKLOADS if list(manifests.sidecars(WORKLOADS[one]))]
 )
 def test_sidecar_is_hardened(name: str) -> None:
-    """
-    Every sidecar runs as a number that is not root's, on a read-only root, without
-    capabilities or a token, within bounds of memory.
-    """
+    """It runs without root, capabilities or a token, in bounds."""
     assert_hardened(WORKLOADS[name])
 
 
 @pytest.mark.parametrize("name", [one for one in WORKLOADS if "raycluster" not in one])
 def test_pods_meet_the_restricted_standard(name: str) -> None:
-    """
-    Programs and sidecars together may run where Pod Security asks for the restricted
-    standard, as ``namespace.yaml`` does; only Ray brings rights of its own.
-    """
+    """Only Ray brings rights of its own."""
     for template in manifests.pod_templates(WORKLOADS[name]):
         spec = template["spec"]
         pod = spec["securityContext"]
@@ -157,10 +140,7 @@ def test_sidecar_is_what_the_command_takes(name: str) -> None:
     "name", [one for one in WORKLOADS if "daemonset" not in one and "#0" in one]
 )
 def test_native_sidecar_shares_sockets_with_the_program(name: str) -> None:
-    """
-    The sidecar starts before the program, restarts always, and meets it in a volume of
-    memory that belongs to a group of its own.
-    """
+    """They meet in a volume of memory."""
     for template in manifests.observed(WORKLOADS[name]):
         spec = template["spec"]
         sidecar, program = spec["initContainers"][0], spec["containers"][0]
@@ -181,10 +161,7 @@ def test_native_sidecar_shares_sockets_with_the_program(name: str) -> None:
 
 
 def test_a_pushing_server_says_where_it_runs_and_is_ready_when_warm() -> None:
-    """
-    Its variables are those that the resource is made of, its probe is the agent's, and
-    its cache is on a volume.
-    """
+    """Its probe is the agent's."""
     document = MANIFESTS["exporters/kubernetes/otlp.yaml#0"]
     [template] = manifests.pod_templates(document)
     [server] = template["spec"]["containers"]
@@ -216,9 +193,7 @@ def test_the_receiver_lets_those_in_that_push() -> None:
 
 
 def test_whatever_pushes_may_reach_the_receiver() -> None:
-    """
-    Of pods whose egress some policy restricts, one opens the receiver's ports and DNS.
-    """
+    """A policy opens its ports and DNS."""
     receiver = MANIFESTS["exporters/kubernetes/otlp.yaml#3"]
     place = receiver["metadata"]["namespace"]
     [allowed] = receiver["spec"]["ingress"]
@@ -267,9 +242,7 @@ def test_every_image_needs_a_digest() -> None:
 
 
 def test_monitors_and_policies_select_pods_and_name_their_port() -> None:
-    """
-    Each PodMonitor and NetworkPolicy finds pods of a manifest here, and a port of them.
-    """
+    """Each finds pods of a manifest."""
     templates = [
         template
         for document in WORKLOADS.values()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jaxmon.preflight.profile.hlo import HloProgram
 from jaxmon.preflight.profile.origins import NOWHERE, Origins
+from jaxmon.preflight.profile.xspace import HloProgram
 from tests.helpers.traces import Code
 
 

@@ -95,10 +95,7 @@ def test_what_cannot_be_had_is_named_and_ignored(name: str, value: str) -> None:
     [
         (f"0::/system.slice/docker-{CONTAINER}.scope\n", ""),
         (f"4:memory:/kubepods/burstable/pod1/{CONTAINER}\n", ""),
-        (
-            "0::/\n",
-            MOUNTS,
-        ),
+        ("0::/\n", MOUNTS),
     ],
     ids=["cgroup 2", "cgroup 1", "cgroup namespace"],
 )

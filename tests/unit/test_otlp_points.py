@@ -141,10 +141,7 @@ def test_low_memory_is_for_histograms():
 
 
 def test_a_sidecar_knows_only_what_follows():
-    """
-    Of what counted before the sidecar came, deltas begin at first sight; an agent that
-    appears later has counted from zero.
-    """
+    """Deltas of what counted before begin at first sight."""
     metric = CALLS._replace(labels=("worker",))
     one = converter(temporality="delta", from_zero=False)
     assert set(pushed(one, [counter(7, "0", metric)]).samples().values()) == {0}
@@ -185,10 +182,7 @@ def test_units_are_those_of_the_catalogue():
 
 
 def test_exemplars_arrive_once_with_the_ids_of_their_traces():
-    """
-    Each bucket has the latest observation with a trace, until that has arrived; ids
-    have 16 and 8 bytes. A span that another agent does not name is none.
-    """
+    """The latest of a bucket stays until it arrived."""
     trace = "0af7651916cd43dd8448eb211c80319c"
     histogram = Histogram(TIMES, "a")
     histogram.observe(0.05, SpanIds("f" * 32, "f" * 16))

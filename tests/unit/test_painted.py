@@ -17,10 +17,7 @@ from tests.helpers.processes import Console, clean_environ, console
 
 
 def test_findings_have_the_colour_of_their_urgency() -> None:
-    """
-    A verdict is coloured as far as it goes over lines, its evidence and advice are not,
-    headings stand out, and the text is the same.
-    """
+    """A verdict is coloured, its evidence not."""
     kind = {"outcome": "error", "start": "warm", "count": 50}
     failure = {"error": "StoreDown", "where": "store.py:8", "count": 50}
     route = {"finished": [kind], "failures": [failure]}
@@ -62,10 +59,7 @@ def colours(screen: Console, text: str) -> set[str]:
 def test_findings_of_several_processes_are_coloured(
     run_dir: Path, option: tuple[str, ...]
 ) -> None:
-    """
-    Of each process, in a list and with ``--all``, as that of one is: on a terminal, but
-    not with ``NO_COLOR``; one that does not respond is red.
-    """
+    """They are on a terminal, unless NO_COLOR is set."""
     agents = [Agent(run_dir, slot) for slot in range(2)]
     agents[0].overview = recompiling("train.step", errors={"trace_error": 3})
     agents[1].overview = recompiling("serve.step")

@@ -45,10 +45,7 @@ def a_host(
     ahead: float = 0.0,
     **more: Any,
 ) -> JobHost:
-    """
-    Return the content of a sidecar's response, *later* than the first, whose clock is
-    *ahead* of that of who asked.
-    """
+    """Return a sidecar's response, *later* than the first, with a clock *ahead*."""
     asked = NOW + later
     found = host("h:1", {"ranks": list(reports), "time": asked + ahead, **more})
     return found.replace(asked=asked, within=within)

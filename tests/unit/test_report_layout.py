@@ -40,9 +40,7 @@ def test_nothing_reaches_the_terminal_but_text(text, shown):
     ],
 )
 def test_what_is_too_long_loses_its_middle(text, room, shown):
-    """
-    Module and function name both stay recognisable; wide characters take two columns.
-    """
+    """Both ends stay recognisable."""
     assert layout.shortened(text, room) == shown
     assert layout.columns(shown) <= room
 

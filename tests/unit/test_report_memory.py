@@ -17,11 +17,7 @@ HEALTHY: dict[str, dict[str, float]] = {
         "largest_allocation": 8 * GIB,
     },
     "a pool that may still grow": {**PREALLOCATED, **BLOCKS, "pool": 48 * GIB},
-    "little is free, in small blocks": {
-        **PREALLOCATED,
-        **BLOCKS,
-        "in_use": 53 * GIB,
-    },
+    "little is free, in small blocks": {**PREALLOCATED, **BLOCKS, "in_use": 53 * GIB},
     "only small arrays": {
         **PREALLOCATED,
         "largest_free_block": 2 * GIB,

@@ -32,11 +32,7 @@ def bounds() -> Bounds:
 
 @pytest.mark.parametrize(
     ("user", "sent"),
-    [
-        ("", None),
-        ("me@", basic("me:")),
-        ("me:p%40ss@", basic("me:p@ss")),
-    ],
+    [("", None), ("me@", basic("me:")), ("me:p%40ss@", basic("me:p@ss"))],
 )
 def test_a_server_is_sent_who_its_address_names(user: str, sent: str | None) -> None:
     """In one header; the host in another has neither user nor password."""

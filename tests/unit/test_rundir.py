@@ -18,9 +18,7 @@ from jaxmon.host.rundir import RunDirError, acquire, locate, sockets
 
 
 def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The argument, ``JAXMON_RUN_DIR``, ``XDG_RUNTIME_DIR``, then the temporary directory.
-    """
+    """The argument comes first, then the variables."""
     both = {"JAXMON_RUN_DIR": "/from/env", "XDG_RUNTIME_DIR": "/run/user/1"}
 
     assert locate("/given", both) == Path("/given")
@@ -32,10 +30,7 @@ def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_directory_for_temporary_files_is_needed(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Where none can be written, as on a read-only root, a run directory that can be is
-    used all the same, and one is still named.
-    """
+    """A usable run directory is used anyway."""
 
     def none_usable() -> str:
         raise FileNotFoundError
@@ -140,10 +135,7 @@ def readable_by_none(path: Path) -> None:
 def test_what_is_no_lock_of_ours_costs_its_slot_alone(
     run_dir: Path, lies_there: Callable[[Path], None]
 ) -> None:
-    """
-    Whatever another user put in the place of a lock, the next slot is free, and what
-    lies there stays as it is.
-    """
+    """The next slot is free then."""
     if lies_there is readable_by_none and os.getuid() == 0:
         pytest.skip("root reads everything")
     if lies_there is file_of_another_user and os.getuid() != 0:
@@ -188,10 +180,7 @@ def listening() -> Iterator[Callable[[Path], socket.socket]]:
 def test_a_socket_that_answers_is_never_unlinked(
     run_dir: Path, listening: Callable[[Path], socket.socket]
 ) -> None:
-    """
-    An agent whose lock was cleaned away keeps its socket, and the next takes another
-    slot.
-    """
+    """The next agent takes another slot."""
     first = acquire(run_dir)
     listening(first.socket)
     first.bound()
@@ -232,9 +221,7 @@ def test_a_socket_with_a_full_queue_answers(
 def test_a_link_in_the_place_of_a_socket_is_not_followed(
     run_dir: Path, listening: Callable[[Path], socket.socket]
 ) -> None:
-    """
-    It is no agent, though it leads to one: it is removed, and what it leads to stays.
-    """
+    """It is removed, not its target."""
     listening(run_dir / "elsewhere")
     (run_dir / "agent-0.sock").symlink_to("elsewhere")
     slot = acquire(run_dir)
@@ -248,10 +235,7 @@ def test_a_link_in_the_place_of_a_socket_is_not_followed(
 def test_files_of_a_successor_are_left_alone(
     run_dir: Path, listening: Callable[[Path], socket.socket]
 ) -> None:
-    """
-    Where the directory was removed and made again, who ends unlinks only what is its
-    own: the slot has the same number, and belongs to another.
-    """
+    """Who ends unlinks only what is its own."""
     old = acquire(run_dir)
     listening(old.socket)
     old.bound()
@@ -275,10 +259,7 @@ def test_files_of_a_successor_are_left_alone(
 def test_a_slot_notices_what_was_taken_away(
     run_dir: Path, listening: Callable[[Path], socket.socket], taken: str
 ) -> None:
-    """
-    Without its socket, its lock, or with another's in their place, it is not where
-    others look for it.
-    """
+    """It is not where others look for it."""
     slot = acquire(run_dir)
     assert not slot.in_place()
     listening(slot.socket)
@@ -297,9 +278,7 @@ def test_a_slot_notices_what_was_taken_away(
 
 
 def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
-    """
-    Who listens again asks for its number first, and takes the lowest one otherwise.
-    """
+    """Who listens again asks for its number first."""
     slots = [acquire(run_dir, first=5), acquire(run_dir, first=5)]
 
     assert [slot.number for slot in slots] == [5, 0]
@@ -333,10 +312,7 @@ def test_sockets_are_found_by_worker_in_order(run_dir: Path) -> None:
 
 
 def test_files_are_private_unless_the_directory_is_shared(run_dir: Path) -> None:
-    """
-    A set-group-ID directory that its group may write is shared, as a volume with an
-    fsGroup is; one of these bits alone says nothing.
-    """
+    """A shared one is set-group-ID, and its group may write."""
     for permissions, expected in (
         (0o700, 0o600),
         (0o770, 0o600),

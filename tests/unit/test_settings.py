@@ -14,7 +14,7 @@ from jaxmon.cli.main import main
 from jaxmon.errors import SettingsError
 from jaxmon.preflight.doctor import environment
 from jaxmon.settings import Settings, load
-from jaxmon.testing.observer import SILENT
+from jaxmon.testing.budget import SILENT
 from jaxmon_exporter.options import SidecarOptions
 
 
@@ -48,10 +48,7 @@ def test_variables_are_read_by_kind(
 
 
 def test_an_empty_variable_is_none() -> None:
-    """
-    Templates of deployments leave variables empty: agent, sidecar and commands take
-    them for unset, and the doctor does not list them.
-    """
+    """Agent, sidecar and commands take it for unset."""
     empty = {f"JAXMON_{one.name.upper()}": "" for one in fields(Settings)}
 
     assert load({}, empty) == Settings()

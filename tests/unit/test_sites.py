@@ -68,10 +68,7 @@ def test_no_stack_is_nobodys_line():
 
 
 def test_libraries_may_be_in_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    As by `pip install --target`, or from a clone. A program beside a library is none,
-    nor is one in a directory that is called like a library.
-    """
+    """They may be a `--target`, or a clone."""
     monkeypatch.setattr(sys, "path", ["/app", "", "/opt/libs", "/src/optax"])
     finder = SourceLineFinder(jax)
     expected = {

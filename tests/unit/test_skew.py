@@ -24,10 +24,7 @@ FLAG = "XLA_FLAGS --xla_gpu_enable_x"
 def judged(
     setups: dict[int, dict[str, str]], count: int = 4, **others: dict[str, Any]
 ) -> Job:
-    """
-    Return the verdict on a job of which the ranks have *setups*, those that are not
-    named the common one, and report what is in *others*, by ``rank_N``.
-    """
+    """Return the verdict on a job whose ranks have *setups*, and report *others*."""
     pages = []
     for first in range(0, count, 8):
         known: dict[str, dict[str, str]] = {}
@@ -65,10 +62,7 @@ def test_ranks_that_are_alike_are_not_mentioned() -> None:
 
 
 def test_the_odd_ones_out_are_named() -> None:
-    """
-    With all that sets them apart in one line, versions first; also of a job that gets
-    on; a flag, a package or a variable that is missing is a difference.
-    """
+    """What sets them apart stands in one line."""
     old = {**COMMON, "jax": "0.10.1", "jaxlib": "0.10.1", FLAG: "true"}
     wide = {**COMMON, "jax_enable_x64": "True", "package optax": "0.2.8"}
     job = judged({1: wide, 8: old, 9: old}, count=12)

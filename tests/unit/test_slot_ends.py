@@ -14,7 +14,7 @@ import pytest
 from jaxmon.agent.end_writer import EndWriter
 from jaxmon.facts import endings
 from jaxmon.facts.ending import CRASHED, FINISHED, RUNNING, ProcessEnd, State
-from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.formats.json_text import NewerSchemaError
 from tests.helpers.processes import clean_environ, run_python, until
 
 
@@ -105,10 +105,7 @@ def test_a_killed_process_has_died(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
-    """
-    It writes nothing and holds nothing, even if it outlives its parent, which has died
-    then.
-    """
+    """It writes nothing, even after its parent."""
     program = (
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
@@ -230,10 +227,7 @@ def test_what_is_implausible_in_a_record_is_dropped(path: Path) -> None:
 
 
 def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
-    """
-    A directory, a pipe, a link of either kind and other names are neither followed nor
-    read.
-    """
+    """It is neither followed nor read."""
     other = tmp_path / "other"
     other.write_bytes(b"precious")
     (tmp_path / "agent-0.end").mkdir()
@@ -283,10 +277,7 @@ def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
 
 
 def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
-    """
-    If the file was removed, its holder writes its record again; if another process
-    was in the slot meanwhile, both count.
-    """
+    """If another was in the slot, both count."""
     live(path, CRASHED, CRASHED)
     one = EndWriter(path, 0o600)
     one.begin()

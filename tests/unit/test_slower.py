@@ -278,9 +278,7 @@ def test_few_runs_of_the_baseline_do_not_cost_more_runs() -> None:
 def test_slow_compiles_get_another_chance(
     seconds: list[float], waited: float, verdict: str | None, needed: int
 ) -> None:
-    """
-    The fastest compile counts, and is no regression while others hold the processors.
-    """
+    """The fastest counts, unless others held processors."""
     order: list[int] = []
 
     def command(number: int) -> Baseline:

@@ -44,9 +44,7 @@ def test_whose_a_file_is() -> None:
 
 
 def test_paths_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Relative to the working directory, the installed packages or the home directory.
-    """
+    """They are relative to the working, package or home directory."""
     monkeypatch.setenv("HOME", "/people/me")
     monkeypatch.chdir(tmp_path)
 

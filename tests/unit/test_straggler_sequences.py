@@ -60,10 +60,7 @@ def slow_for_good(step: float, times: float, began: float) -> Loads:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("times", [1.25, 2.0])
 def test_a_slow_rank_is_named_within_a_minute(step: float, times: float) -> None:
-    """
-    Whether steps take milliseconds or a second, it is named and stays so, and no other
-    is; of steps of half a minute, after nine.
-    """
+    """It stays named, and no other is."""
     began = max(BEGAN, 8 * step)
     limit = max(MINUTE, MOST_STEPS * step * times)
     loads = slow_for_good(step, times, began)

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmon.cli import alerts
 from jaxmon.host import subprocesses
-from jaxmon.preflight.doctor import selftest
+from jaxmon.preflight.doctor import machine
 from tests.helpers.processes import until
 
 
@@ -76,17 +76,17 @@ def test_children_are_killed_with_it(tmp_path):
 
 def test_a_self_test_that_hangs(monkeypatch):
     """The doctor says so."""
-    monkeypatch.setattr(selftest, "_COMMAND", python("while True: print('x')"))
-    monkeypatch.setattr(selftest, "_SECONDS", 0.5)
-    (finding,) = selftest.check(os.environ)
+    monkeypatch.setattr(machine, "_COMMAND", python("while True: print('x')"))
+    monkeypatch.setattr(machine, "_SECONDS", 0.5)
+    (finding,) = machine.hooks(os.environ)
     assert "took longer than 0.5 s" in finding.text
 
 
 @pytest.mark.parametrize("answer", ["5", "[]", "null", "{", "NaN"])
 def test_a_self_test_that_answers_nonsense(monkeypatch, answer):
     """What is no object is no answer."""
-    monkeypatch.setattr(selftest, "_COMMAND", python(f"print({answer!r})"))
-    (finding,) = selftest.check(os.environ)
+    monkeypatch.setattr(machine, "_COMMAND", python(f"print({answer!r})"))
+    (finding,) = machine.hooks(os.environ)
     assert "the self-test produced no result" in finding.text
 
 

@@ -31,9 +31,7 @@ def unit() -> dict[str, list[str]]:
     return settings(UNIT.read_text())
 
 
-def test_the_command_is_one_that_the_exporter_takes(
-    unit: dict[str, list[str]],
-) -> None:
+def test_the_command_is_one_that_the_exporter_takes(unit: dict[str, list[str]]) -> None:
     """Program and options of ExecStart exist."""
     program, *options = shlex.split(unit["ExecStart"][0])
     assert Path(program).name == "jaxmon-exporter"

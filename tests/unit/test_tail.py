@@ -12,9 +12,9 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel import environment as decision
 from jaxmon.otel.traces.provider import Durations, SpanBatches, Tail
+from jaxmon.threads import Deadline
 from tests.helpers.processes import refuse_threads, until
 
 
@@ -53,12 +53,7 @@ def names(kept: Kept) -> list[str]:
 
 @pytest.mark.parametrize(
     ("request_", "count"),
-    [
-        ({"start": "cold"}, 2),
-        ({"start": "delayed"}, 2),
-        ({"failed": True}, 2),
-        ({}, 0),
-    ],
+    [({"start": "cold"}, 2), ({"start": "delayed"}, 2), ({"failed": True}, 2), ({}, 0)],
 )
 def test_what_was_not_healthy_is_kept(request_: dict[str, Any], count: int) -> None:
     """Kept with its children, those that end later, too; of the healthy none is."""
@@ -84,10 +79,7 @@ def test_slow_ones_are_kept() -> None:
 
 @pytest.mark.parametrize("before", [10, 30, 99, 127])
 def test_slow_ones_are_kept_while_there_are_few(before: int) -> None:
-    """
-    Before there are enough to say what 99 % take, what takes far longer is kept, even
-    if the first one did; what varies as usual is not.
-    """
+    """What takes far longer is kept."""
     usual, kept = Durations(), Kept()
     kept.request(seconds=2_000)
     for number in range(before):

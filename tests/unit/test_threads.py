@@ -42,10 +42,7 @@ def test_a_thread_that_has_begun_cannot_be_prevented() -> None:
 
 
 def test_a_thread_is_known_to_us_and_not_to_threading() -> None:
-    """
-    While it runs it has a number and, for the kernel, a name; `threading` has nothing
-    of it, and a wait for it that is too short says nothing else.
-    """
+    """It has a number and a name all the same."""
     before, begun, go = threading.enumerate(), Event(), Event()
     found: list[object] = []
 
@@ -187,10 +184,7 @@ print(os.waitpid(pid, 0)[1], len(running()), all(one.is_alive() for one in threa
 
 
 def test_threads_end_with_their_process() -> None:
-    """
-    A forked child has none of them, for their numbers may be those of threads that it
-    starts; and a program exits while they run, without a word.
-    """
+    """A child has none of them, and exits wait for none."""
     result = run_python("-c", FORKING).ok()
 
     assert (result.out, result.err) == ("0 3 True\n", "")

@@ -148,10 +148,7 @@ def test_the_mark_stays_with_its_process() -> None:
 @pytest.mark.parametrize("height", [1, 3, 8, 24])
 @pytest.mark.parametrize("processes", [0, 1, 5, 64])
 def test_screens_fit(width: int, height: int, processes: int) -> None:
-    """
-    No screen has more lines than there are, the keys stand on the last one, the marked
-    process is among those shown, and nothing moves the cursor.
-    """
+    """The keys stand on the last line, and nothing moves the cursor."""
     found = seen(processes)
     state = State(chosen=str(processes - 1))
     lines = host_view(

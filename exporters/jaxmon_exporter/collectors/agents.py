@@ -28,7 +28,7 @@ from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import SlotEnds
 from jaxmon.host import rundir
-from jaxmon.host.formats.schema import NewerSchemaError
+from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung

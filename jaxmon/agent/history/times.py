@@ -31,7 +31,7 @@ from jaxmon.agent.functions import Function
 from jaxmon.errors import ConfigFileError
 from jaxmon.facts.functions import Distribution, distribution
 from jaxmon.host.files import bounded, whole
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.resources.process import Scheduling, scheduling
 from jaxmon.indicators.loops import StepLoop
 
@@ -87,7 +87,7 @@ def path_of(directory: Path, command: Sequence[str]) -> Path:
 
 def read(path: Path) -> list[PastRun]:
     """Return the runs in the file *path*, the latest first; none if it is unusable."""
-    with suppress(schema.NewerSchemaError):
+    with suppress(json_text.NewerSchemaError):
         return _runs(path)
     return []
 
@@ -101,9 +101,9 @@ def _runs(path: Path) -> list[PastRun]:
     """
     try:
         document = json_text.parse(bounded.read(path, most=_MOST_BYTES))
-        schema.require(document, SCHEMA)
+        json_text.require_schema(document, SCHEMA)
         return [_run(entry) for entry in document["runs"]]
-    except schema.NewerSchemaError:
+    except json_text.NewerSchemaError:
         raise
     except (
         AttributeError,
@@ -125,7 +125,7 @@ def add(path: Path, run: PastRun) -> None:
     """
     try:
         runs = _runs(path)
-    except schema.NewerSchemaError as error:
+    except json_text.NewerSchemaError as error:
         raise OSError(errno.EEXIST, str(error), str(path)) from error
     same = [other for other in runs if other.versions == run.versions]
     programs = dict(run.programs)

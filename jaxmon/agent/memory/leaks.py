@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile, held
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
-from jaxmon.host.resources import host_memory
+from jaxmon.host.resources import container
 
 
 class Room(NamedTuple):
@@ -63,7 +63,7 @@ def rooms(devices: Iterable[Any]) -> dict[str, Room]:
 
 
 def _host() -> Room | None:
-    memory = host_memory.read()
+    memory = container.memory()
     if memory.resident is None or memory.room is None:
         return None
     return Room(memory.resident, memory.room)

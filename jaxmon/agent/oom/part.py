@@ -128,10 +128,10 @@ class ReportBuilder:
     def build(self, failure: FailedAllocation, *, skipped: int) -> dict[str, Any]:
         """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
-        from jaxmon.host.resources import host_memory  # noqa: PLC0415
+        from jaxmon.host.resources import container  # noqa: PLC0415
 
-        host = self._part(host_memory.read)
-        is_known = isinstance(host, host_memory.HostMemory)
+        host = self._part(container.memory)
+        is_known = isinstance(host, container.HostMemory)
         tight = not is_known or host.is_tight
         arrays = self._part(self._live_arrays)
         report: dict[str, Any] = {

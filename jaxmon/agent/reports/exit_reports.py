@@ -18,7 +18,7 @@ from jaxmon.agent.events import EventLog
 from jaxmon.agent.guard import log
 from jaxmon.agent.reports.directory import ReportDirectory, ReportKind, stem_of
 from jaxmon.agent.reports.overview import Overview
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic, original, wall_time
 from jaxmon.errors import JaxmonError
 from jaxmon.exposition.families import Family
 from jaxmon.facts.process import read
@@ -26,7 +26,6 @@ from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 from jaxmon.limits.shared import current
-from jaxmon.originals import original
 from jaxmon.screens.html.page import files_of
 from jaxmon.screens.runs import MOST_BYTES, Facts
 from jaxmon.screens.text import summary

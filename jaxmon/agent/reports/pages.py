@@ -33,7 +33,7 @@ from jaxmon.facts.recent import TEN_MINUTES, Window
 from jaxmon.facts.record import dumps, last
 from jaxmon.facts.status import HostVerdict, ProcessVerdict
 from jaxmon.host.http.messages import Request, Response, error_response
-from jaxmon.host.http.page import shared
+from jaxmon.host.http.routes import shared
 from jaxmon.limits.shared import current
 from jaxmon.screens.livepage import history_page, json_response, landing_page
 from jaxmon.screens.status import summarise

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import platform
 import re
+import shutil
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tarfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.cli import runs
-from jaxmon.cli.bundle.archive import Archive
+from jaxmon.cli.findings import facts
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
@@ -27,6 +32,92 @@ from jaxmon.screens.html.page import files_of
 from jaxmon.screens.text import explanation
 from jaxmon.screens.time_table import stacks
 from jaxmon.symptoms.findings import find
+from jaxmon.version import version
+
+
+MOST_BYTES = 64 << 20
+"""Maximum size of all files together, before compression."""
+
+_MOST_OF_ONE = 16 << 20
+
+
+@dataclass
+class Archive:
+    """Files in *directory*, all of one *moment*, *redacted*, and what is *missing*."""
+
+    directory: str
+    moment: float
+    redacted: Callable[[str], str] = str
+    missing: dict[str, str] = field(default_factory=dict)
+    _files: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, name: str, text: str, *, clean: bool = False) -> None:
+        """Add a file, *clean* of secrets or redacted here; too large, it is missing."""
+        text = text if clean else self.redacted(text)
+        data = text.encode("utf-8", "backslashreplace")
+        left = MOST_BYTES - sum(map(len, self._files.values()))
+        if len(data) > min(left, _MOST_OF_ONE):
+            self.missing[name] = f"too large for the bundle: {len(data):,} bytes"
+            return
+        self._files[name] = data
+
+    def add_json(self, name: str, document: Any) -> None:
+        """Add a JSON document, in ASCII."""
+        self.add(name, json.dumps(document, indent=1, default=str) + "\n")
+
+    def names(self) -> list[str]:
+        """Return the names of its files."""
+        return sorted(self._files)
+
+    def packed(self) -> bytes:
+        """Return it as a compressed tar archive; files are for their owner only."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+            for name in self.names():
+                data = self._files[name]
+                entry = tarfile.TarInfo(f"{self.directory}/{name}")
+                entry.size, entry.mode, entry.mtime = len(data), 0o600, int(self.moment)
+                archive.addfile(entry, io.BytesIO(data))
+        return packed.getvalue()
+
+
+_FILES = ("proc/meminfo", "proc/loadavg", "proc/uptime", "proc/version")
+_PRESSURE = ("cpu", "memory", "io")
+_MOST_BYTES = 1 << 16
+
+
+def host_facts(directories: list[Path], *, root: Path = Path("/")) -> dict[str, Any]:
+    """Return facts about this host by name; what cannot be read is absent."""
+    system = platform.uname()
+    return {
+        "jaxmon": version(),
+        "host": system.node,
+        "system": f"{system.system} {system.release}",
+        "machine": system.machine,
+        "cores": os.cpu_count(),
+        "container": (root / ".dockerenv").exists(),
+        "disks": {str(path): disk for path in directories if (disk := _disk(path))},
+        "nvidia_driver": _text(root / "sys/module/nvidia/version"),
+        "files": {name: text for name in _FILES if (text := _text(root / name))},
+        "pressure": {
+            name: text
+            for name in _PRESSURE
+            if (text := _text(root / "proc/pressure" / name))
+        },
+    }
+
+
+def _disk(directory: Path) -> dict[str, int] | None:
+    with suppress(OSError):
+        usage = shutil.disk_usage(directory)
+        return {"total_bytes": usage.total, "free_bytes": usage.free}
+    return None
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_MOST_BYTES).strip()
+    return ""
 
 
 _MAX_BYTES = 16 << 20
@@ -40,15 +131,7 @@ _REPORT_NAME = r"oom-[\w.-]+\.(?:json|txt)"
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """
-    What one agent returned.
-
-    Args:
-        number: its slot.
-        snapshot: what it reports, with the command line as it may be shown.
-        environment: without anything if an older agent has none.
-        findings: sentences, the most urgent first.
-    """
+    """What the agent of a slot returned; *findings* are sentences, the worst first."""
 
     number: str
     snapshot: Snapshot
@@ -65,11 +148,9 @@ def collect(
     limits: Limits | None = None,
 ) -> list[AgentReport]:
     """
-    Add what each agent returns to *archive*, and return it. Agents that do not respond
-    are named as missing. Takes milliseconds, and `TIMEOUT` for each page that hangs.
-
-    Raises:
-        CommandError: *choice* fits none or several.
+    Add to *archive* and return what each agent says; those that do not respond are
+    missing. Milliseconds, and `TIMEOUT` for each page that hangs. Raises
+    `CommandError`: *choice* fits none or several.
     """
     try:
         if choice is not None:
@@ -102,10 +183,7 @@ def collect(
 
 
 def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
-    """
-    Add the records of processes that have ended and have no successor to *archive*, and
-    return them by slot.
-    """
+    """Add and return, by slot, the records of ended processes without a successor."""
     found = endings.ends(run_dir or rundir.locate())
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
@@ -118,7 +196,6 @@ def _described(
     metrics: str | FetchError,
     limits: Limits | None,
 ) -> AgentReport:
-    """Add the files of *worker*."""
     place = f"worker-{worker.number}"
     process = mapping(worker.overview.get("process"))
     overview = {**worker.overview, "process": {**process, "program": worker.program}}
@@ -147,8 +224,8 @@ def _described(
         archive.missing[f"worker {worker.number}, metrics"] = str(metrics)
     else:
         archive.add(f"{place}/metrics.txt", metrics)
-    facts = runs.facts(worker, events, environment, metrics)
-    report = files_of(facts._replace(redacted=archive.redacted, limits=limits))
+    reported = facts(worker, events, environment, metrics)
+    report = files_of(reported._replace(redacted=archive.redacted, limits=limits))
     archive.add(f"{place}/summary.json", report.summary, clean=True)
     archive.add(f"{place}/report.html", report.page, clean=True)
     _add_reports(archive, worker, snapshot.errors.oom_reports)
@@ -157,7 +234,6 @@ def _described(
 
 
 def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
-    """Add what the kernel knows of a process that does not respond."""
     name = f"worker {worker.number}"
     archive.missing[name] = worker.trouble
     pid = hung.listener(worker.socket)
@@ -221,14 +297,9 @@ def _add_programs(archive: Archive, worker: AgentProcess, newest: int) -> None:
 
 def _report(path: Path, socket: Path) -> str:
     """
-    Return the text of a report.
-
-    An agent may name any file, and we may be root: it has to be a file of its user, and
-    no link.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no report of that process.
+    Return the text of a report. An agent may name any file, and we may be root: it has
+    to be a file of its user, and no link. Raises `OSError`, or `ValueError`: it is
+    none.
     """
     if not re.fullmatch(_REPORT_NAME, path.name):
         msg = "not the name of a report"

@@ -19,7 +19,7 @@ from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
-    from jaxmon.cli.bundle.archive import Archive
+    from jaxmon.cli.bundle.agents import Archive
 
 _SCHEMA = 1
 _MOST_ALERTS = 1000
@@ -86,7 +86,7 @@ def command(
     source lines, argument names and shapes, so only its owner can read it.
     """
     from jaxmon.cli.bundle import agents, postmortem
-    from jaxmon.cli.bundle.archive import Archive, host_facts
+    from jaxmon.cli.bundle.agents import Archive, host_facts
     from jaxmon.host import disclosure, rundir
 
     moment = time.time()

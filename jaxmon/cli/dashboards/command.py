@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUNBOOK_BASE, Whole, moment, with_options
+from jaxmon.cli.options import RUNBOOK_BASE, Whole, collected, moment, with_options
 from jaxmon.cli.servers import GRAFANA_HELP, TOKEN_VARIABLE, Access, grafana_access
 from jaxmon.errors import CommandError
 
@@ -99,10 +99,7 @@ class Generation:
         )
 
     def dashboards(self, files: Sequence[Path], form: Choice) -> list[Board]:
-        """
-        Return the dashboards in *files*, in their models, without any those that are
-        generated.
-        """
+        """Return the dashboards in *files*, in their models, without generated ones."""
         from jaxmon_dashboards.grafana import content
 
         if not files:
@@ -131,13 +128,15 @@ class Generation:
         ]
 
 
-def folder_of(uid: str, title: str = "") -> Folder:
-    """
-    Return the folder that the options name.
+_SLO_AND_RUNBOOKS = ("slo_file", "runbook_base")
+GENERATED = collected("shape", Generation, _SLO_AND_RUNBOOKS, *GENERATION)
+SHAPED = collected(
+    *("shape", Generation, (*_SLO_AND_RUNBOOKS, "datasource"), *GENERATION, DATASOURCE)
+)
 
-    Raises:
-        UsageError: the uid is invalid.
-    """
+
+def folder_of(uid: str, title: str = "") -> Folder:
+    """Return the folder of the options. Raises `UsageError`: the uid is invalid."""
     from jaxmon_dashboards.grafana.content import is_uid
     from jaxmon_dashboards.grafana.push import Folder
 
@@ -203,15 +202,8 @@ def command() -> None:
     help="Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for "
     "13 and later.",
 )
-@with_options(*GENERATION, DATASOURCE)
-def build(
-    *,
-    out: Path | None,
-    form: Format,
-    slo_file: Path | None,
-    runbook_base: str | None,
-    datasource: str | None,
-) -> None:
+@SHAPED
+def build(*, out: Path | None, form: Format, shape: Generation) -> None:
     """
     Write the dashboards as JSON files.
 
@@ -220,14 +212,14 @@ def build(
     """
     from jaxmon.host.files import generated as write
 
-    files = Generation(slo_file, runbook_base, datasource).rendered(form)
+    files = shape.rendered(form)
     out = out or Path("dashboards" if form == "classic" else "dashboards-v2")
     for path in write.write(out, files):
         output.line(out / path)
 
 
 @command.command(epilog=_PUSH_EPILOG)
-@with_options(FILES, grafana_access, FOLDER, *GENERATION, DATASOURCE, FORMAT)
+@with_options(FILES, grafana_access, FOLDER, SHAPED, FORMAT)
 @click.option(
     "--folder-title",
     default="jaxmon",
@@ -265,9 +257,7 @@ def push(
     url: str,
     folder: str,
     access: Access,
-    slo_file: Path | None,
-    runbook_base: str | None,
-    datasource: str | None,
+    shape: Generation,
     form: Choice,
     folder_title: str,
     dry_run: bool,
@@ -287,7 +277,6 @@ def push(
     from jaxmon_dashboards.grafana.push import Push, make_plan
 
     place = folder_of(folder, folder_title)
-    shape = Generation(slo_file, runbook_base, datasource)
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     version = grafana.health()
@@ -311,7 +300,7 @@ def push(
 
 
 @command.command(epilog=_DIFF_EPILOG)
-@with_options(FILES, grafana_access, FOLDER, *GENERATION, FORMAT)
+@with_options(FILES, grafana_access, FOLDER, GENERATED, FORMAT)
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -320,8 +309,7 @@ def diff(
     url: str,
     folder: str,
     access: Access,
-    slo_file: Path | None,
-    runbook_base: str | None,
+    shape: Generation,
     form: Choice,
 ) -> None:
     """
@@ -335,7 +323,7 @@ def diff(
     from jaxmon_dashboards.grafana.push import Relation, make_plan
 
     place = folder_of(folder)
-    dashboards = Generation(slo_file, runbook_base).dashboards(files, form)
+    dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)
     for step in plan.steps:

@@ -26,15 +26,7 @@ _PLANNED_WORDS = {
 
 @dataclass(frozen=True)
 class PushReport:
-    """
-    A push, or the preview of one.
-
-    Args:
-        url: of Grafana.
-        version: of Grafana.
-        makes_folder: the folder was missing and was, or would be, created.
-        dry_run: nothing was written.
-    """
+    """A push to a Grafana, or its preview; *makes_folder* if that was missing."""
 
     url: str
     version: str

@@ -177,7 +177,6 @@ def command(
 
 
 def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
-    """Take all drills to their end, and show them meanwhile."""
     processors = os.cpu_count() or 1
     began = time.monotonic()
     draw = partial(results.drawn, began=began)
@@ -201,18 +200,9 @@ def _advance_all(
     starting: int,
 ) -> None:
     """
-    Take all *drills* to their end.
-
-    Args:
-        drills: in the order in which they start.
-        site: where their alerts are seen.
-        show: shows them.
-        at_once: how many run at the same time.
-        starting: how many of these may be starting, which is what takes processor
-            time.
-
-    Raises:
-        CommandError: the site has not responded for a minute.
+    Take *drills* to their end in order: *at_once* run at a time, *starting* of them
+    start, which is what takes processors. Raises `CommandError`: the site was silent
+    for a minute.
     """
     scraped: dict[str, str] = {}
     firing: list[Firing] = []
@@ -249,10 +239,7 @@ def _start_next(
 
 def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     """
-    Print the results, and write them to *path*.
-
-    Raises:
-        CommandError: a drill failed.
+    Print the results, and write them to *path*. Raises `CommandError`: a drill failed.
     """
     places = results.places_of(drill.scenario.alert for drill in drills)
     if path is not None:
@@ -271,12 +258,7 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
 
 
 def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scenario]:
-    """
-    Return the scenarios to drill; with *every*, those that can be drilled here.
-
-    Raises:
-        click.UsageError: there is none, or a name is unknown.
-    """
+    """Return the scenarios to drill; with *every*, the possible ones."""
     if every:
         if names:
             msg = "--all drills every scenario; give names or --all, not both"
@@ -311,7 +293,6 @@ def _site(
     targets: Path | None,
     scale: float,
 ) -> Iterator[AlertSite]:
-    """Yield where alerts are seen."""
     if against is not None and targets is not None:
         theirs = TheirSite(against.rstrip("/"), targets, scale)
         theirs.firing()

@@ -1,9 +1,4 @@
-"""
-``jaxmon demo``: two instrumented programs, a sidecar, and what they show.
-
-If Prometheus and Alertmanager are installed they run as well, and a fault can be
-injected to watch its alert fire.
-"""
+"""``jaxmon demo``: two programs, a sidecar, what they show, and alerts of a fault."""
 
 from __future__ import annotations
 
@@ -166,14 +161,7 @@ def command(
 
 
 class Fault:
-    """
-    A fault, which signals start and end in a program.
-
-    Args:
-        name: one of `PLACES`.
-        after: seconds until it starts.
-        lasting: seconds for which it active.
-    """
+    """The fault *name* of `PLACES`, *after* some seconds; signals start and end it."""
 
     def __init__(self, name: str, *, after: float, lasting: float) -> None:
         self.name = name
@@ -186,9 +174,7 @@ class Fault:
         return PLACES[self.name]
 
     def apply(self, child: ChildProcess, elapsed: float) -> None:
-        """
-        Signal *child* if the fault starts or ends, *elapsed* seconds after startup.
-        """
+        """Signal *child* if the fault starts or ends now, *elapsed* seconds on."""
         if (broken := self.is_active(elapsed)) != self._applied:
             self._applied = broken
             number = signal.SIGUSR1 if broken else signal.SIGUSR2
@@ -210,10 +196,7 @@ class Fault:
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """
-    Make SIGTERM and SIGHUP end the demo as Ctrl-C does, children included, but not one
-    that is ignored, as SIGHUP under nohup.
-    """
+    """Have SIGTERM and SIGHUP end the demo as Ctrl-C does, unless they are ignored."""
     before = {
         number: handler
         for number in (signal.SIGTERM, signal.SIGHUP)
@@ -231,7 +214,6 @@ def _signals_interrupt() -> Iterator[None]:
 def _start(
     children: Children, run_dir: str, *, port: int, fault: Fault | None
 ) -> _Demo:
-    """Start sidecar and workloads."""
     output.line("Starting a training loop, a model server and a sidecar ...")
     sidecar = programs.start_sidecar(children, run_dir, port=_free_port(port))
     # The agents take free ports; the sidecar was promised its own.
@@ -255,7 +237,6 @@ def _start(
 def _start_stack(
     children: Children, directory: str, demo: _Demo, webhook: str | None
 ) -> MonitoringStack | None:
-    """Start Prometheus and Alertmanager where they are installed."""
     if (installed := MonitoringPrograms.installed()) is None:
         output.line(
             "Alerts are not shown: install prometheus and prometheus-alertmanager "
@@ -279,12 +260,7 @@ def _start_stack(
 
 
 def _free_port(first: int) -> int:
-    """
-    Return the first unused port from *first* on.
-
-    Raises:
-        CommandError: no port near it is free.
-    """
+    """Return an unused port from *first* on. Raises `CommandError`: none is near."""
     last = min(first + _PORTS, 65535)
     for port in range(first, last + 1):
         with socket.socket() as probe:
@@ -300,17 +276,7 @@ def _free_port(first: int) -> int:
 
 @dataclass
 class _Demo:
-    """
-    The running demo.
-
-    Args:
-        children: all processes.
-        workloads: processes that can have faults, by name.
-        places: URL or command, by what it shows.
-        sidecar: its URL.
-        fault: the fault to inject.
-        stack: Prometheus and Alertmanager.
-    """
+    """The running demo: *places* has a URL or command by what it shows."""
 
     children: Children
     workloads: Mapping[str, ChildProcess]
@@ -320,9 +286,7 @@ class _Demo:
     stack: MonitoringStack | None = None
 
     def watch(self, duration: float | None) -> Summary:
-        """
-        Show the summary until *duration* has elapsed or Ctrl-C; return the last one.
-        """
+        """Show the summary for *duration* or until Ctrl-C; return the last one."""
         started = time.monotonic()
         end = float("inf") if duration is None else started + duration
         draw = partial(drawn, places=self.places, duration=duration)
@@ -341,7 +305,6 @@ class _Demo:
         return scene.summary
 
     def _scene(self, elapsed: float) -> DisplayState:
-        """Perform due actions and return the scene to show."""
         alerts = (
             active(alerts_of(self.stack.prometheus)) if self.stack is not None else None
         )
@@ -359,12 +322,7 @@ class _Demo:
 
 
 def _conclude(summary: Summary) -> None:
-    """
-    Print the totals.
-
-    Raises:
-        CommandError: nothing was measured.
-    """
+    """Print the totals. Raises `CommandError`: nothing was measured."""
     totals, answer = summary.totals, summary.answer
     output.line("Totals")
     output.lines(totals_table(summary))

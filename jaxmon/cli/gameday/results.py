@@ -33,14 +33,7 @@ _RESULTS = (
 
 
 class AlertPlace(NamedTuple):
-    """
-    Where to look.
-
-    Attributes:
-        board: uid of the dashboard.
-        panel: title of the panel.
-        runbook: the command that shows it.
-    """
+    """Where to look: uid of the dashboard, title of the panel, and runbook command."""
 
     board: str
     panel: str
@@ -49,11 +42,7 @@ class AlertPlace(NamedTuple):
 
 def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
     """
-    Return where each of *alerts* is seen: the panel with the fewest alerts, as it says
-    the most about this one.
-
-    Raises:
-        LookupError: no panel lists it.
+    Return for each of *alerts* the panel with the fewest, which says the most of it.
     """
     from jaxmon_dashboards import boards as dashboards
 
@@ -74,12 +63,7 @@ def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
 
 
 class ProgressLog:
-    """
-    A line whenever something changed, for output that cannot be redrawn.
-
-    Args:
-        began: when the game day did, on a monotonic clock.
-    """
+    """A line whenever something changed, for output that cannot be redrawn."""
 
     def __init__(self, began: float) -> None:
         self._began = began
@@ -98,10 +82,7 @@ class ProgressLog:
 def drawn(
     drills: Sequence[Drill], size: tuple[int, int], *, began: float
 ) -> list[Line]:
-    """
-    Return a line for each drill and one for all, but no more than fit the *size*, width
-    and height; the game day *began* then, on a monotonic clock.
-    """
+    """Return a line for each drill and one for all, as many as fit the *size*."""
     room = max(size[1] - _BESIDE, 1)
     shown = drills
     if len(drills) > room:

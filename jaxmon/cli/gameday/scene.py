@@ -66,16 +66,7 @@ _DISPENSABLE_ALERTS = ("SEVERITY", "SINCE")
 
 @dataclass(frozen=True, slots=True)
 class DisplayState:
-    """
-    State to display at one point in time.
-
-    Attributes:
-        elapsed: seconds since the start.
-        summary: what the sidecar knows.
-        alerts: active alerts; `None` without Prometheus.
-        fault: description of the current or upcoming fault; empty without one.
-        broken: whether the fault is active.
-    """
+    """What to display at one time; *alerts* is `None` without Prometheus."""
 
     elapsed: float
     summary: Summary
@@ -85,14 +76,7 @@ class DisplayState:
 
 
 class SceneRow(NamedTuple):
-    """
-    A row of a table.
-
-    Attributes:
-        cells: text by heading.
-        warning: heading of the cell to highlight, if any.
-        quiet: whether the row is less important than others.
-    """
+    """A row of a table: cells by heading, the heading of the cell with a *warning*."""
 
     cells: Mapping[str, str]
     warning: str = ""
@@ -109,9 +93,7 @@ class SceneLog:
         self._broken = False
 
     def show(self, scene: DisplayState) -> None:
-        """
-        Print a line when one is due, and when the fault or an alert starts or ends.
-        """
+        """Print a line when one is due, or a fault or an alert starts or ends."""
         time = clock(scene.elapsed)
         due = scene.elapsed >= self._next
         if due:
@@ -138,15 +120,7 @@ def drawn(
     places: Mapping[str, str],
     duration: float | None,
 ) -> list[Line]:
-    """
-    Return a whole screen.
-
-    Args:
-        scene: what to show.
-        size: width and height.
-        places: URL or command, by what it shows.
-        duration: of the demo in seconds; `None` means until Ctrl-C.
-    """
+    """Return a screen of *size*; *places* are URLs or commands by what they show."""
     width, height = size
     end = "" if duration is None else f" of {clock(duration)}"
     time = f"  {clock(scene.elapsed)}{end}   Ctrl-C stops"
@@ -197,10 +171,9 @@ def totals_table(summary: Summary) -> list[str]:
 def overview(summary: Summary, *, width: int, height: int) -> list[Line]:
     """
     Return totals, functions and devices for at most *height* lines of *width*.
-
     Functions that the program calls come first; the rest share a row. Devices are
-    omitted if fewer than four functions would fit, and columns if names would have no
-    room. Fewer than `_LEAST_HEIGHT` lines would show nothing useful: the caller cuts.
+    omitted if fewer than four functions would fit. The caller cuts fewer than
+    `_LEAST_HEIGHT` lines.
     """
     totals = _in_lines(_figures(summary), width)
     devices: list[Line] = [
@@ -244,10 +217,7 @@ def alerts(
 
 
 def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
-    """
-    Yield lines that name the places, with those that are too long for *width* below
-    their names: half of a command is another one.
-    """
+    """Yield the places, those too long for *width* below their names, never cut."""
     for name, place in places.items():
         if len(line := f"{INDENT}{name:<18}{place}") <= width:
             yield ((line, ""),)
@@ -288,7 +258,6 @@ def _fitting(
 
 
 def _in_lines(figures: Iterable[tuple[str, str]], width: int) -> list[Line]:
-    """Return *figures* wrapped to lines of *width*."""
     lines: list[list[tuple[str, str]]] = []
     used = width
     for label, value in figures:

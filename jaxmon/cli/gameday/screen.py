@@ -30,15 +30,7 @@ Draw = Callable[[State, tuple[int, int]], Iterable[Line]]
 def screen(
     draw: Draw[State], *, alternate: bool = False, console: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
-    """
-    Yield what shows a state in place.
-
-    Args:
-        draw: what to draw.
-        alternate: whether to draw on the alternate screen, which restores the
-            terminal's previous content; otherwise below it, where the last state stays.
-        console: to draw on.
-    """
+    """Yield what shows a state in place: below, or on the *alternate* screen."""
     from rich.console import Console, Group
     from rich.live import Live
 

@@ -84,7 +84,6 @@ def _source(url: str | None, run_dir: Path | None, access: Access) -> HostSource
 
 
 def _show(terminal: Terminal, reader: Reader, name: str) -> None:
-    """Draw and obey keys until one quits."""
     from jaxmon.cli.top.state import State
     from jaxmon.cli.top.views import help_view, host_view, process_view
 

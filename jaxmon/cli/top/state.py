@@ -69,18 +69,8 @@ _BACK = ("esc", "left", "h", "backspace")
 @dataclass
 class State:
     """
-    Attributes:
-        order: key of `ORDERS`.
-        reverse: whether the order is reversed.
-        chosen: slot of the process that is marked, or open.
-        opened: whether it is open.
-        pid: of the process there when it was opened, if that was known.
-        began: when that was started, in Unix time, likewise.
-        helped: whether the help is shown.
-        scrolled: lines that are above the screen, of an open process.
-        paused: whether the screen stands still.
-        page: lines that a page has; set by what draws.
-        most: how far can be scrolled; likewise.
+    What keys change: the process *chosen*, or *opened*, which had *pid* and *began*
+    then; drawing sets the lines of a *page* and the *most* that can be scrolled.
     """
 
     order: str = "worst first"
@@ -169,13 +159,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """
-    What was read last.
-
-    Attributes:
-        time: Unix time of the last reading that succeeded, 0 without one.
-        trouble: why there is none since, empty if there is.
-    """
+    """What was read last, at Unix *time*, 0 if never; *trouble* is why not since."""
 
     summary: Summary
     processes: Sequence[ProcessView]
@@ -186,10 +170,8 @@ class Seen:
 class Reader:
     """
     Reads *host* every few seconds, and calls *changed* after each reading; on a thread,
-    since a process that hangs must not hold up the keys.
-
-    Findings are read every ten seconds, or less often if that would take a tenth of a
-    core.
+    since a process that hangs must not hold up the keys. Findings are read every ten
+    seconds, or less often if that would take a tenth of a core.
     """
 
     def __init__(

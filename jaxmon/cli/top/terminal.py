@@ -1,9 +1,6 @@
 """
-A terminal that is drawn on: lines of styled, harmless text, of which only what changed
-is sent; its mode, its keys.
-
-Whatever ends the block, the terminal is as it was; also while the program is stopped
-by Ctrl-Z.
+A terminal that is drawn on: lines of harmless text, of which only what changed is sent;
+its keys. It is restored whatever ends the block, also while Ctrl-Z stops us.
 """
 
 from __future__ import annotations
@@ -150,11 +147,8 @@ class Terminal:
 
     def keys(self, seconds: float) -> list[str]:
         """
-        Return the keys that are pressed within *seconds*, as soon as there are some, or
-        if `wake` is called.
-
-        Raises:
-            EOFError: the terminal is gone.
+        Return keys as soon as some are pressed, within *seconds*, or none once `wake`
+        is called. Raises `EOFError`: the terminal is gone.
         """
         ready, _, _ = select.select([self._in, self._wake_end], [], [], seconds)
         if self._wake_end in ready:

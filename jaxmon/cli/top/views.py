@@ -1,7 +1,4 @@
-"""
-The screens: whether users are all right, processes and accelerators; one process, with
-findings, requests, steps, queues, functions, devices; and the keys.
-"""
+"""The screens: the host with processes and accelerators, a process, and the keys."""
 
 from __future__ import annotations
 
@@ -303,9 +300,7 @@ def _verdict(process: ProcessView, width: int) -> Line:
 
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
-    """
-    Return the columns that leave room for the command; without the states if all run.
-    """
+    """Return columns that leave room for the command; no states if all run."""
     fields = list(_PROCESSES)
     if all(process.condition == "running" for process in found):
         fields = [field for field in fields if field[0].heading != "STATE"]

@@ -26,12 +26,8 @@ def environment(
     environ: Mapping[str, str], settings: Mapping[str, Any], *, children: bool = False
 ) -> dict[str, str]:
     """
-    Return *environ* for an interpreter that starts jaxmon with *settings*.
-
-    Args:
-        environ: of the command, which may run within another `jaxmon run`.
-        settings: arguments of `jaxmon.instrument`.
-        children: whether the processes that it starts do so, too.
+    Return *environ* for an interpreter that starts jaxmon with *settings*, and with
+    *children*, for all that it starts. It may be within another `jaxmon run`.
     """
     here = str(Path(__file__).parent)
     given = environ.get("PYTHONPATH")

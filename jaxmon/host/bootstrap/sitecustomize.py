@@ -25,11 +25,7 @@ def _leave_path() -> None:
 
 
 def _observe_this_process(text: str) -> None:
-    """
-    Restore the environment as the user gave it, and wait for the import of JAX.
-
-    Afterwards nothing leads a subprocess of the program here.
-    """
+    """Restore the user's environment, and wait for the import of JAX."""
     import json  # noqa: PLC0415 - not in every child, see above
 
     message = json.loads(text)
@@ -100,10 +96,7 @@ class _Waiting:
 
 
 def _is_forkserver() -> bool:
-    """
-    Return whether this is the server of multiprocessing that forks workers. It imports
-    the program's main module, and so perhaps JAX, for them.
-    """
+    """Return whether this forks workers; it imports the program's main module."""
     return any(
         "multiprocessing.forkserver" in word for word in getattr(sys, "orig_argv", ())
     )

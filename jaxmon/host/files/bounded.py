@@ -42,11 +42,8 @@ def kind(mode: int) -> str:
 
 def require_regular(path: Path, *, most: int = MAX_BYTES) -> None:
     """
-    Check that *path* is a regular file of at most *most* bytes.
-
-    Opening a pipe waits for a writer, a device may be endless, and neither can be
-    reloaded when it changes. Raises `ConfigFileError`: it is something else, larger, or
-    cannot be examined.
+    Check that *path* is a regular file of at most *most* bytes: a pipe waits, a device
+    may be endless, and neither can be reloaded. Raises `ConfigFileError`.
     """
     try:
         _require_regular(path.stat(), most)
@@ -64,17 +61,9 @@ def read(
     clock: Callable[[], float] = time.monotonic,
 ) -> bytes:
     """
-    Return the content of the file *path*.
-
-    Args:
-        path: of the file.
-        most: maximum size in bytes.
-        pipe: also accept a pipe, and wait up to `PIPE_SECONDS` for its end.
-        clock: seconds, for that wait.
-
-    Raises:
-        ConfigFileError: it is not a regular file, is larger than *most* bytes, or
-            cannot be read.
+    Return the file *path*, of at most *most* bytes; if *pipe* is set, also of a pipe,
+    within `PIPE_SECONDS` by *clock*. Raises `ConfigFileError`: it is no such file,
+    larger, or cannot be read.
     """
     try:
         if not (pipe and stat.S_ISFIFO(path.stat().st_mode)):
@@ -97,10 +86,7 @@ def read(
 
 
 def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
-    """
-    Return the text in the file *path*; arguments as for `read`. Raises
-    `ConfigFileError`: as for `read`, or it is not UTF-8.
-    """
+    """Return the UTF-8 text in the file *path*; all else is as for `read`."""
     raw = read(path, most=most, pipe=pipe)
     try:
         return raw.decode("utf-8-sig")
@@ -111,9 +97,7 @@ def read_text(path: Path, *, most: int = MAX_BYTES, pipe: bool = False) -> str:
 
 
 def _whole(number: int, most: int) -> bytes:
-    """
-    Return all that the descriptor *number* has, or a little more than *most* bytes.
-    """
+    """Return all of the descriptor *number*, or a little more than *most* bytes."""
     raw = bytearray()
     while len(raw) <= most and (part := os.read(number, _CHUNK)):
         raw += part

@@ -44,10 +44,8 @@ class DescriptorLostError(OSError):
 
 class Descriptor:
     """
-    At most one open file.
-
-    An exception of the program that is raised in here, as by a signal handler, leaks no
-    descriptor: C code puts what a system call returns into a list.
+    At most one open file. An exception of the program that is raised in here, as by a
+    signal handler, leaks none: C code puts a system call's result into a list.
     """
 
     def __init__(self) -> None:
@@ -70,10 +68,7 @@ class Descriptor:
         return bool(self._files) and _is_open(self._numbers[0], self._files[0])
 
     def fileno(self) -> int:
-        """
-        Return the number, to be used at once. Raises `DescriptorLostError`: it is no
-        longer ours.
-        """
+        """Return the number, for use at once, or raise a `DescriptorLostError`."""
         if not self.is_ours:
             raise DescriptorLostError
         return self._numbers[0]
@@ -132,10 +127,7 @@ class OwnedSocket:
             return False
 
     def get(self) -> socket.socket:
-        """
-        Return the socket, to be used at once. Raises `DescriptorLostError`: it is no
-        longer ours.
-        """
+        """Return the socket, for use at once, or raise a `DescriptorLostError`."""
         if not self.is_ours:
             raise DescriptorLostError(self._name)
         return self._sock
@@ -155,17 +147,9 @@ class OwnedSocket:
 def require_own(status: os.stat_result, path: Path, mode: int) -> None:
     """
     Check that the open file *path*, of *status*, may be written to: a regular file of
-    this user, or of the directory's, that has no other name. Others who can write in
-    that directory may have made a link to a file that only this user may change.
-
-    Args:
-        status: of the open file.
-        path: where it was opened.
-        mode: of files there. If the group may write to them, they may be another
-            user's.
-
-    Raises:
-        OSError: it is something else.
+    this user, or of the directory's, without another name. Others who can write in that
+    directory may have made a link to a file that only this user may change. By *mode*
+    the group may have written it. Raises `OSError`: it is something else.
     """
     if not stat.S_ISREG(status.st_mode):
         problem = "not a regular file"
@@ -184,10 +168,7 @@ def require_own(status: os.stat_result, path: Path, mode: int) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """
-    Return device and inode of *path*, without following a link; `None` if it does not
-    exist.
-    """
+    """Return device and inode of *path*, which may be a link; `None` without one."""
     try:
         status = path.lstat()
     except OSError as error:
@@ -227,10 +208,7 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class FileLock:
-    """
-    A lock on the file *path*, which has the permissions *mode*. The kernel releases it
-    when the process exits, or closes its descriptor.
-    """
+    """A lock on the file *path*, of permissions *mode*; it ends with its descriptor."""
 
     def __init__(self, path: Path, mode: int) -> None:
         self._path = path
@@ -251,9 +229,8 @@ class FileLock:
 
     def take(self) -> bool:
         """
-        Acquire it, creating the file if it is missing; return `False` if another
-        process holds it, or if the existing file is not ours. Raises `OSError`: the
-        file cannot be created.
+        Acquire it, creating the file; return `False` if another process holds it, or if
+        the file is not ours. Raises `OSError`: it cannot be created.
         """
         try:
             while self._open() and self._lock():
@@ -276,10 +253,7 @@ class FileLock:
         return self.held and self._file.is_at(self._path)
 
     def release(self) -> None:
-        """
-        Unlink the file if the lock is held, and release the lock. Idempotent: after an
-        interruption, call it again.
-        """
+        """Unlink the file if held, and release the lock; interrupted, call it again."""
         try:
             if self.in_place():
                 self._path.unlink()
@@ -288,12 +262,7 @@ class FileLock:
         self.abandon()
 
     def abandon(self) -> None:
-        """
-        Close this process's descriptor and leave the file alone.
-
-        For a forked child: the lock belongs to the open file, which the parent
-        still holds.
-        """
+        """Close the descriptor only: in a forked child, the parent holds the lock."""
         self._file.close()
         self._locks = []
 

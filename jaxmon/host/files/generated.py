@@ -22,13 +22,8 @@ HEADER = f"<!-- {WARNING} -->"
 
 def write(root: Path, artifacts: Artifacts, *, owned: Iterable[str] = ()) -> list[str]:
     """
-    Write *artifacts* below *root* and return the changed paths.
-
-    Args:
-        root: directory that the paths of *artifacts* are relative to.
-        artifacts: text by POSIX path.
-        owned: directories whose files are all generated, aside from those of
-            directories in them; others are deleted.
+    Write *artifacts*, text by POSIX path, below *root*, and return the changed paths.
+    Other files in the directories *owned*, not those below, are deleted.
     """
     changed = []
     for path, text in sorted(artifacts.items()):
@@ -69,10 +64,7 @@ def extra(root: Path, artifacts: Artifacts, owned: Iterable[str]) -> list[str]:
 
 
 def _read(path: Path) -> bytes | None:
-    """
-    Return the content of the file *path*, `None` if it does not exist. Raises
-    `JaxmonError`: *path* is not a regular file.
-    """
+    """Return the file *path*, `None` without one; `JaxmonError` if it is no file."""
     if not path.exists():
         return None
     try:

@@ -28,20 +28,10 @@ def write(
     follow: bool = True,
 ) -> None:
     """
-    Write *data* to the file *path*, synced to disk.
-
-    On any failure the previous content is kept, and no temporary file is left behind.
-
-    Args:
-        path: of the file, or of a symbolic link to it.
-        data: all of it.
-        private: readable by the owner only; otherwise, the umask decides.
-        replace: overwrite an existing file; otherwise that is an error.
-        follow: accept a symbolic link, if others cannot have put it there.
-
-    Raises:
-        FileExistsError: there is a file, and *replace* is false.
-        OSError: it cannot be written; its file name is *path*.
+    Write *data* to the file *path*, or what it links to if *follow*, synced to disk. On
+    failure the old content is kept, and no temporary file left. *private* is for the
+    owner only; else the umask decides. Raises `FileExistsError`: it exists, without
+    *replace*; `OSError`: of *path*.
     """
     try:
         target = path.resolve() if follow and path.is_symlink() else path
@@ -108,10 +98,7 @@ def _sync_directory(directory: Path) -> None:
 
 @contextmanager
 def directory(prefix: str) -> Iterator[Path]:
-    """
-    Create a directory for the block, whose name starts with *prefix*, and remove it
-    afterwards with its content. Raises `JaxmonError`: it cannot be created.
-    """
+    """Create a directory for the block, and remove it. Raises `JaxmonError`."""
     try:
         # A process that was started may write there while we clean up.
         made = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)

@@ -14,10 +14,7 @@ _DURATION = re.compile(
 
 
 def seconds(text: str) -> int:
-    """
-    Return the seconds in *text*. Raises `ValueError`: *text* is not a duration of at
-    least one second.
-    """
+    """Return the seconds in *text*, at least one. Raises `ValueError`."""
     match = _DURATION.fullmatch(text)
     total = 0.0
     if match:
@@ -46,11 +43,6 @@ def scaled(duration: str, scale: float) -> str:
 
 
 def moment(text: str) -> datetime:
-    """
-    Return a time in ISO format; one without an offset is of UTC.
-
-    Raises:
-        ValueError: *text* is not a time.
-    """
+    """Return a time in ISO format, of UTC without an offset. Raises `ValueError`."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)

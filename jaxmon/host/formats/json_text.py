@@ -1,11 +1,34 @@
-"""Safe parsing of untrusted JSON."""
+"""Safe parsing of untrusted JSON, and of documents that other releases wrote."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
+
+
+class NewerSchemaError(ValueError):
+    """The document is of a later release."""
+
+
+def require_schema(
+    document: Mapping[str, Any], newest: int, *, oldest: int = 1
+) -> None:
+    """
+    Check the schema of *document*: from the *oldest* that this release reads, 0 if it
+    need not have one, to the *newest*, which it writes. Raises `NewerSchemaError`, or
+    `ValueError`: it has none.
+    """
+    schema = document.get("schema", 0)
+    if type(schema) is int and oldest <= schema <= newest:
+        return
+    msg = f"its schema is {schema!r:.20}; this jaxmon reads up to {newest}"
+    if type(schema) is int and schema > newest:
+        msg += ": upgrade it"
+        raise NewerSchemaError(msg)
+    raise ValueError(msg)
 
 
 MAX_DEPTH = 100
@@ -20,17 +43,9 @@ def parse(
     text: str | bytes, *, odd_numbers: bool = False, depth: int = MAX_DEPTH
 ) -> Any:
     """
-    Return the value of *text*; the caller limits its size.
-
-    Args:
-        text: untrusted.
-        odd_numbers: read non-finite numbers as `None`, as unknown; otherwise they are
-            rejected.
-        depth: how deep it may be nested: less if others get it as a part of something.
-
-    Raises:
-        ValueError: it is not JSON in UTF-8, is nested deeper than *depth*, or has
-            an object with a duplicate key, or a non-finite number.
+    Return the value of *text*, not trusted, whose size the caller limits; non-finite
+    numbers are `None` if *odd_numbers* are allowed. Raises `ValueError`: it is no JSON
+    in UTF-8, deeper than *depth*, or has a duplicate key or a non-finite number.
     """
     if isinstance(text, bytes):
         try:
@@ -73,7 +88,6 @@ def _require(what: str, value: Any, kind: type[T], named: str) -> T:
 
 
 def _require_bounds(value: Any, most: int) -> None:
-    """Check the depth and the numbers of *value*."""
     waiting = [(value, 1)]
     while waiting:
         item, depth = waiting.pop()

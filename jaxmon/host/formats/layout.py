@@ -17,12 +17,7 @@ _PLAIN_SPACE = str.maketrans("\t\n\r\v\f", "     ")
 
 
 def clean(text: str) -> str:
-    """
-    Return *text* as one harmless line.
-
-    Characters that move the cursor, change colours, reverse text direction or have no
-    width are escaped as in Python.
-    """
+    """Return *text* as one line: what moves the cursor or is invisible is escaped."""
     text = text.translate(_PLAIN_SPACE)
     if text.isascii() and text.isprintable():
         return text
@@ -53,10 +48,7 @@ def shortened(text: str, room: int) -> str:
 
 
 def ending(text: str, room: int) -> str:
-    """
-    Shorten *text* at the start to fit *room* columns; the end of a path is the most
-    informative.
-    """
+    """Shorten *text* to *room* columns at the start, as of a path."""
     if columns(text) <= room:
         return text
     return ELLIPSIS + _fitting(text[::-1], room - 1)[::-1]
@@ -64,13 +56,8 @@ def ending(text: str, room: int) -> str:
 
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """
-    Return *text* in lines of at most *width* columns.
-
-    Args:
-        text: `clean`; is broken at spaces, and within words longer than a line.
-        width: of a line, indentation included.
-        first: what the first line begins with.
-        rest: what the others begin with.
+    Return `clean` *text* in lines of at most *width* columns with the indentation,
+    *first* and then *rest*; words are broken only if longer than a line.
     """
     lines: list[str] = []
     line, begun = first, False
@@ -91,11 +78,7 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
 
 class Column(NamedTuple):
     """
-    Args:
-        heading: in capitals, or empty.
-        size: its width, including the gap before it; 0 takes the remaining width.
-        right: whether it is right-aligned, as numbers are.
-        cut: how long cells are shortened.
+    A column of *size* with the gap before it, 0 for what remains; *cut* shortens cells.
     """
 
     heading: str
@@ -121,9 +104,7 @@ def table(
 
 
 def size(count: float) -> str:
-    """
-    Return a number of bytes: ``1.5 GiB``, in powers of 1024, as XLA and nvidia-smi do.
-    """
+    """Return bytes in powers of 1024, as XLA and nvidia-smi do: ``1.5 GiB``."""
     sign, count = "-" if count < 0 else "", abs(count)
     for unit in _UNITS:
         if count < 999.5:  # noqa: PLR2004 - more would take a fourth digit

@@ -27,12 +27,9 @@ _BITS, _MORE = 0x7F, 0x80
 
 def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
     """
-    Yield number and value of each field, in order, nothing copied.
-
-    A value is an integer (a varint) or the raw bytes of anything else: a string, a
-    message, packed numbers, a fixed-width number. Groups, which were deprecated before
-    any of our messages was defined, are rejected. Raises `WireError`: *message* is
-    truncated, or is not a protocol buffer.
+    Yield number and value of each field, in order, nothing copied: integers for
+    varints, raw bytes of anything else. Groups are rejected. Raises `WireError`:
+    *message* is truncated, or no protocol buffer.
     """
     view = memoryview(message)
     position, end = 0, len(view)
@@ -59,11 +56,8 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, Value]]:
 
 class Message:
     """
-    The fields of a message by number, as `fields` yields them. Of a field that is not
-    repeated, the last one counts; one of another type is as if it were absent.
-
-    Raises:
-        WireError: it is none.
+    The fields of a message by number, as of `fields`. The last of a field counts if it
+    is not repeated; one of another type is absent. Raises `WireError`.
     """
 
     __slots__ = ("_values",)
@@ -99,10 +93,7 @@ class Message:
 
 
 def varint(view: memoryview, position: int) -> tuple[int, int]:
-    """
-    Return the variable-length integer at *position*, and where it ends. Raises
-    `WireError`: it does not end, or is longer than 64 bits.
-    """
+    """Return the integer at *position*, and its end. Raises `WireError` without one."""
     try:
         value = view[position]
         position += 1
@@ -128,9 +119,7 @@ def encoded(number: int, value: bytes | memoryview) -> bytes:
 
 
 def packed(value: Value, limit: int = sys.maxsize) -> list[int]:
-    """
-    Return the numbers of a repeated field, packed or a single one; at most *limit*.
-    """
+    """Return at most *limit* numbers of a repeated field, packed or a single one."""
     if isinstance(value, int):
         return [value][:limit]
     numbers: list[int] = []

@@ -27,17 +27,10 @@ MAX_VALUES = 100_000
 
 def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
     """
-    Return the one document in *text* as PyYAML's nodes, which know their position;
-    `None` if it is empty.
-
-    Nodes are not converted: what looks like a date, or has a tag, stays text.
-
-    Args:
-        text: of a file.
-        secret: never quote its content in an error.
-
-    Raises:
-        ConfigFileError: it is not YAML, is nested too deeply, or has too many values.
+    Return the document in *text* as PyYAML's nodes, which know their position, `None`
+    if it is empty. What looks like a date, or has a tag, stays text. Of a *secret*,
+    errors quote nothing. Raises `ConfigFileError`: not YAML, too deep, or too many
+    values.
     """
     import yaml  # noqa: PLC0415 - most programs have no such file
 
@@ -58,10 +51,7 @@ def compose(text: str, *, secret: bool = False) -> yaml.Node | None:
 
 
 def _require_bounds(events: Iterable[Any]) -> None:
-    """
-    Reject a document that nests too deep or holds too much before it is used: later
-    code walks it, and may follow every alias.
-    """
+    """Reject what nests too deep or holds too much: later code follows every alias."""
     import yaml  # noqa: PLC0415 - see compose()
 
     values: dict[str | None, float] = {}

@@ -1,6 +1,5 @@
 """
-One HTTP exchange within bounds, over TCP or a Unix socket. For servers behind TLS or a
-proxy see `route`, for many at once `fetch`.
+One HTTP exchange within bounds, unencrypted; `route` has TLS, `fetch` many at once.
 """
 
 from __future__ import annotations
@@ -25,12 +24,7 @@ _INTERIM = range(100, 200)
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """
-    Args:
-        status: of HTTP.
-        headers: by lower-case name; the last of duplicates.
-        body: as received.
-    """
+    """A response; *headers* are by lower-case name, the last of duplicates."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,20 +49,10 @@ def get(
     headers: Mapping[str, str] | None = None,
 ) -> ClientResponse:
     """
-    GET *target*, unencrypted, from the server at *place*.
-
-    Args:
-        place: host and port, or a Unix socket.
-        target: path and query.
-        seconds: for the whole exchange.
-        max_bytes: maximum size of the response, including the head.
-        headers: in addition to the usual ones.
-
-    Raises:
-        TimeoutError: it took too long.
-        TooLargeError: the response is too large.
-        OSError: the connection failed.
-        http.client.HTTPException: the response is not valid HTTP, or was truncated.
+    GET *target*, path and query, from the server at *place*, unencrypted, within so
+    many *seconds* and *max_bytes*, head included. Raises `TimeoutError`,
+    `TooLargeError`, `OSError`, and `http.client.HTTPException`: it is not valid HTTP,
+    or truncated.
     """
     with connected(place, Bounds(seconds, max_bytes)) as stream:
         host = "localhost" if isinstance(place, Path) else authority(*place)

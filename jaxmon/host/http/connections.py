@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     import socket
     from concurrent.futures import Future
 
-    from jaxmon.host.http.listeners import Listener
     from jaxmon.host.http.routes import PendingResponse, Router
-    from jaxmon.host.http.sockets import EventLoop, Transport
+    from jaxmon.host.http.sockets import EventLoop, Listener, Transport
 
 
 # A client that does not read a shared response holds a copy of this much of it.
@@ -42,18 +41,13 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 class Connection:
     """
-    A client connection: receives a request, sends the response, and closes.
+    A client connection: receives a request, sends the response, and closes. `receive`,
+    `send` and `drain` do what cannot block, and return whether they are finished. They
+    raise `OSError` when the client is gone.
 
-    `receive`, `send` and `drain` do what can be done without blocking, and return
-    whether they are finished. They raise `OSError` when the client is gone.
-
-    Attributes:
-        peer: its address, the same for all clients of a Unix socket.
-        progress: time when it last sent or received something, or had to wait for us.
-        deadline: end of the time allowed for its current phase.
-        request: its request, once that is complete.
-        answer: the response being generated, which waits for *pending*.
-        open: the handshake is done, so a response can be sent.
+    A *peer* is the same for all clients of a Unix socket. It made *progress* when it
+    last sent or received, or had to wait for us. The *answer* waits for *pending*.
+    *open* is set after the handshake.
     """
 
     def __init__(self, transport: Transport, listener: Listener, peer: str) -> None:
@@ -70,9 +64,8 @@ class Connection:
 
     def receive(self) -> bool:
         """
-        Receive the available part of the request; return whether it is complete. Raises
-        `RequestError`: it is not a valid request, or too long; `OSError`: the client is
-        gone, or has closed its side.
+        Receive what is there of the request; return whether it is complete. Raises
+        `RequestError`: it is invalid, or too long; `OSError`: the client is gone.
         """
         self.progress = now()
         try:
@@ -142,10 +135,7 @@ _LINGER_SECONDS = 1.0
 
 
 class Timeouts(NamedTuple):
-    """
-    Seconds for a client to send its request, including a handshake, however slowly its
-    bytes arrive, to receive its response, and for one produced by another thread.
-    """
+    """Seconds for a request with its handshake, a response, and another thread's."""
 
     read: float
     write: float
@@ -217,9 +207,8 @@ class ConnectionPool:
 
     def turn(self, since: float) -> None:
         """
-        Do everything possible without blocking. Clients are dropped whose deadline had
-        passed when the loop was last polled, *since*; others may have been delayed by a
-        handler.
+        Do all that cannot block. Clients are dropped whose deadline had passed when the
+        loop was polled, *since*; a handler may have delayed others.
         """
         while self._ready:
             client = self._ready.popleft()
@@ -249,7 +238,6 @@ class ConnectionPool:
     # --- Asking --------------------------------------------------------------------
 
     def _handle(self, client: Connection) -> None:
-        """Do what the socket of *client* is ready for."""
         try:
             if client in self._asking:
                 self._receive(client)
@@ -279,10 +267,7 @@ class ConnectionPool:
     # --- Answering -----------------------------------------------------------------
 
     def _answer(self) -> None:
-        """
-        Answer complete requests as far as there is room: all in the same turn, so that
-        one response can be generated for all of them.
-        """
+        """Answer all requests with room in one turn: they may share one."""
         full: set[str] = set()
         for client in list(self._asking):
             if client.request is None or client.peer in full:

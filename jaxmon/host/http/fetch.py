@@ -1,9 +1,8 @@
 """
-Fetches metrics from many Unix sockets concurrently.
+Fetches metrics from many Unix sockets on one thread, with one deadline for all.
 
-One thread, one deadline for all: a server that hangs, trickles or floods does not
-affect the others, and the whole never exceeds the deadline. Hundreds of servers get
-their turn one after the other, in as many connections as a process can spare.
+A server that hangs, trickles or floods does not affect the others. Hundreds get their
+turn in as many connections as a process can spare.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ class FetchError(JaxmonError):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Transfer:
-    """
-    One request under way, to the server with the socket *path*, whose identity is
-    *file*: another one there is another server's.
-    """
+    """A request to the socket *path*; if its *file* changed, it is another server's."""
 
     key: str
     path: Path
@@ -75,18 +71,9 @@ def fetch_all(  # noqa: PLR0913 - each bound is one of its own
     accept: str = "text/plain; version=0.0.4",
 ) -> dict[str, str | FetchError]:
     """
-    GET *target* from each of the sockets *paths*.
-
-    Args:
-        paths: by the caller's keys for the servers.
-        target: path and query.
-        timeout: seconds for all of it.
-        max_bytes: maximum size of one response, including the head.
-        max_total: maximum size of all of them; beyond that, the largest are dropped.
-        accept: media type to request.
-
-    Returns:
-        The body or the error for every key of *paths*.
+    GET *target* from each of the sockets *paths*; return the body or the error of each
+    by key, within *timeout* seconds for all. A response has *max_bytes*, head included,
+    all of them *max_total*; beyond that, the largest are dropped.
     """
     if not paths:
         return {}
@@ -237,11 +224,7 @@ def _connected(path: Path) -> socket.socket:
 
 
 def _body(response: bytearray) -> str:
-    """
-    Return the text of a complete HTTP response, as servers of ours send them.
-
-    The standard library's client would bring a mail parser and TLS with it.
-    """
+    """Return the text of a complete response; `http.client` would load mail and TLS."""
     head, blank, body = response.partition(b"\r\n\r\n")
     status = _STATUS.match(head)
     if not blank or status is None or _ENCODED.search(head):

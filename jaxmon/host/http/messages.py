@@ -33,16 +33,9 @@ returned NaN, everything that is scheduled would happen immediately.
 
 class Request(NamedTuple):
     """
-    A client's request.
-
-    Args:
-        method: ``GET`` or ``HEAD``; the server sends no body for the latter.
-        path: decoded, without the query.
-        query: parameters; the last of a name wins.
-        headers: by lower-case name; repeated ones are joined by a comma.
-        arrived: when it was complete, by `now`; a response whose generation started
-            later may serve it, whichever request triggered it.
-        trusted: the client is on this host, or gave a password or a certificate.
+    A request; *path* is decoded, of parameters the last of a name wins, *headers* are
+    by lower-case name. It *arrived* when complete, by `now`: a response made later may
+    serve it. It is *trusted* if from this host, or with password or certificate.
     """
 
     method: str
@@ -71,10 +64,7 @@ class RequestError(Exception):
 
 
 def parse_request(head: bytes) -> Request:
-    """
-    Return the request in *head*; a body is never read. Raises `RequestError`: *head* is
-    not an HTTP/1.x request, or its method is unsupported.
-    """
+    """Return the request in *head*; a body is never read. Raises `RequestError`."""
     line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     match = re.fullmatch(_REQUEST_LINE, line)
     if match is None:

@@ -18,10 +18,7 @@ _BETWEEN = r"[\s:,-]{0,2}(?:0x|\\x)?"
 
 
 class Secrets:
-    """
-    Passwords and tokens, and the forms in which they may be echoed; empty ones are
-    ignored. *hidden* replaces them.
-    """
+    """Passwords and tokens in all forms in which they may be echoed; none if empty."""
 
     def __init__(self, *secrets: str, hidden: str = _HIDDEN) -> None:
         given = list(filter(None, secrets))
@@ -37,18 +34,12 @@ class Secrets:
         self._hidden = hidden
 
     def redacted(self, text: str) -> str:
-        """
-        Return *text* without them: verbatim, in base64 or hexadecimal digits, or as
-        escaped in URLs, JSON and HTML.
-        """
+        """Return *text* without them: verbatim, in base64, digits, or escaped."""
         return self._pattern.sub(lambda _: self._hidden, text) if self._any else text
 
 
 def _spelled(secret: str) -> Iterator[str]:
-    """
-    Yield patterns of *secret* byte by byte: in an address each may be encoded or not,
-    and digits may have something between them.
-    """
+    """Yield patterns of *secret* by byte: encoded in a URL or not; digits with gaps."""
     raw = secret.encode("utf-8", "surrogateescape")
     yield "".join(
         f"(?:{re.escape(chr(byte))}|%{byte:02x})" if byte < _ASCII else f"%{byte:02x}"

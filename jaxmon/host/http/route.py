@@ -1,7 +1,4 @@
-"""
-Connects to a server: over TLS if its URL says so, directly or through the environment's
-proxy. Passwords in URLs are never sent unencrypted to anyone else.
-"""
+"""Connects to a server: over TLS if its URL says so, directly or through a proxy."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ class CertificatesError(JaxmonError, ValueError):
 def trusted(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
     """
     Return which certificates to trust of *server*, those in *ca_file* (PEM) instead of
-    the system's; `None` if none are needed or given.
-
-    Raises:
-        CertificatesError: *ca_file* cannot be used.
+    the system's; `None` if none are needed. Raises `CertificatesError`.
     """
     # Loading the system's takes longer than a request to a server on this host.
     if server.scheme == "http" and ca_file is None:
@@ -69,13 +63,7 @@ class UnreachableError(OSError):
 
 @dataclass(frozen=True)
 class Route:
-    """
-    Args:
-        server: its URL.
-        proxy: its URL, `None` without one.
-        trust: certificates; `None` for the system's.
-        address: where to connect to the server, if its name has several addresses.
-    """
+    """The URLs of server and proxy, whom to *trust*, and which *address* of several."""
 
     server: SplitResult
     proxy: SplitResult | None = None
@@ -127,17 +115,9 @@ class Route:
         body: bytes | None = None,
     ) -> client.ClientResponse:
         """
-        Send the server a request for *target*, path and query; return its response.
-
-        A user and password in its URL are sent as basic authentication.
-
-        Raises:
-            TimeoutError: it took too long.
-            TooLargeError: the response is too large.
-            UnreachableError: nothing accepts connections there.
-            ssl.SSLError: the TLS handshake failed, or the certificate is not trusted.
-            OSError: the connection failed.
-            http.client.HTTPException: the response is not valid HTTP, or was truncated.
+        Return the response to a request for *target*, path and query, with user and
+        password of the URL. Raises `TimeoutError`, `TooLargeError`, `UnreachableError`,
+        `ssl.SSLError`, `OSError`, or `http.client.HTTPException`: invalid or truncated.
         """
         sent = {**headers, **_header("Authorization", self.server)}
         if self.proxy is not None and self.server.scheme == "http":
@@ -185,7 +165,6 @@ def _header(name: str, parts: SplitResult) -> dict[str, str]:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port as they are in the URL."""
     return parts.netloc.rpartition("@")[2]
 
 

@@ -14,13 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.host.files.descriptor import DescriptorLostError
-from jaxmon.host.http import listeners
+from jaxmon.host.http import sockets
 from jaxmon.host.http.connections import ConnectionPool, Timeouts
-from jaxmon.host.http.listeners import Gate, Listener
 from jaxmon.host.http.messages import Request, Response, now
-from jaxmon.host.http.page import metrics_handler
-from jaxmon.host.http.routes import Handler, HostPolicy, Router
-from jaxmon.host.http.sockets import READ, EventLoop
+from jaxmon.host.http.routes import Handler, HostPolicy, Router, metrics_handler
+from jaxmon.host.http.sockets import READ, EventLoop, Gate, Listener
 from jaxmon.threads import DaemonThread, current
 
 
@@ -41,23 +39,14 @@ _ACCEPTS_PER_TURN = 32
 
 class Server:
     """
-    Serves *routes* on all listening sockets until `stop`.
+    Serves *routes* on all listening sockets until `stop`. It runs once: listen, start,
+    stop. Handlers run on its thread, so they must be quick; a slow one returns a
+    future, for at most *answer_timeout* seconds.
 
-    A server runs once: listen, start, stop. Handlers run on its thread, one at a time,
-    so they must be quick; a slow one returns a future, which it completes on another
-    thread.
-
-    Args:
-        routes: handler by path.
-        local_routes: handlers for clients of a Unix socket only, guarded by the
-            permissions of its file.
-        max_connections: how many clients are served at a time; twice as many may be
-            sending requests. `connection_pool` decides which is dropped for a new one;
-            if none is, a request that has waited for a second gets 503.
-        answer_timeout: seconds for a response generated on another thread.
-        hosts: host names that TCP clients may request, if no gate guards the listener.
-        on_error: called with the site of each failure: ``server``, or ``server:`` and
-            the path of the handler that raised. Called on the server's thread.
+    *local_routes* are for clients of a Unix socket. *max_connections* are served at a
+    time, twice as many may be sending requests; a request that waits for a second gets
+    503. TCP clients may request the names *hosts* if no gate guards the listener.
+    *on_error* is called on its thread with ``server``, or ``server:`` and a path.
     """
 
     def __init__(  # noqa: PLR0913 - each limit has a default
@@ -104,25 +93,21 @@ class Server:
 
     def listen_tcp(self, host: str, port: int, *, gate: Gate | None = None) -> int:
         """
-        Listen on an address, before `start`; return the port, which the system chooses
-        if *port* is 0. *gate* encrypts, or decides which clients are admitted; *host*
-        is an IPv4 or IPv6 address, or ``localhost`` for 127.0.0.1. ``::`` takes IPv4
-        clients as well; names are not resolved. Raises `OSError`: the address is
-        invalid, not of this host, or in use.
+        Listen before `start`; return the port, which the system chooses for 0. *host*
+        is an address, or ``localhost`` for 127.0.0.1; ``::`` takes IPv4 as well. *gate*
+        encrypts, or admits clients. Raises `OSError`: as `sockets.tcp`.
         """
-        listener = listeners.tcp(host, port, gate=gate)
+        listener = sockets.tcp(host, port, gate=gate)
         self._add(listener)
         bound: int = listener.sock.get().getsockname()[1]
         return bound
 
     def listen_unix(self, path: Path, mode: int = 0o600) -> Listener:
         """
-        Listen on a Unix socket, before `start` or on the server's own thread.
-
-        The file belongs to the caller: it must not exist yet, and `stop` leaves
-        it where it is. It never has more permissions than *mode*. Raises `OSError`.
+        Listen on a Unix socket, before `start` or on the server's thread. The file is
+        the caller's: it must not exist yet, and `stop` leaves it. Raises `OSError`.
         """
-        listener = listeners.unix(path, mode)
+        listener = sockets.unix(path, mode)
         try:
             self._add(listener)
         except BaseException:
@@ -131,9 +116,7 @@ class Server:
         return listener
 
     def close_listener(self, listener: Listener) -> None:
-        """
-        Stop listening there, on the server's own thread; its clients stay connected.
-        """
+        """Stop listening there, on the server's thread; clients stay."""
         if listener in self._listeners:
             self._listeners.remove(listener)
             if self._loop is not None:
@@ -141,17 +124,11 @@ class Server:
             listener.sock.close()
 
     def every(self, seconds: float, call: Callable[[], None]) -> None:
-        """
-        Schedule *call* on the server's thread, *seconds* after `start` and after each
-        call; before `start`. It must be quick; its exceptions are reported.
-        """
+        """Have the server's thread *call* every so many *seconds*, once started."""
         self._chores.append((seconds, call))
 
     def start(self) -> None:
-        """
-        Serve from now on, on a daemon thread. Raises `OSError`: there are no
-        descriptors left; `RuntimeError`: the server was started before.
-        """
+        """Serve on a daemon thread, once. Raises `OSError` without descriptors."""
         if self._loop is not None:
             msg = "a server can only be started once; create a new one"
             raise RuntimeError(msg)
@@ -175,10 +152,8 @@ class Server:
 
     def stop(self, seconds: float = _JOIN_SECONDS) -> None:
         """
-        Stop serving and close every socket. Idempotent.
-
-        Responses in progress get a second to finish. Returns after so many *seconds* at
-        the latest, even if a handler hangs.
+        Stop serving and close every socket; idempotent. Responses get a second, all
+        together so many *seconds*, even if a handler hangs.
         """
         self._stopping = True
         thread, loop = self._thread, self._loop
@@ -192,10 +167,7 @@ class Server:
         self._close_listeners()
 
     def abandon(self) -> None:
-        """
-        Close what a forked child inherited: descriptors only. No file is unlinked, no
-        peer is notified, and the parent's server continues.
-        """
+        """Close a forked child's descriptors only: no file, no peer notices."""
         self._thread = None
         if self._loop is not None:
             self._loop.close()

@@ -41,20 +41,11 @@ class MonitoringError(JaxmonError):
 @dataclass
 class Session:
     """
-    Sends requests to one server.
-
-    Args:
-        whose: what is expected there: ``Prometheus`` or ``Alertmanager``.
-        url: of the server, including any path; may hold a user and a password.
-        token: sent as a bearer token; ``""`` for none.
-        ca_file: CA certificates to trust instead of the system's.
-        timeout: seconds for each request.
-        insecure_http: allow sending a token or password unencrypted to another host.
-        address: where to connect, if the name in *url* has several addresses.
-        max_bytes: maximum size of a response.
-
-    Raises:
-        MonitoringError: the address, token or certificate file is invalid.
+    Sends requests to one server, *whose* name is in messages; its *url* may hold a user
+    and a password, else *token* is the bearer's. *timeout* is for each request;
+    *insecure_http* allows sending secrets unencrypted to another host; *address* is
+    where to connect if the name has several. Raises `MonitoringError`: an option is
+    invalid.
     """
 
     whose: str
@@ -83,10 +74,7 @@ class Session:
         self._secrets = Secrets(self.token, *self._route.secrets, hidden=self.hidden)
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> ClientResponse:
-        """
-        Return the response to a GET of *path*, which starts with a slash. Raises
-        `MonitoringError`: there is none, or the server rejects us.
-        """
+        """Return the response to a GET of *path*. Raises `MonitoringError`."""
         return self._request("GET", path, query=query)
 
     def post(self, path: str, document: Any) -> ClientResponse:
@@ -98,10 +86,7 @@ class Session:
         return self._request("DELETE", path)
 
     def decoded(self, response: ClientResponse) -> Any:
-        """
-        Return the JSON in *response*, whatever its status. Raises `MonitoringError`: it
-        is something else, so this is another server.
-        """
+        """Return the JSON in *response*, of any status. Raises `MonitoringError`."""
         try:
             if "json" in response.type:
                 return response.json()
@@ -148,12 +133,7 @@ class Session:
         query: Mapping[str, str | int | Sequence[str]] | None,
         body: bytes | None,
     ) -> ClientResponse:
-        """
-        Return the response to one request, of which *body* is JSON.
-
-        Raises:
-            OSError, HTTPException: there is none.
-        """
+        """Return one response. Raises `OSError`, `HTTPException`."""
         target = self._path + path
         target += f"?{urlencode(query, doseq=True)}" if query else ""
         headers = {

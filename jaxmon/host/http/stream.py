@@ -69,10 +69,8 @@ class Bounds:
 
 class Stream:
     """
-    A connected socket within *bounds*; one thread. `http.client` takes it for a socket.
-
-    Methods raise `TimeoutError` and `TooLargeError` when a limit is reached, and
-    `OSError` if the connection fails.
+    A connected socket within *bounds*, which `http.client` takes for a socket; one
+    thread. Raises `TimeoutError`, `TooLargeError` and `OSError`.
     """
 
     def __init__(self, connected: socket.socket, bounds: Bounds) -> None:
@@ -119,10 +117,7 @@ class Stream:
 
 @contextmanager
 def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
-    """
-    Connect to *place* for the duration of a block. Raises `TimeoutError`: it took too
-    long; `OSError`: nothing is listening there, or the host does not exist.
-    """
+    """Connect to *place* for a block. Raises `OSError`, also a `TimeoutError`."""
     plain = (
         _connected(socket.AF_UNIX, str(place), bounds.remaining())
         if isinstance(place, Path)
@@ -137,9 +132,8 @@ def connected(place: Place, bounds: Bounds) -> Iterator[Stream]:
 
 def _addresses(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
     """
-    Return what `socket.getaddrinfo` finds, at least one, within *seconds*; raises
-    `OSError`, or `TimeoutError`. A resolver knows no time limit of ours, so a name is
-    looked up on a thread, which is left behind if it takes too long.
+    Return the addresses of *host* within *seconds*; raises `OSError`. A resolver has no
+    limit of ours: names are looked up on a thread, left behind if it is slow.
     """
     kind = socket.SOCK_STREAM
     with suppress(OSError, UnicodeError):

@@ -16,10 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def parts_of(address: str) -> SplitResult:
-    """
-    Return the parts of *address*, an HTTP or HTTPS URL with a host. Raises
-    `ValueError`: it is not one; the message describes a valid one.
-    """
+    """Return the parts of *address*. Raises `ValueError`: it is no URL with a host."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port

@@ -1,17 +1,20 @@
 """
-cgroup metrics of this process's container or service.
+cgroup metrics of this process's container or service, and the memory that it has.
 
-Only a process inside can read them reliably: a sidecar is in its own container.
-Requires cgroup version 2, the unified hierarchy; see
+Only a process inside can read them reliably: a sidecar is in its own container. Metrics
+require cgroup version 2, the unified hierarchy; see
 https://docs.kernel.org/admin-guide/cgroup-v2.html for the files.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import resource
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, gauge
@@ -22,11 +25,7 @@ _LEVELS = 64
 
 
 class ContainerFamilies:
-    """
-    Reads the cgroup of this process, in about 0.2 ms; *root* contains ``proc`` and
-    ``sys``. Nothing is exported without one: on a bare host, with version 1, or outside
-    Linux.
-    """
+    """Reads the cgroup (v2) of this process, in 0.2 ms, below *root*."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -38,9 +37,9 @@ class ContainerFamilies:
             return []
         found = [*_memory(self._root, group), *_cpu(self._root, group)]
         pressure = {
-            (resource, kind): seconds
-            for resource in ("cpu", "memory", "io")
-            for kind, seconds in stalled(group / f"{resource}.pressure")
+            (which, kind): seconds
+            for which in ("cpu", "memory", "io")
+            for kind, seconds in stalled(group / f"{which}.pressure")
         }
         found.append(by_label(catalog.CONTAINER_PRESSURE_SECONDS, pressure))
         return [family for family in found if family.samples]
@@ -48,10 +47,8 @@ class ContainerFamilies:
 
 def stalled(path: Path) -> Iterator[tuple[str, float]]:
     """
-    Yield ``some`` and ``full`` with the seconds that work was stalled by lack of a
-    resource, from a pressure stall information (PSI) file; nothing if there is none.
-
-    ``some``: at least one task waited; ``full``: all did.
+    Yield ``some`` (a task waited at least) and ``full`` (all did) with the seconds of
+    stalls, from a file of pressure stall information (PSI).
     """
     for line in _read(path).splitlines():
         kind, _, rest = line.partition(" ")
@@ -147,15 +144,17 @@ def _cores(path: Path) -> float | None:
 def _table(path: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in _read(path).splitlines():
-        name, _, text = line.partition(" ")
+        name, text, *_ = [*line.split(), "", ""]
         with contextlib.suppress(ValueError):
             found[name] = int(text)
     return found
 
 
 def _number(path: Path) -> int | None:
+    """Return the number in *path*, `None` for none, and for ``max``."""
     with contextlib.suppress(ValueError):
-        return int(_read(path))
+        number = int(_read(path))
+        return number if number < _UNLIMITED else None
     return None
 
 
@@ -164,3 +163,104 @@ def _read(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError):  # not there, or gone with its group
         return ""
+
+
+# Version 1 of cgroups says "no limit" with a number near the largest one.
+_UNLIMITED = 1 << 60
+
+# With less than this available, operations that need megabytes are skipped.
+_ROOM_BYTES = 256 << 20
+
+
+class HostMemory(NamedTuple):
+    """
+    Sizes in bytes; `None` if unknown or unlimited. *cgroup* is without file data that
+    the kernel would drop, which grows up to any limit and is harmless; *available* is
+    without swapping; beyond *cgroup_limit* the kernel kills.
+    """
+
+    resident: int | None = None
+    virtual: int | None = None
+    virtual_limit: int | None = None
+    available: int | None = None
+    cgroup: int | None = None
+    cgroup_limit: int | None = None
+
+    @property
+    def room(self) -> int | None:
+        """What is left below the tightest limit."""
+        pairs = (
+            (self.virtual_limit, self.virtual),
+            (self.cgroup_limit, self.cgroup),
+            (self.available, 0),
+        )
+        left = [a - b for a, b in pairs if a is not None and b is not None]
+        return max(min(left), 0) if left else None
+
+    @property
+    def is_tight(self) -> bool:
+        """Return whether little memory is available."""
+        room = self.room
+        return room is not None and room < _ROOM_BYTES
+
+
+def memory(root: Path = Path("/")) -> HostMemory:
+    """Return the current values, in about 0.1 ms; *root* has ``proc`` and ``sys``."""
+    virtual = resident = None
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = (root / "proc/self/statm").read_text().split()
+        size = os.sysconf("SC_PAGE_SIZE")
+        virtual, resident = int(pages[0]) * size, int(pages[1]) * size
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    used, limit = _cgroup(root)
+    available = _table(root / "proc/meminfo").get("MemAvailable:")
+    return HostMemory(
+        resident=resident,
+        virtual=virtual,
+        virtual_limit=None if soft == resource.RLIM_INFINITY else soft,
+        available=None if available is None else available * 1024,
+        cgroup=used,
+        cgroup_limit=limit,
+    )
+
+
+def _cgroup(root: Path) -> tuple[int | None, int | None]:
+    """Return memory in use and limit of the cgroup around us with the least left."""
+    found = []
+    for directory, names in _places(root):
+        limit, used = _number(directory / names.limit), _number(directory / names.used)
+        if limit is not None and used is not None:
+            droppable = _table(directory / "memory.stat").get(names.droppable, 0)
+            used = max(used - droppable, 0)
+            found.append((limit - used, used, limit))
+    return min(found)[1:] if found else (None, None)
+
+
+class _Names(NamedTuple):
+    used: str
+    limit: str
+    droppable: str
+
+
+_V2 = _Names("memory.current", "memory.max", "inactive_file")
+_V1 = _Names("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file")
+
+
+def _places(root: Path) -> list[tuple[Path, _Names]]:
+    found: list[tuple[Path, _Names]] = []
+    mounted = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, name = (*line.split(":", 2), "", "")[:3]
+        if not controllers:
+            at, names = mounted, _V2
+        elif "memory" in controllers.split(","):
+            at, names = mounted / "memory", _V1
+        else:
+            continue
+        # A container often sees its own cgroup as the root, under another name.
+        path = at / name.strip("/")
+        while path != at and len(found) < 64:  # noqa: PLR2004 - levels of cgroups
+            found.append((path, names))
+            path = path.parent
+        found.append((at, names))
+    return found

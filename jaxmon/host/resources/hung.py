@@ -50,10 +50,7 @@ def listener(path: Path) -> int | None:
 
 
 def process_of(path: Path) -> int | None:
-    """
-    Return a descriptor of the process that listens on the Unix socket *path*, to be
-    closed by the caller; `None` if the kernel has none.
-    """
+    """Return a descriptor, to be closed, of the process that listens on *path*."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.settimeout(0.0)
         client.connect(str(path))
@@ -62,10 +59,7 @@ def process_of(path: Path) -> int | None:
 
 
 def exit_of(process: int) -> dict[str, int] | None:
-    """
-    Return the exit ``status`` of the process with the descriptor *process*, or the
-    ``signal`` that ended it; `None` while it runs, or if the kernel does not say.
-    """
+    """Return the ``status`` or ``signal`` that ended the *process* of a descriptor."""
     info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
     try:
         fcntl.ioctl(process, _PIDFD_GET_INFO, info)
@@ -89,10 +83,7 @@ def _exit_of_zombie(process: int) -> int:
 
 
 def threads(pid: int) -> list[str]:
-    """
-    Return a line for each thread of process *pid*: name, state, and what it waits for
-    in the kernel, as far as this user may know.
-    """
+    """Return a line for each thread of *pid*: name, state, and what it waits for."""
     found = []
     with contextlib.suppress(OSError):
         for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=_number)[:_MOST]:

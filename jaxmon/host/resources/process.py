@@ -31,10 +31,7 @@ _GENERATIONS = {
 
 
 class ProcessFamilies:
-    """
-    Reads CPU, memory, descriptors and garbage collection of this process, in about 0.05
-    ms. Values that the system does not report are omitted.
-    """
+    """Reads what this process uses, in 0.05 ms; what is not reported is omitted."""
 
     def __init__(self, proc: Path = Path("/proc/self")) -> None:
         self._proc = proc
@@ -126,22 +123,13 @@ def _garbage() -> list[Family]:
 
 
 class Scheduling(NamedTuple):
-    """
-    Sums over the threads of this process that still exist.
-
-    Attributes:
-        ran: nanoseconds on a processor.
-        waited: nanoseconds in which they could have run, but no processor was free.
-    """
+    """Nanoseconds that living threads *ran*, and *waited* for a free processor."""
 
     ran: int
     waited: int
 
     def waiting(self, since: Scheduling | None = None) -> float | None:
-        """
-        Return the fraction of the time in which threads could run that they waited,
-        *since* an earlier reading or in their whole life; `None` if they did neither.
-        """
+        """Return which part of runnable time threads waited, *since* or ever."""
         before = since or Scheduling(0, 0)
         ran = max(self.ran - before.ran, 0)
         waited = max(self.waited - before.waited, 0)
@@ -149,10 +137,7 @@ class Scheduling(NamedTuple):
 
 
 def scheduling(proc: Path = Path("/proc/self")) -> Scheduling | None:
-    """
-    Return how long the threads ran and waited, `None` if the kernel does not say: the
-    first two numbers of ``schedstat``. Costs 10 µs for each thread.
-    """
+    """Return how long threads ran and waited; 10 µs for each thread."""
     ran = waited = 0
     try:
         for path in (proc / "task").glob("*/schedstat"):

@@ -11,11 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Decision, TraceIdRatioBased
 from opentelemetry.trace import SpanContext, StatusCode
 
-from jaxmon.host.deadline import Deadline
 from jaxmon.otel.exporters import exported
 from jaxmon.otel.resource import of_variables, resource
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.threads import DaemonThread, Event, RLock
+from jaxmon.threads import DaemonThread, Deadline, Event, RLock
 from jaxmon.version import version
 
 
@@ -40,10 +39,7 @@ class Durations:
         self._usual: dict[str, _Usual] = {}
 
     def is_slow(self, name: str, duration: int) -> bool:
-        """
-        Return whether *duration* is longer than 99 % of those before it, or while they
-        are few, twice as long as 90 %; add it.
-        """
+        """Add *duration*; return if it exceeds 99 % before, or twice 90 %."""
         usual = self._usual.get(name)
         if usual is None:
             if len(self._usual) >= _NAMES:
@@ -82,17 +78,12 @@ _DECIDED = 1024
 
 class Tail(SpanProcessor):
     """
-    Keeps the traces of requests that were cold, delayed, failed, profiled, or slower
-    than 99 % of their kind, and a fraction of the others; what is outside of requests
-    as well.
+    Keeps traces of requests that were cold, delayed, failed, profiled, or slower than
+    99 % of their kind, a *ratio* of others, and what is outside of requests.
 
-    Children wait for their root, the first span of their trace in this process. At most
-    4,096 spans in 1,024 traces wait; beyond, the oldest trace is dropped.
-
-    Args:
-        keep: takes the spans of a trace that is kept.
-        ratio: fraction of healthy traces to keep. Chosen by the id of the trace, so
-            that services that keep the same fraction keep the same traces.
+    Children wait for their root, at most 4,096 spans in 1,024 traces; beyond, the
+    oldest is dropped. The id of a trace chooses it, so that services keep the same
+    ones.
     """
 
     def __init__(
@@ -142,7 +133,6 @@ class Tail(SpanProcessor):
         return True
 
     def _wait(self, context: SpanContext, span: ReadableSpan) -> list[ReadableSpan]:
-        """Return what is to be sent now."""
         trace_id = context.trace_id
         if (decided := self._decided.get(trace_id)) is not None:
             return [span] if decided else []
@@ -192,15 +182,9 @@ _EVERY_SECONDS = 5.0
 
 class SpanBatches:
     """
-    Keeps at most 2,048 spans, and sends them every five seconds, or 512 at once.
-
-    A receiver that is down or slow costs the spans that have no room; the program never
-    waits for it.
-
-    Args:
-        send: the exporter; called on our thread alone.
-        run: runs the body of the thread, and contains its failures.
-        timer: whether to send every five seconds, besides when asked.
+    Keeps at most 2,048 spans, and sends them every five seconds if there is a *timer*,
+    or 512 at once. A receiver that is slow costs what has no room; the program never
+    waits. *send* is called on our thread; *run* runs its body.
     """
 
     def __init__(
@@ -328,10 +312,7 @@ def application_provider() -> TracerProvider | None:
 
 
 class OwnProvider:
-    """
-    A provider that is never set globally: only our spans go through it. `tail` decides
-    which traces are kept, `batches` sends them.
-    """
+    """Our own provider, never set globally: `tail` decides, `batches` sends."""
 
     def __init__(
         self,

@@ -1,18 +1,21 @@
-"""Spans of requests."""
+"""Spans of requests, and of loops and their steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from jaxmon.exposition.families import SpanIds
+from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import FailureGuard, RequestOrigin
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.spans import MOST, Child, Clock
+from jaxmon.otel.traces.provider import Durations
+from jaxmon.otel.traces.spans import MOST, Child, Clock, Payer
+from jaxmon.threads import RLock
 
 
 SITE = "traces"
@@ -22,13 +25,8 @@ _W3C = TraceContextTextMapPropagator()
 
 class RequestSpan:
     """
-    The span of one request: the application's own if it has one, else ours.
-
-    Attributes:
-        span: the span, to which compiles are attributed.
-        inside: the context in which it is current.
-        clock: converts times of this request.
-        kept: returns whether a trace is kept, if that is decided at its end.
+    The span of one request, the application's if it has one, else ours; *inside* is the
+    context where it is current, *kept* decides at its end whether its trace is.
     """
 
     __slots__ = (
@@ -101,10 +99,7 @@ class RequestSpan:
             return None
 
     def describe(self, outcome: str, start: str) -> None:
-        """
-        Say on the span how the request is about to end: an application's server span
-        may end before the request does.
-        """
+        """Say how the request ends: an application's span may end before."""
         try:
             if self.span.is_recording():
                 self.span.set_attributes(
@@ -116,10 +111,7 @@ class RequestSpan:
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> SpanIds | None:
-        """
-        End the span at *ended*, on the performance counter; return its ids if its trace
-        is kept. The application ends its own.
-        """
+        """End our span at *ended*, on the performance counter; return kept ids."""
         try:
             span = self.span
             self.describe(outcome, start)
@@ -149,10 +141,9 @@ def request_span(
     guard: FailureGuard,
 ) -> RequestSpan | None:
     """
-    Return the span of a request, `None` if the application does not record its trace.
-
-    A server span that is current is the request's own. A request in another span is a
-    child of it; any other begins a trace, or continues that of the client.
+    Return the span of a request, `None` if the application does not record its trace:
+    the current server span is the request's, another its parent; else it begins a
+    trace, or continues the client's.
     """
     current = trace.get_current_span()
     context, kind = contexts.get_current(), trace.SpanKind.SERVER
@@ -202,3 +193,208 @@ def span_ids(span: Any) -> SpanIds | None:
     return SpanIds(
         trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
     )
+
+
+_MOST_OPEN = 64
+
+
+class LoopSpans:
+    """
+    Makes the spans of steps of all loops; never raises. The number of a step chooses
+    the healthy *ratio*, so that all processes keep the same; *settling* is called
+    before a kept step ends.
+    """
+
+    def __init__(
+        self,
+        spans: trace.Tracer,
+        guard: FailureGuard,
+        ratio: float,
+        *,
+        in_own_provider: bool,
+        settling: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        self.spans = spans
+        self.guard = guard
+        self.in_own_provider = in_own_provider
+        self.settling = settling
+        self.usual = Durations()
+        # Those with a span, in case they are left without a call.
+        self.open: dict[LoopSpan, None] = {}
+        # Reentrant: a signal handler may run a loop while it is held.
+        self.lock = RLock()
+        self._ratio = ratio
+        # The first call loads its implementation: not within a step.
+        contexts.get_current()
+
+    def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
+        """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
+        try:
+            return LoopSpan(self, name, began, end)
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            self.guard.failed(SITE)
+            return None
+
+    def is_sampled(self, number: int) -> bool:
+        """Return whether step *number* is one of the healthy ones to keep."""
+        return int((number + 1) * self._ratio) > int(number * self._ratio)
+
+    def settle(self, *, all_of_them: bool = False) -> None:
+        """End the spans of steps that were left without a call, as by ``break``."""
+        for span in list(self.open):
+            span.settle(even_if_running=all_of_them)
+
+
+class LoopSpan:
+    """The spans of the steps of one run of the loop *name*, one at a time."""
+
+    __slots__ = (
+        "_began",
+        "_children",
+        "_clock",
+        "_context",
+        "_end",
+        "_failed",
+        "_inside",
+        "_loops",
+        "_number",
+        "_span",
+        "name",
+    )
+
+    def __init__(self, loops: LoopSpans, name: str, began: float, end: End) -> None:
+        self.name = name
+        self._loops = loops
+        self._end = end
+        self._context = contexts.get_current()
+        self._inside = self._context
+        self._number = 0
+        self._began = began
+        self._children: list[Child] = []
+        self._failed: str | None = None
+        self._span: trace.Span | None = None
+        self._clock: Clock | None = None
+
+    def finish(self, arrived: float, ended: float) -> SpanIds | None:
+        """End the step; see `jaxmon.indicators.recorder.LoopTrace`."""
+        loops = self._loops
+        try:
+            with loops.lock:
+                kept = self._span is not None or self._failed is not None
+                if not kept:
+                    duration = round((ended - self._began) * 1e9)
+                    kept = loops.usual.is_slow(self.name, duration)
+                kept = kept or loops.is_sampled(self._number)
+            if kept:
+                for settle in loops.settling:  # what is pending may be in this step
+                    settle()
+            with loops.lock:
+                found = self._close(arrived, ended, "success") if kept else None
+                self._began = ended
+                self._number += 1
+                self._children = []
+                return found
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            loops.guard.failed(SITE)
+            return None
+
+    def leave(self, left: float, error: BaseException | None) -> None:
+        """Note that the loop has ended; see `jaxmon.indicators.recorder.LoopTrace`."""
+        try:
+            if error is not None:
+                self.fail(error)
+            with self._loops.lock:
+                if self._span is not None or self._failed is not None:
+                    self._close(None if error is None else left, left, "left")
+        except Exception:  # noqa: BLE001 - contained: the loop goes on
+            self._loops.guard.failed(SITE)
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the step in progress, in which *error* was raised."""
+        self._failed = type(error).__qualname__
+
+    def settle(self, *, even_if_running: bool) -> None:
+        """End the span of the step in progress if the loop was left."""
+        with self._loops.lock:
+            if self._span is not None and (self._end or even_if_running):
+                left = self._end[0] if self._end else now()
+                self._close(None, max(left, self._began), "left")
+
+    def payer(self) -> Payer:
+        """Return the step in progress, which is kept, to make children of it."""
+        with self._loops.lock:
+            self._open()
+            return Payer(self._inside, (), self._clock or Clock())
+
+    def place(self) -> StepPlace:
+        """Return the step in progress, which is not kept for that."""
+        return StepPlace(self, self._number)
+
+    def add(self, number: int, child: Child) -> None:
+        """Keep *child* until step *number* ends, if it has not; the first 32."""
+        with self._loops.lock:
+            if number == self._number and len(self._children) < MOST:
+                self._children.append(child)
+
+    def ids(self) -> SpanIds | None:
+        """Return the ids of the span of the step in progress if that is kept."""
+        return None if self._span is None else self._ids(self._span)
+
+    def _open(self) -> trace.Span:
+        span = self._span
+        if span is None:
+            clock = self._clock = Clock()
+            loops = self._loops
+            span = self._span = loops.spans.start_span(
+                f"{conventions.STEP_NAME} {self.name}",
+                self._context,
+                trace.SpanKind.INTERNAL,
+                {conventions.LOOP: self.name, conventions.STEP: self._number},
+                start_time=clock.unix_ns(self._began),
+            )
+            self._inside = trace.set_span_in_context(span, self._context)
+            loops.open[self] = None
+            while len(loops.open) > _MOST_OPEN:
+                loops.open.pop(next(iter(loops.open)), None)
+        return span
+
+    def _close(
+        self, arrived: float | None, ended: float, outcome: str
+    ) -> SpanIds | None:
+        """End the step that is kept; return the ids of its span."""
+        span = self._open()
+        loops, clock = self._loops, self._clock or Clock()
+        if arrived is not None:
+            loop, name = {conventions.LOOP: self.name}, conventions.DATA_WAIT
+            waited = Child(name, self._began, min(arrived, ended), loop)
+            self._children.insert(0, waited)
+        for child in self._children:
+            emit(loops.spans, child, self._inside, clock)
+        if self._failed is not None:
+            span.set_attribute("error.type", self._failed)
+            span.set_status(trace.StatusCode.ERROR)
+            outcome = "error"
+        span.set_attribute(conventions.OUTCOME, outcome)
+        span.end(clock.unix_ns(ended))
+        found = self._ids(span)
+        loops.open.pop(self, None)
+        self._span = self._clock = self._failed = None
+        self._children = []
+        self._inside = self._context
+        return found
+
+    def _ids(self, span: trace.Span) -> SpanIds | None:
+        # Whether the trace of a request is kept is not known before that ends.
+        inside = trace.get_current_span(self._context).get_span_context().is_valid
+        return None if inside and self._loops.in_own_provider else span_ids(span)
+
+
+class StepPlace(NamedTuple):
+    """One step of a loop, as a `Place`."""
+
+    loop: LoopSpan
+    number: int
+
+    def add(self, child: Child) -> None:
+        """Make *child* a span below the step if that is kept."""
+        self.loop.add(self.number, child)

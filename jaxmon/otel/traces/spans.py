@@ -96,10 +96,8 @@ _NS = 1_000_000_000
 
 class Clock:
     """
-    Converts times around its making.
-
-    One for each trace: within it, spans nest exactly; the clocks drift apart by less
-    than a millisecond in a second.
+    Converts times around its making, one for each trace: spans in it nest exactly; the
+    clocks drift apart by less than a millisecond in a second.
     """
 
     __slots__ = ("_offset",)
@@ -117,10 +115,7 @@ MOST = 32
 
 
 class Child(NamedTuple):
-    """
-    Something that has ended; times on the performance counter. *name* is that of its
-    span, low in cardinality.
-    """
+    """What has ended, on the performance counter; *name* is low in cardinality."""
 
     name: str
     began: float
@@ -134,7 +129,6 @@ class Place(Protocol):
 
     def add(self, child: Child) -> None:
         """Make *child* a span here, unless there are too many. May raise."""
-        ...
 
 
 class Places(Protocol):
@@ -142,7 +136,6 @@ class Places(Protocol):
 
     def place(self) -> Place | None:
         """Return where this thread is, `None` without a trace. Raises nothing."""
-        ...
 
 
 class Traces(Protocol):
@@ -151,7 +144,6 @@ class Traces(Protocol):
     @property
     def tracer(self) -> Places | None:
         """The tracer."""
-        ...
 
 
 class CompilePhase(NamedTuple):
@@ -164,14 +156,9 @@ class CompilePhase(NamedTuple):
 
 class Compiled(NamedTuple):
     """
-    A compile that has ended; times on the performance counter.
-
-    Attributes:
-        began: when the call that caused it began, or the compile itself.
-        outcome: one of `catalog.OUTCOMES`.
-        cause: why the function was recompiled; `None` if it was not.
-        first: whether no function of this name has been compiled before.
-        looked_up: whether the persistent cache was checked.
+    A compile that has ended, on the performance counter; it *began* with the call that
+    caused it. It is *first* if no function of this name was compiled before, and
+    *looked_up* if the persistent cache was checked.
     """
 
     function: str
@@ -185,10 +172,7 @@ class Compiled(NamedTuple):
 
 
 class Payer(NamedTuple):
-    """
-    On whose behalf a compile runs: the context of the first request, or of whatever was
-    current, and its clock; the other requests that wait for it are *links*.
-    """
+    """For whom a compile runs: context, clock, *links* to requests that wait, too."""
 
     context: Context
     links: Sequence[Link]
@@ -196,11 +180,7 @@ class Payer(NamedTuple):
 
 
 class CompileSpan(NamedTuple):
-    """
-    The span of a compile in progress: on whose behalf it runs, when the call that
-    caused it *began*, whether no function of its name has been compiled before, and its
-    phases so far.
-    """
+    """The span of a compile in progress, for its payer, since the call *began*."""
 
     payer: Payer
     began: float

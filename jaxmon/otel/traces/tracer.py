@@ -9,7 +9,6 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.exposition.families import SpanIds
-from jaxmon.host.deadline import Deadline
 from jaxmon.indicators.endings import End
 from jaxmon.indicators.recorder import (
     FailureGuard,
@@ -22,10 +21,18 @@ from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.work import payers, serving
 from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
-from jaxmon.otel.traces.loops import LoopSpan, LoopSpans
 from jaxmon.otel.traces.provider import OwnProvider, application_provider
-from jaxmon.otel.traces.requests import SITE, RequestSpan, emit, request_span, span_ids
+from jaxmon.otel.traces.requests import (
+    SITE,
+    LoopSpan,
+    LoopSpans,
+    RequestSpan,
+    emit,
+    request_span,
+    span_ids,
+)
 from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
+from jaxmon.threads import Deadline
 from jaxmon.version import version
 
 
@@ -41,10 +48,7 @@ def payer_of(spans: Sequence[RequestSpan]) -> Payer:
 def emit_compile(
     tracer: trace.Tracer, compiled: Compiled, payer: Payer
 ) -> SpanIds | None:
-    """
-    Make the spans of *compiled*, at the times at which its phases took place; return
-    the ids of the outermost.
-    """
+    """Make the spans of *compiled* and its phases; return the ids of the outermost."""
     unix_ns = payer.clock.unix_ns
     attributes: dict[str, str | bool] = {
         conventions.FUNCTION: compiled.function,
@@ -97,12 +101,8 @@ class SpanPlace(NamedTuple):
 
 class Tracer:
     """
-    Makes spans, in the application's provider or our own. No method raises.
-
-    Args:
-        provider: our own, if that is in use.
-        ratio: fraction of healthy steps to keep.
-        settling: called before a step that is kept ends: each adds what it still has.
+    Makes spans, in the application's provider or ours; never raises. Keeps a *ratio* of
+    healthy steps; *settling* is called before one of these ends.
     """
 
     def __init__(
@@ -150,10 +150,7 @@ class Tracer:
             loop.fail(error)
 
     def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
-        """
-        Return on whose behalf this thread is about to compile: *requests*, else the
-        step in progress, else what is current.
-        """
+        """Return for whom this thread compiles: requests, a step, or a span."""
         try:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
@@ -166,10 +163,7 @@ class Tracer:
             return None
 
     def place(self) -> Place | None:
-        """
-        Return where this thread is: in a request, else in a step, else in a span of the
-        application; `None` if that is not recorded, or there is none.
-        """
+        """Return the request, step or span that this thread is in, if recorded."""
         try:
             requests = payers()
             for request in requests:
@@ -205,10 +199,7 @@ class Tracer:
             self._guard.failed(SITE)
 
     def ids_of(self, requests: Sequence[OpenRequest]) -> SpanIds | None:
-        """
-        Return the ids of the span of the first of *requests* that has one; without any,
-        of the step in progress.
-        """
+        """Return the ids of the first of *requests* with a span, else of the step."""
         for request in requests:
             if isinstance(request.trace, RequestSpan):
                 return span_ids(request.trace.span)
@@ -286,10 +277,7 @@ def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
     *,
     timer: bool,
 ) -> Tracer:
-    """
-    Return a tracer of a provider of our own, which exports as *environ* says; without a
-    *timer* only when asked, or for many spans.
-    """
+    """Return a tracer that exports as *environ* says; without *timer*, when asked."""
     send = exporter("TRACES", environ)
     provider = OwnProvider(send, ratio, run, environ, timer=timer)
     return Tracer(guard, provider.tracer(), provider, ratio, settling)

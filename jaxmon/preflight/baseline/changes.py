@@ -1,9 +1,6 @@
 """
-What changed from one run to another, measure by measure, and whether it is worse.
-
-Times are judged as those of one process are against its own past
-(`jaxmon.facts.functions`), what is counted and compiled as in records of baselines; the
-machine, or machines, may make all of them longer.
+What changed from one run to another, and whether it is worse: times are judged as in
+`jaxmon.facts.functions`, counts as in baselines; the machine may slow all of them.
 """
 
 from __future__ import annotations
@@ -48,27 +45,13 @@ _MOST_EVIDENCE = 3
 @dataclass(frozen=True, slots=True)
 class RunChange:
     """
-    A measure of something that both runs have.
+    A measure of something that both runs have: times of functions, steps and requests,
+    by medians, with how many *samples* (`None` for what is exact) and *ranges* from the
+    lower quartile to what nine of ten do not exceed; and what is counted.
 
-    Args:
-        what: kind of the thing.
-        name: of it.
-        measure: ``execution_seconds``, ``dispatch_seconds``, ``flops`` and
-            ``peak_bytes`` of the only program of a function, ``recompiles``,
-            ``errors``, ``compile_seconds`` of one program, ``step_seconds``,
-            ``request_seconds``, the ratio ``failed_requests``, or ``peak_bytes`` of a
-            device or process.
-        before: its value there; of times, the median.
-        after: its value now.
-        verdict: ``worse`` if it grew beyond noise; ``unjudged`` if there are too few
-            samples, and it does not look worse.
-        place: where it is defined, if it is a function.
-        samples: of how many times before and after; `None` for what is exact.
-        reason: why the verdict is ``unclear`` or ``unjudged``.
-        ranges: of times before and after, each from the lower quartile to what nine
-            of ten do not exceed.
-        evidence: what else changed, or what differed.
-        lost: seconds that it cost in the run after, as far as known.
+    The verdict is ``worse`` beyond noise, ``unjudged`` with too few samples that do not
+    look worse; a *reason* says why it is that, or ``unclear``. *lost* are seconds of
+    the run after.
     """
 
     what: What
@@ -121,10 +104,7 @@ def of_function(
     machine: Machine,
     latest: tuple[Recompile, ...],
 ) -> Iterator[RunChange]:
-    """
-    Yield how a function changed; *latest* are its recompiles in the run after, the
-    latest last.
-    """
+    """Yield how a function changed; *latest* are its recompiles after."""
     calls = new.calls or 0
     found = [
         change
@@ -303,17 +283,11 @@ def _failed(route: RouteFacts) -> int:
 
 class Machine:
     """
-    What is known of the machine, or machines, of two runs.
+    What is known of the machines of two runs.
 
-    An accelerator executes programs by itself. All other times depend on the
-    processors: on how fast they do the same piece of work and, if others hold them, on
-    how much longer most functions take. So what becomes slower together with the rest
-    is not accused then.
-
-    Attributes:
-        limits: by which times are judged.
-        crowded: whether others may have held the processors after.
-        was_crowded: the same before.
+    An accelerator executes programs by itself. All other times depend on processors: on
+    how fast they do the same work and, if they may be *crowded* by others, on how much
+    longer most functions take. What slows down with the rest is not accused then.
     """
 
     def __init__(self, before: Run, after: Run, limits: Limits) -> None:

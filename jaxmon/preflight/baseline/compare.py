@@ -89,17 +89,9 @@ RISK = 0.01
 @dataclass(frozen=True, slots=True)
 class CostChange:
     """
-    A measure that changed, or the run time of a program.
-
-    Args:
-        function: its function.
-        measure: its name; of run times ``run_seconds`` or ``processor_seconds``.
-        before: in the baseline; of run times, the median of its runs.
-        after: the same now.
-        allowed: how much it may grow; `None` if any change is allowed.
-        verdict: ``within`` for growth that is allowed, or that may be noise.
-        reason: why the verdict is ``unclear``.
-        shapes: of a program's arguments; empty if its function has no other program.
+    A measure that changed, or the run time of a program: of run times *before* and
+    *after* are medians; *allowed* is its growth, `None` for any; *shapes* are of a
+    program's arguments, empty if its function has no other.
     """
 
     function: str
@@ -115,16 +107,9 @@ class CostChange:
 @dataclass(frozen=True, slots=True)
 class CostComparison:
     """
-    Args:
-        before: the baseline.
-        after: the record to compare.
-        changes: by function, then in the order of `TOLERANCES`.
-        new: functions without a baseline.
-        vanished: functions that were no longer compiled.
-        one_sided: measures that JAX reported for one side only.
-        times: run times of the programs of both sides.
-        untimed: why there are none; empty if there are.
-        differences: what else differs between the two sides, as ``name: old → new``.
+    Records compared: *vanished* functions were not compiled any more, *one_sided*
+    measures JAX reported once, *untimed* is why there are no *times*, and *differences*
+    are ``name: old → new``.
     """
 
     before: Baseline
@@ -159,12 +144,7 @@ def compare(
     *,
     runs: tuple[int, int] = (0, 0),
 ) -> CostComparison:
-    """
-    Compare *after* with *before*.
-
-    Raises:
-        BaselineError: the records are of different hardware.
-    """
+    """Compare *after* with *before*. Raises `BaselineError`: of different hardware."""
     for name in ("platform", "device"):
         old, new = before.versions.get(name), after.versions.get(name)
         if old and new and old != new:
@@ -250,15 +230,8 @@ def judge(
     runs: tuple[int, int] = (0, 0),
 ) -> Iterator[CostChange]:
     """
-    Compare the programs that occur on both sides.
-
-    Args:
-        before: the runs of the baseline.
-        after: the runs to compare.
-        tolerance: how much longer a program may take.
-        platform: of the device, such as ``cpu``.
-        runs: how many runs before and after there will be, if there are more to come:
-            what cannot become slower, whatever they show, is judged already.
+    Compare the programs of both sides, which may take *tolerance* longer. If *runs*
+    before and after are still to come, what cannot become slower is judged already.
     """
     if not before or not after:
         return
@@ -330,10 +303,7 @@ class _Sides:
 
 
 def is_crowded(waited: float | None) -> bool:
-    """
-    Return whether others may have held the processors, where threads *waited* for them
-    for that fraction of the time.
-    """
+    """Return whether others may have held the processors, by how threads *waited*."""
     return waited is None or waited > _BUSY
 
 
@@ -345,7 +315,6 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _programs(runs: Sequence[TimedRun]) -> set[tuple[str, str]]:
-    """Return function and shapes of each program."""
     return {
         (name, shapes)
         for run in runs
@@ -372,10 +341,7 @@ def not_slower(
 
 
 def critical(before: int, after: int, risk: float = RISK) -> int:
-    """
-    Return up to how many such pairs the runs *after* are slower than those *before*;
-    -1 if there are too few runs to tell.
-    """
+    """Return the most such pairs with which *after* is slower; -1 for too few runs."""
     orders, fewest, seen = comb(before + after, after), -1, 0
     while fewest < before * after:
         seen += _orders(before, after, fewest + 1)

@@ -1,7 +1,4 @@
-"""
-Baseline files: measures by function and run times by run, with the versions that
-produced them; and by how much each measure may grow.
-"""
+"""Baseline files: measures by function, times by run, versions; and allowed growth."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
 from jaxmon.host.files.bounded import kind
-from jaxmon.host.formats import json_text, schema
+from jaxmon.host.formats import json_text
 from jaxmon.host.formats.json_text import require_list, require_object
 from jaxmon.limits import LIMITS, Limits
 
@@ -101,12 +98,8 @@ TOLERANCES = {
 
 def tolerances(given: Iterable[str], limits: Limits) -> dict[str, Tolerance | None]:
     """
-    Return the tolerance of each measure, `None` for one that is not compared.
-
-    Args:
-        limits: by which run times are slower.
-        given: ``"flops=5%"``, ``"fusions=2"``, ``"compile_seconds=100%+1"`` or
-            ``"code_bytes=off"``; the rest keeps its default.
+    Return how much each measure may grow, `None` for one that is not compared, by
+    *given*: ``"flops=5%"``, ``"compile_seconds=100%+1"``, ``"code_bytes=off"``.
     """
     found: dict[str, Tolerance | None] = {
         **TOLERANCES,
@@ -141,12 +134,8 @@ def _tolerance(text: str, value: str) -> Tolerance:
 @dataclass(frozen=True, slots=True)
 class RunTimes:
     """
-    The calls of one program in one run: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9.
-
-    Args:
-        calls: how many were timed.
-        wall: seconds until the outputs were ready, the device being idle before.
-        processor: processor seconds of the process meanwhile.
+    The calls of a program in a run, quantiles 0.1, 0.25, 0.5, 0.75 and 0.9: seconds
+    until outputs were ready from an idle device, and *processor* seconds meanwhile.
     """
 
     calls: int
@@ -167,14 +156,9 @@ class RunTimes:
 @dataclass(frozen=True, slots=True)
 class TimedRun:
     """
-    One run of the command.
-
-    Args:
-        waited: fraction of the time in which its threads could run that they waited for
-            a processor; `None` if unknown.
-        calibration: quantiles of the processor seconds of the same piece of work in
-            every run, on every machine; empty if no call was timed.
-        functions: times by function, then by the shapes of its arguments.
+    A run: threads *waited* for a processor for that part of the time; *calibration* has
+    quantiles of the processor seconds of the same work in every run, on every machine;
+    *functions* has times by function and shapes of arguments.
     """
 
     waited: float | None
@@ -198,9 +182,7 @@ class TimedRun:
 
 
 def of_processes(runs: list[TimedRun]) -> TimedRun | None:
-    """
-    Combine the processes of one run: of each program, those that called it most count.
-    """
+    """Combine processes of a run: of each program, those that called it most."""
     if not runs:
         return None
     functions: dict[str, dict[str, RunTimes]] = {}
@@ -212,11 +194,7 @@ def of_processes(runs: list[TimedRun]) -> TimedRun | None:
                     longest[shapes] = times
     waited = [run.waited for run in runs if run.waited is not None]
     calibrated = [run.calibration for run in runs if run.calibration]
-    return TimedRun(
-        max(waited, default=None),
-        min(calibrated, default=()),
-        functions,
-    )
+    return TimedRun(max(waited, default=None), min(calibrated, default=()), functions)
 
 
 def timed_run(document: Any) -> TimedRun:
@@ -262,11 +240,8 @@ def _positive(value: Any) -> float:
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """
-    Args:
-        versions: by name: those of `VERSIONS`, the machine, and flags.
-        functions: measures by function name, without JAX's own functions. Measures that
-            JAX does not report are absent.
-        runs: how long its programs took, run by run.
+    Measures by function, without JAX's own, as far as JAX reports them; versions by
+    name, machine and flags among them; and how long programs took, run by run.
     """
 
     versions: Mapping[str, str]
@@ -289,12 +264,7 @@ class Baseline:
 
 
 def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
-    """
-    Combine the files written by each agent into the record of a run.
-
-    Counts and seconds of several processes are added up; of program sizes, the largest
-    is kept.
-    """
+    """Combine the files of a run's agents: sums, and of sizes the largest."""
     versions: dict[str, str] = {}
     functions: dict[str, dict[str, float]] = {}
     runs = []
@@ -315,12 +285,7 @@ def from_processes(documents: Iterable[Mapping[str, Any]]) -> Baseline:
 
 
 def from_runs(records: Sequence[Baseline]) -> Baseline:
-    """
-    Combine the *records* of several runs of one command.
-
-    What is counted is that of the first run; of measured seconds, the least is kept:
-    other processes only add to them.
-    """
+    """Combine runs of one command: counts of the first, and the least of seconds."""
     first = records[0]
     functions = {name: dict(measures) for name, measures in first.functions.items()}
     for record in records:
@@ -357,12 +322,7 @@ def check_writable(path: Path) -> None:
 
 
 def read(path: Path) -> Baseline:
-    """
-    Return the record in the file *path*.
-
-    Raises:
-        BaselineError: it does not exist, is damaged, or was written by a later jaxmon.
-    """
+    """Return the record in *path*. Raises `BaselineError`: it is damaged, or newer."""
     try:
         data = bounded_file.read(path, most=MOST_BYTES, pipe=True)
     except ConfigFileError as error:
@@ -370,7 +330,7 @@ def read(path: Path) -> Baseline:
         raise BaselineError(msg) from error
     try:
         document = require_object("the file", json_text.parse(data))
-        schema.require(document, SCHEMA)
+        json_text.require_schema(document, SCHEMA)
         return checked(document)
     except (ValueError, OverflowError) as error:
         msg = (

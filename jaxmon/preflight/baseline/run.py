@@ -61,11 +61,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """
-    Args:
-        code: exit code, as a shell reports it.
-        record: the measures; empty if no process wrote any.
-    """
+    """The exit code, as of a shell, and the measures, empty if no process wrote any."""
 
     code: int
     record: Baseline
@@ -75,12 +71,8 @@ def run(
     command: Sequence[str], python: Sequence[str] = (sys.executable,)
 ) -> RecordedRun:
     """
-    Run *command* unchanged, and return its exit code and measures.
-
-    Args:
-        command: a program and its arguments; a script (``train.py``), ``-m`` or ``-c``
-            at the beginning are run by *python*.
-        python: interpreter and options.
+    Run *command* and return its exit code and measures; a script, ``-m`` or ``-c`` at
+    its beginning is run by *python*, an interpreter and options.
     """
     if command[0] in ("-m", "-c") or command[0].endswith(".py"):
         command = [*python, *command]
@@ -103,10 +95,8 @@ def run(
 @contextlib.contextmanager
 def _signals_of(process: subprocess.Popen[Any]) -> Iterator[None]:
     """
-    Leave Ctrl-C to *process*, which receives it as well, and forward signals that only
-    we receive.
-
-    Call it after the start: ignored signals are inherited.
+    Leave Ctrl-C to *process*, which gets it too, and forward what only we receive.
+    Called after the start: ignored signals are inherited.
     """
     before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     for forwarded in _FORWARDED:
@@ -144,10 +134,8 @@ def compare_runs(
     allowed: Mapping[str, Tolerance | None],
 ) -> CostComparison:
     """
-    Compare *new* with *old*, running them alternately if *old* is a command too.
-
-    Stops as soon as no further run could change that nothing is slower, mostly after
-    the first one, or if no number of runs could show it.
+    Compare *new* with *old*, alternately if *old* is a command too, until no further
+    run could change that nothing is slower, mostly after one, or could show it.
     """
     before: list[Baseline] = []
     after: list[Baseline] = []

@@ -1,7 +1,4 @@
-"""
-Compares the summaries of two runs: what takes longer, or needs more; for people and for
-programs.
-"""
+"""Compares the summaries of two runs: what takes longer, or needs more."""
 
 from __future__ import annotations
 
@@ -75,15 +72,8 @@ _MOST_LINES = 3
 @dataclass(frozen=True, slots=True)
 class RunComparison:
     """
-    Args:
-        before: one run.
-        after: the other.
-        changes: all that was compared; what cost most first.
-        new: functions that only the run after compiled.
-        vanished: those that only the run before did.
-        differences: versions and flags that differ, as ``name: old → new``.
-        packages: the same of installed packages.
-        untimed: functions that both runs called, without times in one of them.
+    Two runs: changes, the costliest first; *new* and *vanished* functions; versions and
+    flags that differ, as ``name: old → new``; and functions *untimed* in one of them.
     """
 
     before: Run
@@ -339,7 +329,6 @@ def _change(number: int, change: RunChange, width: int) -> Iterator[str]:
 
 
 def _counted(change: RunChange) -> str:
-    """Return what the samples are."""
     if change.measure == "failed_requests":
         return "requests"
     return "programs" if change.measure == "compile_seconds" else "samples"

@@ -1,9 +1,4 @@
-"""
-Checks an environment before a program runs in it.
-
-Nothing here imports JAX or starts a device. Checks that need JAX run in a separate
-process, on the CPU.
-"""
+"""Checks an environment. What needs JAX runs in another process, on the CPU."""
 
 from __future__ import annotations
 
@@ -19,12 +14,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 @dataclass(frozen=True, slots=True)
 class Check:
     """
-    Args:
-        area: what was checked: ``versions``, ``hooks``, ``cache``...
-        status: ``note`` is worth knowing, ``warning`` will cost something, ``failure``
-            means missing metrics or a program that will not run.
-        text: what was found.
-        advice: what to do; empty if nothing.
+    What was found in an *area*, and advice, if any: a ``note`` is worth knowing, a
+    ``warning`` will cost something, a ``failure`` breaks metrics or the program.
     """
 
     area: str

@@ -1,4 +1,1 @@
-"""
-Reads XLA profiler traces. Does not import JAX; traces are parsed where they are
-displayed.
-"""
+"""Reads XLA profiler traces, where they are displayed, without importing JAX."""

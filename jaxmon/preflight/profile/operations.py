@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from jaxmon.errors import WireError
 from jaxmon.host import sources
 from jaxmon.preflight.profile import origins as paths
-from jaxmon.preflight.profile.hlo import Frame, HloProgram
 from jaxmon.preflight.profile.origins import (
     NOWHERE,
     CodePlace,
@@ -18,7 +17,15 @@ from jaxmon.preflight.profile.origins import (
     Origins,
     place_in,
 )
-from jaxmon.preflight.profile.xspace import Plane, Space, Stated, TraceEvent, TraceLine
+from jaxmon.preflight.profile.xspace import (
+    Frame,
+    HloProgram,
+    Plane,
+    Space,
+    Stated,
+    TraceEvent,
+    TraceLine,
+)
 
 
 _OPS_LINE = "XLA Ops"
@@ -29,14 +36,8 @@ _PS = 1e12
 @dataclass(frozen=True, slots=True)
 class Operation:
     """
-    One operation of one program.
-
-    Attributes:
-        program: XLA's name of the program, such as ``jit_step``.
-        name: XLA's name of the operation: a fusion, a kernel, a convolution.
-        count: how often it ran, on all devices.
-        seconds: spent in the operation itself, excluding nested operations.
-        origin: where it comes from.
+    An operation of *program*, as XLA calls both: how often it ran, on all devices, and
+    the seconds in itself, without nested ones.
     """
 
     program: str
@@ -49,15 +50,9 @@ class Operation:
 @dataclass(frozen=True, slots=True)
 class Profile:
     """
-    What the devices did.
-
-    Attributes:
-        operations: the most time first. It is summed over devices and threads, so it
-            may exceed the time recorded.
-        recorded: seconds; `None` if unknown.
-        busy: seconds in which at least one operation ran, on average of the devices.
-        devices: how many ran operations.
-        without_programs: how many programs ran of which the trace has no code.
+    What the devices did: operations, the most time first, summed over devices; seconds
+    *recorded*, and *busy* with at least one of them, on average; and how many programs
+    ran *without_programs*, of which the trace has no code.
     """
 
     operations: tuple[Operation, ...]
@@ -91,12 +86,8 @@ class Profile:
 
 def read(space: Space, *, seconds: float | None = None) -> Profile:
     """
-    Return the operations of a trace. Programs that are malformed are ignored.
-
-    Args:
-        space: the trace.
-        seconds: how long it is; by default what the trace says, which is too much if
-            copying large programs to it took long.
+    Return the operations of the trace *space*, as long as *seconds*: what it says is
+    too much if copying large programs took long. Malformed programs are ignored.
     """
     spent = defaultdict[tuple[int | None, str, str], float](float)
     counts = defaultdict[tuple[int | None, str, str], int](int)
@@ -180,10 +171,7 @@ class _Programs:
 
 
 def _devices(planes: Iterable[Plane]) -> list[Plane]:
-    """
-    Return the planes of devices, or of the host if none of them has operations: what
-    the host does for a device is no time of the device.
-    """
+    """Return the planes of devices, or of the host if none of them has operations."""
     devices = [plane for plane in planes if plane.name.startswith(_DEVICE)]
     if any(_own_time(line) for plane in devices for line in _with_operations(plane)):
         return devices
@@ -191,11 +179,7 @@ def _devices(planes: Iterable[Plane]) -> list[Plane]:
 
 
 def _with_operations(plane: Plane) -> tuple[TraceLine, ...]:
-    """
-    Return the lines that hold operations, each operation on one of them.
-
-    A TPU's plane repeats its operations on lines for steps, modules and scopes.
-    """
+    """Return lines with each operation once: a TPU repeats them by step and scope."""
     named = tuple(line for line in plane.lines if line.name == _OPS_LINE)
     return named or plane.lines
 
@@ -220,7 +204,6 @@ def _end(event: TraceEvent) -> int:
 
 
 def _union(spans: Iterable[tuple[int, int]]) -> int:
-    """Return how much time *spans* cover together."""
     covered = until = 0
     for begin, end in sorted(spans):
         covered += max(end - max(begin, until), 0)
@@ -264,18 +247,9 @@ class Kind(NamedTuple):
 @dataclass
 class Group:
     """
-    Operations, with the time of each.
-
-    Attributes:
-        scope: named scopes, or else the function of a library; ``""`` if none.
-        operation: XLA's name, if it is a single one.
-        count: how often they ran.
-        seconds: that they took.
-        backward: seconds of those in a backward pass.
-        recomputed: seconds of those that a backward pass computes again.
-        functions: seconds by jitted function.
-        kinds: seconds by what they do.
-        places: seconds by line.
+    Operations of a *scope*, or a library's function: a name if there is one, count,
+    seconds, those of a *backward* pass or *recomputed* in it, and by function, kind and
+    line.
     """
 
     scope: str = ""
@@ -339,10 +313,7 @@ def grouped(
 
 
 def enough(groups: Sequence[Group], most: int) -> int:
-    """
-    Return how many of *groups* have nine tenths of the time, and more if each has a
-    hundredth; *most* at most.
-    """
+    """Return how many of *groups* have nine tenths of the time, or a hundredth each."""
     total, seen = sum(group.seconds for group in groups), 0.0
     for count, group in enumerate(groups[:most]):
         if seen >= _ENOUGH * total and group.seconds < _WORTH * total:

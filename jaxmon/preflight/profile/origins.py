@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jaxmon.host import sources
-from jaxmon.preflight.profile.hlo import Computation, Frame, HloProgram, Instruction
+from jaxmon.preflight.profile.xspace import Computation, Frame, HloProgram, Instruction
 
 
 # JAX names a computation that it calls; scopes with these names are rare enough.
@@ -42,13 +42,9 @@ _MOST_PARTS = 100
 
 class Path(NamedTuple):
     """
-    What a path says.
-
-    Attributes:
-        scope: named scopes and the functions jitted within the outermost one.
-        primitive: JAX's, such as ``dot_general``; ``""`` for an argument.
-        backward: whether it is part of a backward pass.
-        recomputed: whether a backward pass computes it again, by `jax.checkpoint`.
+    Scopes and functions within the outermost, JAX's *primitive*, ``""`` for an
+    argument, and whether it is part of a *backward* pass, or *recomputed* by
+    `jax.checkpoint`.
     """
 
     scope: str
@@ -123,15 +119,8 @@ _PRODUCTS = ("convolution", "dot")
 
 class CodePlace(NamedTuple):
     """
-    A line.
-
-    Attributes:
-        file: as the process knows it.
-        line: counts from 1.
-        function: that contains it, with its class; ``""`` if unknown.
-        library: the function of a library that this line calls, and with that the
-            operation; ``""`` if none.
-        tier: whose line it is, as in `sources.tier`.
+    A line from 1 of *file*, its function with the class, the *library* function that it
+    calls, and whose it is, as `sources.tier`.
     """
 
     file: str
@@ -143,14 +132,8 @@ class CodePlace(NamedTuple):
 
 class Origin(NamedTuple):
     """
-    Where an operation comes from.
-
-    Attributes:
-        place: its line, `None` if unknown.
-        path: its scope and primitive.
-        others: lines that have a smaller part in it, the largest first.
-        inferred: whether XLA does not say it: it is that of the operation that uses
-            the result, or of one that provides an operand.
+    Where an operation comes from: line, path, and *others* with a smaller part, the
+    largest first; *inferred* from a user of the result, or an operand.
     """
 
     place: CodePlace | None
@@ -163,12 +146,7 @@ NOWHERE = Origin(None, read(""))
 
 
 class Origins:
-    """
-    The origins of the operations of one program.
-
-    Raises:
-        WireError: it is malformed. So do all methods.
-    """
+    """The origins of the operations of a program. Raises `WireError`: malformed."""
 
     def __init__(self, program: HloProgram) -> None:
         self._program = program
@@ -248,19 +226,13 @@ class Origins:
                     yield inner, _work(computation, inner)
 
     def _of_neighbours(self, computation: Computation, key: int) -> Origin | None:
-        """
-        Return the origin of the nearest operation that uses the result of another, or
-        else of one that provides its operands.
-        """
+        """Return the origin of the nearest user of a result, else of an operand."""
         instructions = computation.instructions
         users = defaultdict[int, list[int]](list)
         for user, instruction in instructions.items():
             for operand in instruction.operands:
                 users[operand].append(user)
-        for neighbours in (
-            lambda at: users[at],
-            lambda at: instructions[at].operands,
-        ):
+        for neighbours in (lambda at: users[at], lambda at: instructions[at].operands):
             seen, edge = {key}, [(key, key)]
             for _ in range(_MOST_STEPS):
                 edge = [
@@ -279,10 +251,7 @@ class Origins:
     def _used_by(
         self, instructions: dict[int, Instruction], key: int, user: int
     ) -> Origin:
-        """
-        Return the origin of the instruction *user*; if it is a fusion that has *key* as
-        an operand, that of the part which uses it.
-        """
+        """Return the origin of *user*; of a fusion, of the part that uses *key*."""
         instruction = instructions[user]
         if instruction.opcode == "fusion" and key in instruction.operands:
             at = instruction.operands.index(key)
@@ -302,10 +271,7 @@ class Origins:
 
 
 def place_in(stack: list[Frame]) -> CodePlace | None:
-    """
-    Return the line in *stack*, innermost first, that is most useful: the innermost of
-    the program, or else of a library.
-    """
+    """Return the innermost line of the program in *stack*, or else of a library."""
     if not stack:
         return None
     tiers = [sources.tier(frame.file) for frame in stack]
@@ -340,10 +306,7 @@ def _users_of_parameter(computation: Computation, at: int) -> Iterator[Instructi
 
 
 def _work(computation: Computation, instruction: Instruction) -> float:
-    """
-    Return roughly how much work *instruction* is: operations for arithmetic, elements
-    for what moves memory.
-    """
+    """Return the rough work of *instruction*: operations, or elements moved."""
     opcode = instruction.opcode
     if opcode in _FREE:
         # Not zero: a fusion may consist of nothing else.

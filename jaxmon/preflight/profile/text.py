@@ -108,10 +108,7 @@ _COLUMNS: Mapping[By, tuple[str, ...]] = {
 
 
 def _fields(total: float, wide: bool) -> Fields[Group]:  # noqa: FBT001 - as an index
-    """
-    Return all columns, for up to a hundred columns or for more; of paths and qualified
-    names the end is the most informative.
-    """
+    """Return the columns, more if *wide*; of paths and names the end says the most."""
     return (
         words("LINE", (20, 30)[wide], lambda group: _where(group.place), ending),
         words("IN", (17, 26)[wide], lambda group: _function(group.place), ending),

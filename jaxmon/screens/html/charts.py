@@ -120,7 +120,6 @@ def _chart(chart: _Chart, series: Mapping[str, Series]) -> Html:
 
 
 def _legend(found: Sequence[tuple[str, str, Series]], chart: _Chart) -> Html:
-    """Return the name and the median of each line."""
     return element(
         "span",
         *[

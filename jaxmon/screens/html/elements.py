@@ -34,10 +34,7 @@ def text(value: object) -> Html:
 
 
 def element(kind: str, /, *children: Html, **attributes: object) -> Html:
-    """
-    Return the element *kind*. Of an attribute's name, an underscore at the end is
-    omitted, others become hyphens; an empty attribute is omitted.
-    """
+    """Return *kind*; in names of attributes ``_`` is ``-``, or nothing at the end."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
         for key, value in attributes.items()

@@ -70,27 +70,23 @@ def table(
     marks: Sequence[Html] = (),
 ) -> Html:
     """
-    Return *section*, nothing if it is empty.
-
-    Args:
-        section: its first column, or else the one that takes the remaining width, says
-            what a row is about.
-        about: what its numbers are about.
-        before: what is above the table.
-        marks: what is before the first cell of each row.
+    Return *section*, nothing if it is empty: *about* is what its numbers are of,
+    *before* stands above it, and *marks* before the first cell of each row.
     """
     if not section:
         return NOTHING
     shown = section.about.removeprefix(":").strip().removeprefix("(").removesuffix(")")
-    title = element("h2", text(capitalized(section.title)))
     note = ". ".join(filter(None, (capitalized(shown, keep=True), about)))
-    head = element(
-        "div", title, element("span", text(note)) if note else NOTHING, class_="head"
-    )
     below = [element("p", text(line)) for line in section.below]
     parts = joined(before, _rows(section, marks), *below)
     card = element("div", parts, class_="card") if parts else NOTHING
-    return element("section", head, card)
+    return _section(capitalized(section.title), card, note=note)
+
+
+def _section(title: str, *parts: Html, note: str = "", **attributes: str) -> Html:
+    about = element("span", text(note)) if note else NOTHING
+    head = element("div", element("h2", text(title)), about, class_="head")
+    return element("section", head, *parts, **attributes)
 
 
 def capitalized(words: str, *, keep: bool = False) -> str:
@@ -162,13 +158,9 @@ def recompiles(snapshot: Snapshot) -> Html:
     few = _FEW_CAUSES if len(items) > _FEW_CAUSES + 1 else len(items)
     shown = element("ol", *items[:few], class_="findings")
     rest = element("ol", *items[few:], class_="findings")
-    title = element("h2", text("Recompiles"))
-    note = element("span", text("What differed from the calls before, latest first"))
-    return element(
-        "section",
-        element("div", title, note, class_="head"),
-        element("div", folded(shown, rest, len(items) - few), class_="card"),
-    )
+    card = element("div", folded(shown, rest, len(items) - few), class_="card")
+    note = "What differed from the calls before, latest first"
+    return _section("Recompiles", card, note=note)
 
 
 def _recompiled(function: FunctionFact, snapshot: Snapshot) -> Html:
@@ -279,12 +271,8 @@ def findings(run: Run) -> Html:
     few = _FEW if len(items) > _FEW + 1 else len(items)
     quiet = element("p", text(run.quiet), class_="quiet") if run.quiet else NOTHING
     listed = folded(_list(items[:few]), _list(items[few:]), len(items) - few)
-    return element(
-        "section",
-        element("div", element("h2", text("Findings")), class_="head"),
-        element("div", quiet, listed, class_="card"),
-        id="findings",
-    )
+    card = element("div", quiet, listed, class_="card")
+    return _section("Findings", card, id="findings")
 
 
 def _list(items: Sequence[Html]) -> Html:
@@ -355,11 +343,7 @@ def _count(number: int) -> str:
 
 
 def page(run: Run) -> str:
-    """
-    Return the page of *run*: less than a megabyte, whatever the run did.
-
-    It may load nothing, and contains no script. All text of the run is escaped.
-    """
+    """Return the page of *run*, less than a megabyte, which loads nothing; escaped."""
     style, name = _style(), label(run.snapshot.process.program)
     policy = (
         f"default-src 'none'; style-src {source_hash(style)}; img-src data:; "
@@ -376,9 +360,7 @@ def page(run: Run) -> str:
         Html(f"<style>{style}</style>"),
     )
     body = joined(
-        header(run),
-        element("main", joined(*_main(run)), id="main"),
-        _footer(run),
+        header(run), element("main", joined(*_main(run)), id="main"), _footer(run)
     )
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n'
@@ -420,9 +402,7 @@ def _charts(snapshot: Snapshot) -> Html:
     drawn = charts(snapshot.charts)
     if not drawn:
         return NOTHING
-    heading = element("h2", text("How it went"))
-    note = element("span", text("Times are UTC, numbers are medians"))
-    return element("section", element("div", heading, note, class_="head"), drawn)
+    return _section("How it went", drawn, note="Times are UTC, numbers are medians")
 
 
 def _time(snapshot: Snapshot) -> Html:

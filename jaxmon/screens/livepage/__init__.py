@@ -19,7 +19,7 @@ from jaxmon.facts.charts import ShownCharts
 from jaxmon.facts.record import dumps, encoded
 from jaxmon.facts.status import Summary
 from jaxmon.host.http.messages import Request, Response, error_response
-from jaxmon.host.http.page import accepts_gzip
+from jaxmon.host.http.routes import accepts_gzip
 from jaxmon.screens.html.elements import BASE, source_hash
 
 
@@ -35,10 +35,7 @@ def json_response(document: Summary | ShownCharts | Mapping[str, object]) -> Res
 def history_page(
     charts: Callable[[str | None], ShownCharts | None],
 ) -> Callable[[Request], Response]:
-    """
-    Return the handler of ``/api/history``: the samples of the host, or those of one
-    process with ``?worker=``.
-    """
+    """Return the handler of ``/api/history``: of the host, or one ``?worker=``."""
 
     def handle(request: Request) -> Response:
         found = charts(request.query.get("worker"))
