@@ -83,7 +83,8 @@ class Workload:
 
     def is_ready(self) -> bool:
         """Return whether all are up; `CommandError` if one exited."""
-        return self.address is not None and self._are_up()
+        is_over = not (self._due or self._leaving)
+        return self.address is not None and is_over and self._are_launched_up()
 
     def begin(self) -> None:
         """Begin the fault."""
@@ -189,9 +190,6 @@ class Workload:
             **(cluster if self.scenario.program == "rank" else {}),
             **named,
         }
-
-    def _are_up(self) -> bool:
-        return not (self._due or self._leaving) and self._are_launched_up()
 
     def _are_launched_up(self) -> bool:
         return all(

@@ -7,6 +7,7 @@ from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
+    Matcher,
     alerts,
     counter,
     eq,
@@ -42,6 +43,20 @@ def _young(window: Windows) -> Expr:
     return programs < durations.seconds(window.young)
 
 
+def _fullest(metric: Metric) -> OverviewRule:
+    return OverviewRule(metric, "max", gauge(metric).sum(*_DEVICE).max(*HOST))
+
+
+def _mishaps(metric: Metric, *by: str) -> OverviewRule:
+    return OverviewRule(
+        metric,
+        "increase5m",
+        lambda window: (
+            counter(metric).mishaps(window.recent, memory=window.memory).sum(*by)
+        ),
+    )
+
+
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
 STARTS = OverviewRule(
     catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
@@ -63,14 +78,8 @@ DEVICE_MEMORY = OverviewRule(
         )
     ).max(*HOST),
 )
-LIVE_BYTES = OverviewRule(
-    catalog.LIVE_ARRAY_BYTES,
-    "max",
-    gauge(catalog.LIVE_ARRAY_BYTES).sum(*_DEVICE).max(*HOST),
-)
-LIVE_ARRAYS = OverviewRule(
-    catalog.LIVE_ARRAYS, "max", gauge(catalog.LIVE_ARRAYS).sum(*_DEVICE).max(*HOST)
-)
+LIVE_BYTES = _fullest(catalog.LIVE_ARRAY_BYTES)
+LIVE_ARRAYS = _fullest(catalog.LIVE_ARRAYS)
 RESIDENT = OverviewRule(
     catalog.PROCESS_RESIDENT_MEMORY_BYTES,
     "max",
@@ -85,15 +94,7 @@ HOST_MEMORY = OverviewRule(
     ),
 )
 AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
-CRASHES = OverviewRule(
-    catalog.AGENT_CRASHES,
-    "increase5m",
-    lambda window: (
-        counter(catalog.AGENT_CRASHES)
-        .mishaps(window.recent, memory=window.memory)
-        .sum(*PROCESS)
-    ),
-)
+CRASHES = _mishaps(catalog.AGENT_CRASHES, *PROCESS)
 DIED = gauged(catalog.AGENT_DIED, "max", *PROCESS, rare=True)
 HOOKS = gauged(catalog.HOOK_ACTIVE, "min", "job", "hook")
 # Of those that are active, which are nearly all, nothing is recorded.
@@ -183,41 +184,23 @@ THROTTLED = OverviewRule(
     ),
 )
 # Only critical Xids have a series from the start; the others are born with 1.
-XIDS = OverviewRule(
-    catalog.GPU_XID_ERRORS,
-    "increase5m",
-    lambda window: (
-        counter(catalog.GPU_XID_ERRORS)
-        .mishaps(window.recent, memory=window.memory)
-        .sum(*_GPU, "xid")
-    ),
-)
-UNCORRECTED = OverviewRule(
-    catalog.GPU_ECC_ERRORS,
-    "increase5m",
-    lambda window: (
-        counter(
-            catalog.GPU_ECC_ERRORS,
-            *(eq("severity", "uncorrected"), eq("scope", "volatile")),
-        )
-        .increase(window.recent)
-        .sum(*_GPU)
-        > 0
-    ),
-)
+XIDS = _mishaps(catalog.GPU_XID_ERRORS, *_GPU, "xid")
 
 
-def _link_errors(metric: Metric, *kinds: str) -> OverviewRule:
+def _errors(metric: Metric, *kinds: str, of: tuple[Matcher, ...] = ()) -> OverviewRule:
+    errors = counter(metric, *of)
     return OverviewRule(
         metric,
         "increase5m",
-        lambda window: counter(metric).increase(window.recent).sum(*_GPU, *kinds) > 0,
+        lambda window: errors.increase(window.recent).sum(*_GPU, *kinds) > 0,
     )
 
 
-NVLINK_ERRORS = _link_errors(catalog.GPU_NVLINK_ERRORS, "type")
-PCIE_ERRORS = _link_errors(catalog.GPU_PCIE_ERRORS, "type")
-PCIE_REPLAYS = _link_errors(catalog.GPU_PCIE_REPLAYS)
+_FATAL = (eq("severity", "uncorrected"), eq("scope", "volatile"))
+UNCORRECTED = _errors(catalog.GPU_ECC_ERRORS, of=_FATAL)
+NVLINK_ERRORS = _errors(catalog.GPU_NVLINK_ERRORS, "type")
+PCIE_ERRORS = _errors(catalog.GPU_PCIE_ERRORS, "type")
+PCIE_REPLAYS = _errors(catalog.GPU_PCIE_REPLAYS)
 
 # --- what each service uses --------------------------------------------------------
 #
@@ -309,9 +292,8 @@ def recorded_power(scale: float) -> dict[str, Expr]:
 def _process_power() -> Expr:
     # Only GPUs report their power, and only their uuids are globally unique: agents may
     # be scraped apart from the sidecar that reads their devices.
-    gpus = promql.re("uuid", "GPU-.+")
-    drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, gpus).max("uuid")
-    uses = gauge(catalog.DEVICE_INFO, gpus).max(*PROCESS, "uuid")
+    drawn = gauge(catalog.ACCELERATOR_POWER_WATTS, _GPUS).max("uuid")
+    uses = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
     return uses.joined(drawn, on=("uuid",), take=()).sum(*PROCESS)
 
 

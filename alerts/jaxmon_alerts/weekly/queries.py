@@ -9,7 +9,7 @@ minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from jaxmon import catalog, promql
@@ -66,15 +66,14 @@ def fired(
     return sorted(found, key=lambda alert: (-alert.seconds, alert.name, alert.service))
 
 
-def service(labels: dict[str, str] | None = None, /, **named: str) -> str:
+def service(labels: Mapping[str, str]) -> str:
     """Return the service of a series as text, without absent labels."""
-    given = {**(labels or {}), **named}
     names = ("job", "namespace", "cluster")
-    return " ".join(f"{name}={given[name]}" for name in names if given.get(name))
+    return " ".join(f"{name}={labels[name]}" for name in names if labels.get(name))
 
 
 def _key(series: PrometheusSeries) -> tuple[str, str, str]:
-    labels = dict(series.labels)
+    labels = series.labels
     return (labels.get("alertname", ""), labels.get("severity", ""), service(labels))
 
 

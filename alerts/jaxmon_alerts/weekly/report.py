@@ -175,9 +175,7 @@ class ReportCollector:
         for key, (title, query) in RANKINGS.items():
             unit = _UNITS.get(key, 1.0)
             found = [
-                Ranked(
-                    service(dict(series.labels)), _others(series), series.value / unit
-                )
+                Ranked(service(series.labels), _others(series), series.value / unit)
                 for series in self._instant(title, query(self._window))
             ]
             found.sort(key=lambda ranked: (-ranked.value, ranked.service))
@@ -219,10 +217,7 @@ class ReportCollector:
             )
 
     def _days(self, what: str) -> dict[tuple[str, str], dict[Day, float]]:
-        bad, every = (
-            self._daily(what, queries.errors),
-            self._daily(what, queries.events),
-        )
+        bad, every = map(partial(self._daily, what), (queries.errors, queries.events))
         return {
             key: {
                 day: bad.get(key, {}).get(day, 0.0) / count
@@ -272,7 +267,7 @@ class ReportCollector:
 
     def _by_service(self, what: str, query: Expr) -> dict[str, float]:
         return {
-            service(dict(series.labels)): series.value
+            service(series.labels): series.value
             for series in self._instant(what, query)
         }
 
@@ -309,7 +304,7 @@ class ReportCollector:
 
 
 def _objective(series: PrometheusSeries) -> tuple[str, str]:
-    return series.labels.get("sloth_slo", ""), service(dict(series.labels))
+    return series.labels.get("sloth_slo", ""), service(series.labels)
 
 
 def _others(series: PrometheusSeries) -> dict[str, str]:

@@ -144,7 +144,7 @@ def debug() -> Iterator[Panel]:
     )
     failing = q.per_minute(unsent.rate().sum(*by)) > 0
     yield timeseries(2013, "Failed exports by process")(
-        Target((failing).worst(q.FEW), f"{q.NAMED_PROCESS} {{{{signal}}}}"),
+        Target(failing.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{signal}}}}"),
         text="Failed exports per minute. The next one has what a failed one of metrics "
         "had; spans are lost.",
         no_value="None",
@@ -152,7 +152,7 @@ def debug() -> Iterator[Panel]:
     )
     lost = q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0
     yield timeseries(2014, "Dropped spans by process")(
-        Target((lost).worst(q.FEW), q.NAMED_PROCESS),
+        Target(lost.worst(q.FEW), q.NAMED_PROCESS),
         text="Spans per minute that a receiver did not take, or that had no room while "
         "it was slow.",
         no_value="None",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog
-from jaxmon.promql import HistogramQuery, counter, gauge, histogram
+from jaxmon.promql import counter, gauge, histogram
 from jaxmon_alerts.overviews import services as overviews
 from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards import queries as q
@@ -91,6 +91,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 def serverless() -> Iterator[Panel]:
     """Return how instances of serverless functions start."""
     started = histogram(catalog.INSTANCE_START_SECONDS, *q.PROCESS, rare=True)
+    p50, p95 = (q.defined(started.quantile(part, "job")) for part in (0.5, 0.95))
     invoked = counter(catalog.INVOCATIONS, *q.PROCESS).rate().sum("instance_start")
     yield timeseries(210, "Invocations by instance start")(
         Target(invoked, "{{instance_start}}"),
@@ -101,13 +102,8 @@ def serverless() -> Iterator[Panel]:
         no_value="No invocations",
     )
     yield timeseries(211, "Instance start, p50 and p95")(
-        *(
-            Target(
-                q.defined(started.quantile(quantile, "job")).worst(10),
-                f"{{{{job}}}} p{100 * quantile:.0f}",
-            )
-            for quantile in (0.5, 0.95)
-        ),
+        Target(p50.worst(10), "{{job}} p50"),
+        Target(p95.worst(10), "{{job}} p95"),
         text="Time from the start of a process to its first invocation: imports and "
         "loading, before any compile; of the 10 slowest services. A smaller image or "
         "more warm instances shorten it.",
@@ -141,14 +137,10 @@ def debug() -> Iterator[Panel]:
         "peers': a slow process, or uneven load balancing.",
     )
     yield heatmap(1405, "Batches by fill")(
-        Target(_fill().buckets(), "{{le}}"),
+        Target(histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS).buckets(), "{{le}}"),
         text="Distribution of batch fill. A band below one half: buckets too coarse "
         "for the incoming sizes.",
     )
-
-
-def _fill() -> HistogramQuery:
-    return histogram(catalog.BATCH_FILL_RATIO, *q.PROCESS)
 
 
 def _quantiles(start: str, *quantiles: float, lead: str = "") -> tuple[Target, ...]:
