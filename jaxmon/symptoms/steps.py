@@ -35,8 +35,11 @@ _RHYTHM = 20
 _MOST_LINES = 5
 _MOST_OTHERS = 3
 _MOST_GONE = 2
-# In which it may wait for a helper.
+# Calls of a program after which it is known how long it takes.
+_REPEATS = 3
+# In which it may wait for a helper, and for a program.
 _WAITS = ("data_wait", "blocked")
+_AWAITS = ("device", "fetch", "transfer")
 _DOING = {
     "data_wait": "been waiting for data",
     "device": "been in a call of a jitted function",
@@ -56,11 +59,15 @@ _ON_THE_DEVICE = (
 _ACTIONS = {
     "data_wait": "The stack shows what the loader waits for: a file system, a worker "
     "process that has died, a queue that nothing fills.",
-    **dict.fromkeys(("device", "fetch", "transfer"), _ON_THE_DEVICE),
+    **dict.fromkeys(_AWAITS, _ON_THE_DEVICE),
     "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",
     "python": "The stack shows the loop it is in.",
 }
+_END_THE_LOOP = (
+    "A loop whose condition is never met does not end, and a NaN meets few: bound its "
+    "iterations, and let it end at values that are not finite."
+)
 _FREE_THE_LOCK = (
     "Look for the thread that holds it. If two threads wait for locks that the other "
     "one holds, take the locks in the same order everywhere."
@@ -89,21 +96,42 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     )
     failed = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
     action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
+    loops = [
+        f"{function.name} loops until a condition is met: {function.flops.open_loop}"
+        for function in snapshot.functions
+        if function.flops.open_loop and function.name in now.called
+    ]
+    loops = loops if now.state in _AWAITS and not now.barrier else []
+    awaited = f" of {now.called[0]}" if _is_certain(now) else ""
     yield Finding(
         "stalled",
         now.place,
-        f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*now.stack[:_MOST_LINES], *others, *map(str, failed)),
-        HELPER_ADVICE if failed else _FREE_THE_LOCK if now.lock else action,
+        f"The program has {doing}{awaited} for {duration(now.seconds)}{where}{before}.",
+        (*map(str, failed), *loops, *now.stack[:_MOST_LINES], *others),
+        HELPER_ADVICE
+        if failed
+        else _FREE_THE_LOCK
+        if now.lock
+        else f"{_END_THE_LOOP} {action}"
+        if loops
+        else action,
         where=now.place,
         # What is marked says itself when it pages.
         severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
     )
 
 
+def _is_certain(now: Now) -> bool:
+    """Return whether it is known of which function it waits for results."""
+    return now.state == "fetch" and len(now.called) == 1 and now.repeats > 0
+
+
 def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:
     """Return whether what goes on *now* may be to wait for *helper*, which is gone."""
     if helper.age_seconds is None:
+        return False
+    # The program may have read why a task failed, and wait for something else.
+    if helper.kind == "task" and now.state != "data_wait":
         return False
     least = seconds_in(limits.stalled_for_a_failed_thread)
     long = min(helper.age_seconds, now.seconds) >= least
@@ -124,17 +152,20 @@ def is_long(now: Now, limits: Limits) -> bool:
         return now.seconds >= times * now.longest_there
     if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
         return True
-    if now.changes < _RHYTHM:
-        return False
-    there, before = now.longest_there, now.longest_before
-    for usual, least in (
-        (before if now.lock else None, limits.stalled_for_a_lock),
-        (there or None, limits.stalled_on_a_line),
-        (before or None, limits.stalled_in_a_state),
-    ):
-        if usual is not None and now.seconds >= max(seconds_in(least), times * usual):
-            return True
-    return False
+    there, before = now.longest_there or None, now.longest_before or None
+    usual: list[tuple[float | None, str]] = []
+    if now.state in _AWAITS and now.repeats >= _REPEATS:
+        usual.append((there, limits.stalled_in_a_call))
+    if now.changes >= _RHYTHM:
+        usual += [
+            (now.longest_before if now.lock else None, limits.stalled_for_a_lock),
+            (there, limits.stalled_on_a_line),
+            (before, limits.stalled_in_a_state),
+        ]
+    return any(
+        longest is not None and now.seconds >= max(seconds_in(least), times * longest)
+        for longest, least in usual
+    )
 
 
 def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:

@@ -136,3 +136,47 @@ def test_python_that_runs_while_it_is_traced_is_compile_time() -> None:
     )
     assert compiling > 1
     assert python < compiling
+
+
+QUEUES = """
+import json, queue, socketserver, threading, time
+import jax, jax.numpy as jnp, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime.part import WallTimePart
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(WallTimePart)
+step = jax.jit(lambda x: x + 1)
+def work(items):
+    jax.jit(jnp.negative)(1.0)
+    while (x := items.get()) is not None:
+        step(x)
+def seen(meanwhile, end):
+    items, states = queue.Queue(), []
+    def watch():
+        items.put(1.0)
+        for _ in range(600):
+            time.sleep(0.1)
+            now = ledger.snapshot().now
+            if now.seconds > 0.5 and now.state in {"data_wait", "idle"}:
+                states.append(now.state)
+                break
+        items.put(None)
+        end()
+    worker = threading.Thread(target=work, args=(items,))
+    worker.start()
+    threading.Thread(target=watch).start()
+    meanwhile(worker)
+    return states
+train = seen(lambda worker: worker.join(), bool)
+server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+serve = seen(lambda _: server.serve_forever(), server.shutdown)
+print(json.dumps([train, serve]))
+jaxmon.uninstrument()
+"""
+
+
+def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
+    """The same thread waits for data in a training, and for requests in a server."""
+    train, serve = json.loads(run_preloaded("-c", QUEUES).ok().out)
+    assert train == ["data_wait"]
+    assert serve == ["idle"]

@@ -1,6 +1,7 @@
 """
-Helpers of the program that have failed: threads that ended with an exception, and child
-processes that nothing has waited for yet.
+Helpers of the program that have failed: threads that ended with an exception, tasks of
+thread pools whose exception nothing has read, and child processes that nothing has
+waited for yet.
 
 A loop that waits for data usually waits for such a helper, and does not notice that it
 is gone. Failed helpers are evidence for why a program is stuck; alone, they are no
@@ -17,7 +18,9 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from jaxmon.agent.errors.last_words import LONGEST, described, place
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
@@ -29,6 +32,45 @@ if TYPE_CHECKING:
 
 
 _MOST = 5
+
+
+class FailedTask:
+    """
+    A task of a thread pool that failed with *error*, kept by its *future*.
+
+    Neither is kept: the error refers to the program's arrays.
+    """
+
+    def __init__(
+        self, future: Any, error: BaseException, found: dict[str, Any]
+    ) -> None:
+        thread = threading.current_thread()
+        self.found = {**found, "kind": "task", "name": str(thread.name)[:LONGEST]}
+        self.failed = monotonic()
+        self._thread = thread.ident
+        self._raised_in = _outermost(error)
+        self._is_dropped = False
+        self._future = ref(future, self._on_end)
+
+    def _on_end(self, _: object) -> None:
+        # The pool's thread has the last reference to what the program does not keep.
+        self._is_dropped = threading.get_ident() == self._thread
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing has raised the exception again to read the result."""
+        future = self._future()
+        if future is None:
+            return self._is_dropped
+        error = getattr(future, "_exception", None)
+        return error is not None and _outermost(error) is self._raised_in
+
+
+def _outermost(error: BaseException) -> CodeType | None:
+    """Return the outermost function that *error* has left so far."""
+    return None if error.__traceback__ is None else error.__traceback__.tb_frame.f_code
+
+
 _MOST_THREADS = 500
 _MOST_CHILDREN = 1000
 
@@ -42,14 +84,21 @@ class HelperFailures:
     def __init__(self, lines: SourceLineFinder) -> None:
         self._lines = lines
         self._threads: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+        self._tasks: deque[FailedTask] = deque(maxlen=_MOST)
 
     def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ends *thread*; 20 µs."""
         if thread is None or not isinstance(error, Exception):
             return
-        found = {**described(error), **place(self._lines.line_of(error))}
-        found |= {"kind": "thread", "name": str(thread.name)[:LONGEST]}
-        self._threads.append((monotonic(), found))
+        found = {"kind": "thread", "name": str(thread.name)[:LONGEST]}
+        self._threads.append((monotonic(), self._described(error) | found))
+
+    def on_task(self, future: object, error: BaseException) -> None:
+        """Note that a task of this thread fails with *error*; 20 µs."""
+        self._tasks.append(FailedTask(future, error, self._described(error)))
+
+    def _described(self, error: BaseException) -> dict[str, Any]:
+        return {**described(error), **place(self._lines.line_of(error))}
 
     def latest(self) -> tuple[FailedHelper, ...]:
         """Return the latest of them; 10 µs for each thread and child of the program."""
@@ -60,7 +109,12 @@ class HelperFailures:
             FailedHelper(**found, age_seconds=now - at)
             for at, found in reversed(self._threads)
         ]
-        return (*threads, *failed_children())[:_MOST]
+        tasks = [
+            FailedHelper(**task.found, age_seconds=now - task.failed)
+            for task in reversed(self._tasks)
+            if task.is_unread
+        ]
+        return (*threads, *tasks, *failed_children())[:_MOST]
 
 
 def failed_children() -> list[FailedHelper]:

@@ -198,6 +198,7 @@ class UtilizationPart(Part):
             tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
         found = counting.count(self._jax, lowered.jaxpr, self._lines)
+        tally.open_loop = found.open_loop
         if found.unknown is not None:
             tally.add(found.unknown, lowered.shapes)
             return {}
@@ -357,9 +358,10 @@ class UtilizationPart(Part):
         for function, tally in self._tallies.copy().items():
             why = _unknown(function, tally)
             if why is not None:
-                found[function.name] = Facts(unknown=why)
+                facts = Facts(unknown=why, open_loop=tally.open_loop)
+                found[function.name] = facts
                 continue
-            facts = Facts()
+            facts = Facts(open_loop=tally.open_loop)
             executions = self._executions.get(function)
             if executions is not None:
                 facts = facts.replace(

@@ -227,11 +227,13 @@ class FunctionTally:
     Attributes:
         unknown: why they are unknown; `None` if they are known.
         uncounted: whether calls of one of its programs are not counted.
+        open_loop: as in `Flops`, of the latest program.
     """
 
     def __init__(self) -> None:
         self.unknown: Uncounted | None = None
         self.uncounted = False
+        self.open_loop = ""
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
         self._costs: dict[int, CallCost] = {}

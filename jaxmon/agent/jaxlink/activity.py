@@ -185,6 +185,8 @@ _FOR_WORK = frozenset(
         ("thread.py", "_worker"),
         ("socketserver.py", "serve_forever"),
         ("socket.py", "accept"),
+        # Of uvloop, which waits in C.
+        ("runners.py", "run"),
     )
 )
 # Of modules, whose own code a function of this file calls.
@@ -221,6 +223,7 @@ class Doing(NamedTuple):
         function: the label of the jitted function that is being called, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
+        of_user: whether code of the user's does.
     """
 
     state: str
@@ -228,6 +231,7 @@ class Doing(NamedTuple):
     function: str = ""
     drives: bool = False
     event_loop: bool = False
+    of_user: bool = False
 
 
 class ActivityReader:
@@ -278,7 +282,8 @@ class ActivityReader:
         chosen = user or library
         line = _UNKNOWN if chosen is None else _line(chosen)
         loops = any([_is_event_loop(at.code) for at in rest])
-        return Doing(state or PYTHON, line, function, drives, loops)
+        of_user = user is not None
+        return Doing(state or PYTHON, line, function, drives, loops, of_user)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """

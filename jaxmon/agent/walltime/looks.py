@@ -93,6 +93,7 @@ def holder(used: Mapping[int, float]) -> int | None:
 _ASLEEP = 2e-5
 _CHECKED_SECONDS = 1.0
 _MOST_TIMED = 1_000
+_MOST_CALLED = 3
 
 
 class Current(NamedTuple):
@@ -110,6 +111,59 @@ class Current(NamedTuple):
     since: float
 
 
+class CallCount(NamedTuple):
+    """Calls of a function, and how many of them have left the fast path."""
+
+    calls: int = 0
+    missed: int = 0
+
+
+_NO_CALLS = CallCount()
+
+
+class LatestCalls:
+    """
+    Counts the calls of jitted functions, once a second.
+
+    Args:
+        counts: returns them, by function.
+
+    Attributes:
+        called: the functions that were called latest.
+    """
+
+    def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
+        self._read = counts
+        self._counts: dict[str, CallCount] = {}
+        self._repeats: dict[str, int] = {}
+        self._checked = 0.0
+        self.called: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> int:
+        """How often each of these, at least, has run the same program before."""
+        return min([self._repeats[name] for name in self.called], default=0)
+
+    def count(self, now: float) -> bool:
+        """Count, if that is due; return whether there are new calls, or none yet."""
+        if now - self._checked < _CHECKED_SECONDS:
+            return False
+        self._checked = now
+        before, self._counts = self._counts, self._read()
+        called = [name for name, n in self._counts.items() if n != before.get(name)]
+        for name in called:
+            count, earlier = self._counts[name], before.get(name, _NO_CALLS)
+            missed = count.missed - earlier.missed
+            hits = max(count.calls - earlier.calls - missed, 0)
+            # Whether these came before or after a compile is known of first calls only.
+            known = self._repeats.get(name, 0) if not missed else 0
+            fresh = hits if not missed or not earlier.calls else 0
+            self._repeats[name] = known + fresh
+        called = [name for name in called if self._counts[name].calls]
+        self.called = tuple(called[:_MOST_CALLED]) or self.called
+        return bool(called) or not any(n.calls for n in self._counts.values())
+
+
 class LineProgress:
     """
     Follows how long the program does the same thing without a pause.
@@ -118,18 +172,16 @@ class LineProgress:
     as the same only if the thread has not woken up, or no jitted function was called.
 
     Args:
-        calls: returns the number of calls of jitted functions so far; called at most
-            once a second.
+        calls: counts the calls of jitted functions.
 
     Attributes:
         current: what the program is doing.
         changes: how often it began to do something else.
     """
 
-    def __init__(self, calls: Callable[[], int]) -> None:
+    def __init__(self, calls: LatestCalls) -> None:
         self._calls = calls
-        self._called = 0
-        self._checked = 0.0
+        self._called = False
         self._longest: dict[str, float] = {}
         self.current: Current | None = None
         self.changes = 0
@@ -137,14 +189,18 @@ class LineProgress:
     def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
         """Record that a look found *entry*; *cpu* seconds were used since the last."""
         current = self.current
+        self._called = self._calls.count(now) or self._called
         if current is None:
             self.current = Current(entry, thread, now)
             return
         same = (current.entry, current.thread) == (entry, thread)
-        if same and (cpu < _ASLEEP or not self._gets_on(now)):
+        if same and (cpu < _ASLEEP or not self._called):
             return
-        took = max(now - current.since, 0.0)
-        for key in (current.entry.state, current.entry.place):
+        self._called = False
+        took, state = max(now - current.since, 0.0), current.entry.state
+        # A first compile says nothing about how long calls on that line take.
+        place = "" if state in {COMPILE, STARTUP} else current.entry.place
+        for key in (state, place):
             if took > self._longest.get(key, 0.0):
                 if len(self._longest) >= _MOST_TIMED:
                     self._longest.clear()
@@ -166,15 +222,9 @@ class LineProgress:
             longest_before=self._longest.get(current.entry.state, 0.0),
             longest_there=self._longest.get(current.entry.place, 0.0),
             changes=self.changes,
+            called=self._calls.called,
+            repeats=self._calls.repeats,
         )
-
-    def _gets_on(self, now: float) -> bool:
-        if now - self._checked < _CHECKED_SECONDS:
-            return False
-        self._checked = now
-        before, self._called = self._called, self._calls()
-        # Without calls, only that it runs distinguishes it.
-        return self._called != before or not self._called
 
 
 _MOST_STACKS = 500
@@ -287,7 +337,7 @@ class Looks:
         reader: reads stacks.
         sites: which threads call jitted functions.
         serves: returns whether the program marks requests.
-        calls: returns the number of calls of jitted functions so far.
+        calls: counts the calls of jitted functions.
 
     Attributes:
         progress: whether the program gets on.
@@ -300,7 +350,7 @@ class Looks:
         sites: CallSites,
         timeline: Timeline,
         serves: Callable[[], bool],
-        calls: Callable[[], int],
+        calls: LatestCalls,
     ) -> None:
         self._ledger = ledger
         self._reader = reader
@@ -346,7 +396,9 @@ class Looks:
         if state == JOIN:
             state = BLOCKED if seen.doing.drives else IDLE
         if state == ITEM:
-            state = IDLE if self._serves() else DATA_WAIT
+            trains = marked is not None and marked.loops
+            serves = self._serves() or (not trains and self._is_server(seen, late))
+            state = IDLE if serves else DATA_WAIT
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
         entry = LookEntry(activity, state, place, function, loops)
@@ -406,6 +458,18 @@ class Looks:
             return seen
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
+
+    def _is_server(self, seen: _LookMemory, late: float) -> bool:
+        """
+        Return whether *seen* waits for requests: as a thread of a library's pool, or
+        while the main thread waits for connections or in an event loop.
+        """
+        if seen.thread == self._main:
+            return False
+        if not seen.doing.of_user:
+            return True
+        (main,) = self._read(lambda _: [self._main], late) or [seen]
+        return main.doing.state == IDLE
 
     def _called_back(self, entry: LookEntry, late: float) -> LookEntry:
         """

@@ -19,7 +19,7 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
-from jaxmon.agent.walltime.looks import Looks, stacks
+from jaxmon.agent.walltime.looks import CallCount, LatestCalls, Looks, stacks
 from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
 from jaxmon.agent.walltime.time_by_call import (
     CallPauses,
@@ -102,7 +102,7 @@ class WallTimePart(Part):
             context.sites,
             timeline,
             _serves,
-            partial(_calls, context.table),
+            LatestCalls(partial(_call_counts, context.table)),
         )
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
@@ -366,9 +366,13 @@ def _is_loop(line: str) -> bool:
     return "asyncio/" in line
 
 
-def _calls(table: FunctionTable) -> int:
+def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
     """Return the calls of the user's functions so far."""
-    return sum([f.objects.calls + f.missed for f in table if not f.internal])
+    return {
+        f.name: CallCount(f.objects.calls + f.other_missed.value, f.missed)
+        for f in table
+        if not f.internal
+    }
 
 
 def _calls_together(
@@ -383,7 +387,7 @@ def _calls_together(
         return 0
     functions = spanning()
     if not functions:
-        return _calls(context.table)
+        functions = [f for f in context.table if not f.internal]
     return sum([function.objects.calls + function.missed for function in functions])
 
 
