@@ -119,8 +119,10 @@ def test_those_that_failed_are_known(
         (Failed("thread", "", "KeyError"), "thread ended by KeyError"),
         (
             Failed("task", "pool_0", "ValueError", "bad", "a.py:7", "read", 31.0),
-            "a task of thread pool_0 failed 31 s ago, and nothing has read its "
-            "exception: ValueError: bad, a.py:7 in read",
+            (
+                "a task of thread pool_0 failed 31 s ago, and nothing has read its "
+                "exception: ValueError: bad, a.py:7 in read"
+            ),
         ),
         (
             Failed("process", "Process-2", pid=7, code=-9),
