@@ -68,6 +68,10 @@ _END_THE_LOOP = (
     "A loop whose condition is never met does not end, and a NaN meets few: bound its "
     "iterations, and let it end at values that are not finite."
 )
+_START_ANEW = (
+    "Start the workers as new processes: "
+    'multiprocessing.get_context("spawn"), or "forkserver".'
+)
 _FREE_THE_LOCK = (
     "Look for the thread that holds it. If two threads wait for locks that the other "
     "one holds, take the locks in the same order everywhere."
@@ -81,49 +85,67 @@ STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a program that has been doing the same thing far longer than before."""
-    now = snapshot.time.now
-    if now.state not in _DOING or not is_long(now, snapshot.limits):
+    now, limits = snapshot.time.now, snapshot.limits
+    forks = list(_forks(snapshot)) if now.state in _WAITS else []
+    # What a child has never done, it may never do.
+    first = bool(forks) and not now.longest_there
+    waits = first and now.seconds >= seconds_in(limits.deadlocked)
+    if now.state not in _DOING or not (waits or is_long(now, limits)):
         return
     before = ""
     if now.changes and now.longest_before:
         before = f"; before, it took {duration(now.longest_before)} at most"
     doing = "been waiting for a lock" if now.lock else _DOING[now.state]
+    if now.state == "device" and now.function:
+        doing = f"been in a call of {now.function}"
     where = f" at {now.place}" if now.place else ""
-    others = (
-        f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
-        for thread in now.others[:_MOST_OTHERS]
-        if thread.stack
-    )
-    failed = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
-    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
-    loops = [
-        f"{function.name} loops until a condition is met: {function.flops.open_loop}"
-        for function in snapshot.functions
-        if function.flops.open_loop and function.name in now.called
-    ]
-    loops = loops if now.state in _AWAITS and not now.barrier else []
-    awaited = f" of {now.called[0]}" if _is_certain(now) else ""
+    causes, action = _causes(snapshot, forks)
     yield Finding(
         "stalled",
         now.place,
-        f"The program has {doing}{awaited} for {duration(now.seconds)}{where}{before}.",
-        (*map(str, failed), *loops, *now.stack[:_MOST_LINES], *others),
-        HELPER_ADVICE
-        if failed
-        else _FREE_THE_LOCK
-        if now.lock
-        else f"{_END_THE_LOOP} {action}"
-        if loops
-        else action,
+        f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
+        (*causes, *now.stack[:_MOST_LINES]),
+        action,
         where=now.place,
         # What is marked says itself when it pages.
         severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
     )
 
 
-def _is_certain(now: Now) -> bool:
-    """Return whether it is known of which function it waits for results."""
-    return now.state == "fetch" and len(now.called) == 1 and now.repeats > 0
+def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
+    """Return what the program may wait for, and what to do about it."""
+    now = snapshot.time.now
+    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
+    if now.state in _WAITS and now.gone:
+        return [str(helper) for helper in now.gone[:_MOST_GONE]], HELPER_ADVICE
+    if now.lock:
+        others = [
+            f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
+            for thread in now.others[:_MOST_OTHERS]
+            if thread.stack
+        ]
+        return others, _FREE_THE_LOCK
+    if forks:
+        return forks, _START_ANEW
+    if now.state not in _AWAITS or not now.called or now.barrier:
+        return [], action
+    loops = [
+        f"{function.name} loops until a condition is met: {function.flops.open_loop}"
+        for function in snapshot.functions
+        if function.flops.open_loop and function.name in now.called
+    ]
+    latest = f"called last: {', '.join(now.called)}"
+    return [*loops, latest], f"{_END_THE_LOOP} {action}" if loops else action
+
+
+def _forks(snapshot: Snapshot) -> Iterator[str]:
+    """Yield where it has forked although it uses JAX, of which JAX warns."""
+    for warned in snapshot.warnings:
+        if warned.text.endswith("_at_fork"):
+            yield (
+                f"{warned.where} has forked this process, whose threads of JAX the "
+                "child lacks: it may wait for ever for a lock that one of them held"
+            )
 
 
 def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:

@@ -89,7 +89,7 @@ def following() -> Iterator[Any]:
     """Record, and follow requests."""
     with recording() as found:
         hooks = Hooks(Jax(), Guard())
-        part = Handoffs(found.routes, found.failures)
+        part = Handoffs(found.routes, found.failures, lambda *_: None)
         part.attach(hooks)
         try:
             yield found

@@ -41,8 +41,8 @@ def test_a_wait_for_a_lock_is_told_soon_with_the_others():
 
     assert "waiting for a lock for 20.0 s at blocked.py:7" in only.verdict
     assert only.evidence == (
-        "blocked.py:7 in publish",
         "thread saver waits for a lock too: blocked.py:3 in save",
+        "blocked.py:7 in publish",
     )
     short = {**now, "seconds": 10.0}
     assert findings(time=ledger({"blocked": 0.03}, **short), **NO_MORE) == []
@@ -135,9 +135,41 @@ def test_a_program_that_does_not_end_is_named_with_its_loop(loop):
     loops = function(flops={"open_loop": loop})
     one, *_ = findings(time=ledger({"fetch": 0.9}, **now), functions=loops)
     assert one.verdict == (
-        "The program has been waiting for results of train.step for 36.0 s at a.py:3; "
-        "before, it took 0.50 s at most."
+        "The program has been waiting for results for 36.0 s at a.py:3; before, it "
+        "took 0.50 s at most."
     )
+    assert "called last: train.step" in one.evidence
     said = "train.step loops until a condition is met: solve.py:9"
     assert (said in one.evidence) == bool(loop)
     assert ("bound its iterations" in one.action) == bool(loop)
+
+
+FORKED = {
+    "kind": "other",
+    "where": "load.py:5",
+    "text": "JAX warned in xla_bridge._at_fork",
+    "count": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("now", "stalls"),
+    [
+        ({"seconds": 61.0}, True),
+        ({"seconds": 59.0}, False),
+        ({"seconds": 61.0, "longest_there": 20.0}, False),
+        ({"seconds": 61.0, "state": "fetch"}, False),
+    ],
+)
+def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
+    """It waits for a lock of JAX; later ones may just take long."""
+    now = {"state": "data_wait", "place": "a.py:3", "changes": 9, **now}
+    time = ledger({"device": 0.05}, **now)
+    found = [
+        one for one in findings(time=time, warnings=[FORKED]) if one.topic == "stalled"
+    ]
+    assert bool(found) == stalls
+    for one in found:
+        assert one.evidence[0].startswith("load.py:5 has forked this process")
+        assert "spawn" in one.action
+    assert "stalled" not in [one.topic for one in findings(time=time)]

@@ -156,9 +156,9 @@ class LatestCalls:
             missed = count.missed - earlier.missed
             hits = max(count.calls - earlier.calls - missed, 0)
             # Whether these came before or after a compile is known of first calls only.
-            known = self._repeats.get(name, 0) if not missed else 0
+            settled = self._repeats.get(name, 0) if not missed else 0
             fresh = hits if not missed or not earlier.calls else 0
-            self._repeats[name] = known + fresh
+            self._repeats[name] = settled + fresh
         called = [name for name in called if self._counts[name].calls]
         self.called = tuple(called[:_MOST_CALLED]) or self.called
         return bool(called) or not any(n.calls for n in self._counts.values())
