@@ -234,9 +234,6 @@ class ProcessLimits:
     stalled_on_a_line = duration(
         "15s", "How long it must take on a line where it has been before."
     )
-    stalled_in_a_call = duration(
-        "30s", "How long it must wait for a program that it has run before."
-    )
     stalled_in_a_state = duration(
         "1m", "How long it must take in a state in which it has been before."
     )

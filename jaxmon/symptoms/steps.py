@@ -176,12 +176,12 @@ def is_long(now: Now, limits: Limits) -> bool:
         return True
     there, before = now.longest_there or None, now.longest_before or None
     usual: list[tuple[float | None, str]] = []
-    if now.state in _AWAITS and now.repeats >= _REPEATS:
-        usual.append((there, limits.stalled_in_a_call))
+    repeats = now.state in _AWAITS and now.repeats >= _REPEATS
+    if repeats or now.changes >= _RHYTHM:
+        usual.append((there, limits.stalled_on_a_line))
     if now.changes >= _RHYTHM:
         usual += [
             (now.longest_before if now.lock else None, limits.stalled_for_a_lock),
-            (there, limits.stalled_on_a_line),
             (before, limits.stalled_in_a_state),
         ]
     return any(

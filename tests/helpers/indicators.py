@@ -75,6 +75,7 @@ PLACES = [
     (asyncio.Queue, "get"),
     (pools._WorkItem, "__init__"),
     (pools._WorkItem, "run"),
+    (pools._base.Future, "set_exception"),
 ]
 
 

@@ -91,9 +91,9 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 9_000.0, "state": "idle"}, False),
         # A program that has run before; not its first run, on a line not seen before,
         # nor one that always takes long.
-        ({"seconds": 31.0, "longest_there": 3.0, **AGAIN}, True),
-        ({"seconds": 29.0, "longest_there": 1.0, **AGAIN}, False),
-        ({"seconds": 31.0, "longest_there": 3.2, **AGAIN}, False),
+        ({"seconds": 16.0, "longest_there": 1.5, **AGAIN}, True),
+        ({"seconds": 14.0, "longest_there": 1.0, **AGAIN}, False),
+        ({"seconds": 16.0, "longest_there": 1.7, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "repeats": 2}, False),
         ({"seconds": 31.0, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "state": "python"}, False),
