@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from concurrent.futures import thread as pools
 from contextlib import contextmanager
 from typing import Any
@@ -75,7 +76,7 @@ PLACES = [
     (asyncio.Queue, "get"),
     (pools._WorkItem, "__init__"),
     (pools._WorkItem, "run"),
-    (pools._base.Future, "set_exception"),
+    (Future, "set_exception"),
 ]
 
 

@@ -19,12 +19,14 @@ from jaxmon.agent.walltime.ledger import (
     ThreadState,
     TimeLedger,
 )
-from jaxmon.agent.walltime.looks import CallCount, LatestCalls, LineProgress
+from jaxmon.agent.walltime.looks import LineProgress
 from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
 from jaxmon.agent.walltime.time_by_call import (
+    CallCount,
     CallPauses,
     DeviceSeconds,
     DeviceTime,
+    LatestCalls,
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter

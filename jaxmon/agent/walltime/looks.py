@@ -9,7 +9,7 @@ moment it was due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,7 +36,14 @@ from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
-from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
+from jaxmon.agent.walltime.tasks import (
+    Holders,
+    Task,
+    Tasks,
+    holder,
+    program_threads,
+)
+from jaxmon.agent.walltime.time_by_call import LatestCalls
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import Now
 from jaxmon.host.sources import display_path
@@ -48,52 +55,9 @@ from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
 
 
-# Of the processor time that threads of the program have used.
-_MOST_OF_IT = 0.5
-
-
-class Holders:
-    """
-    Compares the processor time of the program's threads over a moment.
-
-    Only a thread that has the interpreter runs Python, so the one that used most
-    processor time in a moment at which the interpreter was taken had it. Threads that
-    Python does not know, such as those of XLA, need none.
-    """
-
-    def __init__(self) -> None:
-        self._tasks = Tasks()
-
-    def mark(self) -> None:
-        """Begin a moment; a microsecond per thread."""
-        for ident in program_threads():
-            if (task := self._tasks.get(ident)) is not None:
-                task.cpu()
-
-    def used(self) -> dict[int, float]:
-        """Return the processor seconds of each thread since the moment began."""
-        return {
-            ident: task.cpu()
-            for ident in program_threads()
-            if (task := self._tasks.get(ident)) is not None
-        }
-
-    def close(self) -> None:
-        """Release what is open."""
-        self._tasks.close()
-
-
-def holder(used: Mapping[int, float]) -> int | None:
-    """Return the thread that had it for most of a moment, `None` if none had."""
-    most = max(used, key=used.__getitem__, default=None)
-    return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
-
-
 # A thread that has used less has not woken up: even a timer costs more.
 _ASLEEP = 2e-5
-_CHECKED_SECONDS = 1.0
 _MOST_TIMED = 1_000
-_MOST_CALLED = 3
 
 
 class Current(NamedTuple):
@@ -109,59 +73,6 @@ class Current(NamedTuple):
     entry: LookEntry
     thread: int
     since: float
-
-
-class CallCount(NamedTuple):
-    """Calls of a function, and how many of them have left the fast path."""
-
-    calls: int = 0
-    missed: int = 0
-
-
-_NO_CALLS = CallCount()
-
-
-class LatestCalls:
-    """
-    Counts the calls of jitted functions, once a second.
-
-    Args:
-        counts: returns them, by function.
-
-    Attributes:
-        called: the functions that were called latest.
-    """
-
-    def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
-        self._read = counts
-        self._counts: dict[str, CallCount] = {}
-        self._repeats: dict[str, int] = {}
-        self._checked = 0.0
-        self.called: tuple[str, ...] = ()
-
-    @property
-    def repeats(self) -> int:
-        """How often each of these, at least, has run the same program before."""
-        return min([self._repeats[name] for name in self.called], default=0)
-
-    def count(self, now: float) -> bool:
-        """Count, if that is due; return whether there are new calls, or none yet."""
-        if now - self._checked < _CHECKED_SECONDS:
-            return False
-        self._checked = now
-        before, self._counts = self._counts, self._read()
-        called = [name for name, n in self._counts.items() if n != before.get(name)]
-        for name in called:
-            count, earlier = self._counts[name], before.get(name, _NO_CALLS)
-            missed = count.missed - earlier.missed
-            hits = max(count.calls - earlier.calls - missed, 0)
-            # Whether these came before or after a compile is known of first calls only.
-            settled = self._repeats.get(name, 0) if not missed else 0
-            fresh = hits if not missed or not earlier.calls else 0
-            self._repeats[name] = settled + fresh
-        called = [name for name in called if self._counts[name].calls]
-        self.called = tuple(called[:_MOST_CALLED]) or self.called
-        return bool(called) or not any(n.calls for n in self._counts.values())
 
 
 class LineProgress:

@@ -19,11 +19,13 @@ from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
-from jaxmon.agent.walltime.looks import CallCount, LatestCalls, Looks, stacks
+from jaxmon.agent.walltime.looks import Looks, stacks
 from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
 from jaxmon.agent.walltime.time_by_call import (
+    CallCount,
     CallPauses,
     DeviceSeconds,
+    LatestCalls,
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter, thread_time
