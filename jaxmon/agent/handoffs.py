@@ -272,9 +272,9 @@ class Handoffs(Part):
         self._replace(at, module.Future, "set_exception", self._on_failure, _ALWAYS)
 
     def _on_failure(self, future: Any, frame: FrameType) -> None:
-        error = sys.exc_info()[1]
+        _, error, traceback = sys.exc_info()
         # Elsewhere, the program or a library passes on what it has.
-        if error is not None and frame.f_code.co_name == "run":
+        if error is not None and traceback and traceback.tb_frame is frame:
             self._failed(future, error)
 
     def _replace(
