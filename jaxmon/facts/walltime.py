@@ -173,6 +173,8 @@ class Now(Fact):
         callback: whether it runs a function that a running XLA program has called.
         others: if so, the other threads that do.
         gone: threads and child processes of the program that have failed.
+        alone: whether it waits for a queue that only threads of the program fill, and
+            has no other thread.
         called: the jitted functions that were called latest, within a second.
         repeats: how often each of them, at least, had run the same program before.
     """
@@ -192,6 +194,7 @@ class Now(Fact):
     callback: bool = False
     others: tuple[Standing, ...] = ()
     gone: tuple[FailedHelper, ...] = ()
+    alone: bool = False
     called: tuple[str, ...] = ()
     repeats: int = 0
 

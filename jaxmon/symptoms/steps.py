@@ -68,6 +68,7 @@ _END_THE_LOOP = (
     "A loop whose condition is never met does not end, and a NaN meets few: bound its "
     "iterations, and let it end at values that are not finite."
 )
+_ALONE = "the program has no other thread that could fill the queue"
 _START_ANEW = (
     "Start the workers as new processes: "
     'multiprocessing.get_context("spawn"), or "forkserver".'
@@ -118,6 +119,8 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
     action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
     if now.state in _WAITS and now.gone:
         return [str(helper) for helper in now.gone[:_MOST_GONE]], HELPER_ADVICE
+    if now.state == "data_wait" and now.alone:
+        return [_ALONE], HELPER_ADVICE
     if now.lock:
         others = [
             f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
@@ -165,6 +168,9 @@ def is_long(now: Now, limits: Limits) -> bool:
     Return whether what goes on *now* is far longer than usual, or as long as is odd for
     one that waits while a thread of the program has just failed.
     """
+    failed_after = seconds_in(limits.stalled_for_a_failed_thread)
+    if now.alone and now.state == "data_wait" and now.seconds >= failed_after:
+        return True
     if now.state in _WAITS and any(
         _waits_for(helper, now, limits) for helper in now.gone
     ):

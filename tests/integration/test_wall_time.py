@@ -143,6 +143,7 @@ import json, queue, socketserver, threading, time
 import jax, jax.numpy as jnp, jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.walltime.part import WallTimePart
+from jaxmon.threads import DaemonThread, is_ours
 agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
 ledger = runtime_of(agent).part(WallTimePart)
 step = jax.jit(lambda x: x + 1)
@@ -170,13 +171,36 @@ def seen(meanwhile, end):
 train = seen(lambda worker: worker.join(), bool)
 server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
 serve = seen(lambda _: server.serve_forever(), server.shutdown)
-print(json.dumps([train, serve]))
+alone = []
+def look(items):
+    while True:
+        time.sleep(0.05)
+        found = ledger._standing(threading.main_thread().ident)
+        if found and "queue.py" in str(found["stack"]):
+            break
+    alone.append(found["alone"])
+    items.put(None)
+def wait():
+    items = queue.Queue()
+    DaemonThread("jaxmon-test", lambda: look(items)).start()
+    items.get()
+for thread in threading.enumerate():
+    if thread is not threading.main_thread() and not is_ours(thread.ident):
+        thread.join()
+wait()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+wait()
+print(json.dumps([train, serve, alone]))
 jaxmon.uninstrument()
 """
 
 
 def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
-    """The same thread waits for data in a training, and for requests in a server."""
-    train, serve = json.loads(run_preloaded("-c", QUEUES).ok().out)
+    """
+    The same thread waits for data in a training, and for requests in a server. If there
+    is no other thread, nothing can fill the queue.
+    """
+    train, serve, alone = json.loads(run_preloaded("-c", QUEUES).ok().out)
     assert train == ["data_wait"]
     assert serve == ["idle"]
+    assert alone == [True, False]

@@ -100,6 +100,9 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         # The exception of a task may have been read where it waits for something else.
         ({"seconds": 16.0, "changes": 0, **dead(16.0, "task")}, True),
         ({"seconds": 16.0, "state": "blocked", **dead(16.0, "task")}, False),
+        # Of the threads that could fill a queue, none is left.
+        ({"seconds": 16.0, "changes": 0, "alone": True}, True),
+        ({"seconds": 14.0, "changes": 0, "alone": True}, False),
     ],
 )
 def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
@@ -173,3 +176,12 @@ def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
         assert one.evidence[0].startswith("load.py:5 has forked this process")
         assert "spawn" in one.action
     assert "stalled" not in [one.topic for one in findings(time=time)]
+
+
+def test_a_queue_that_nothing_can_fill_is_said_to_be_so():
+    """A loader may also end without an exception, and without a last item."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 16.0, "alone": True}
+    one, *_ = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.evidence[0] == (
+        "the program has no other thread that could fill the queue"
+    )

@@ -271,6 +271,7 @@ class WallTimePart(Part):
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": tuple(others[:_MOST_OTHERS]),
             "gone": self._failed_helpers(),
+            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
         }
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
@@ -361,6 +362,11 @@ def _serves() -> bool:
     """Return whether the program marks requests."""
     figures = recorder()
     return figures is not None and figures.routes.any()
+
+
+def _takes(line: str) -> bool:
+    """Return whether a *line* of a stack takes from a queue of this process."""
+    return line.endswith(" in get") and "/queue.py:" in line
 
 
 def _is_loop(line: str) -> bool:
