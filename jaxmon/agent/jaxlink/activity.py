@@ -185,8 +185,6 @@ _FOR_WORK = frozenset(
         ("thread.py", "_worker"),
         ("socketserver.py", "serve_forever"),
         ("socket.py", "accept"),
-        # Of uvloop, which waits in C.
-        ("runners.py", "run"),
     )
 )
 # Of modules, whose own code a function of this file calls.
@@ -327,7 +325,8 @@ class ActivityReader:
         where = [_where(at.code) for at in stack[:2]]
         if _FOR_ITEM in where or _takes_from_process(stack):
             return ITEM
-        if where[0] in _FOR_WORK:
+        # That of uvloop waits in C.
+        if where[0] in _FOR_WORK or _is_event_loop(stack[0].code):
             return IDLE
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
