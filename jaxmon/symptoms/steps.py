@@ -176,6 +176,9 @@ def is_long(now: Now, limits: Limits) -> bool:
     ):
         return True
     times = limits.stalled_times
+    if now.state == "blocked" and _is_parked(now) and not now.longest_there:
+        # So waits a server that has just started, for its end.
+        return False
     if now.seconds >= seconds_in(limits.stalled_anywhere):
         return now.seconds >= times * now.longest_there
     if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
@@ -194,6 +197,12 @@ def is_long(now: Now, limits: Limits) -> bool:
         longest is not None and now.seconds >= max(seconds_in(least), times * longest)
         for longest, least in usual
     )
+
+
+def _is_parked(now: Now) -> bool:
+    """Return whether it waits for an event or a condition of `threading`."""
+    top = now.stack[0] if now.stack else ""
+    return "threading.py:" in top and top.endswith(" in wait")
 
 
 def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:

@@ -151,14 +151,26 @@ def work(items):
     jax.jit(jnp.negative)(1.0)
     while (x := items.get()) is not None:
         step(x)
-def seen(meanwhile, end):
-    items, states = queue.Queue(), []
+class Condition:
+    def __init__(self):
+        self.items, self.some = [], threading.Condition()
+    def put(self, x):
+        with self.some:
+            self.items.append(x)
+            self.some.notify()
+    def get(self):
+        with self.some:
+            while not self.items:
+                self.some.wait()
+            return self.items.pop(0)
+def seen(meanwhile, end, queue=queue.Queue):
+    items, states = queue(), []
     def watch():
         items.put(1.0)
         for _ in range(600):
             time.sleep(0.1)
             now = ledger.snapshot().now
-            if now.seconds > 0.5 and now.state in {"data_wait", "idle"}:
+            if now.seconds > 0.5 and now.state in {"data_wait", "blocked", "idle"}:
                 states.append(now.state)
                 break
         items.put(None)
@@ -169,8 +181,10 @@ def seen(meanwhile, end):
     meanwhile(worker)
     return states
 train = seen(lambda worker: worker.join(), bool)
+train += seen(lambda worker: worker.join(), bool, Condition)
 server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
 serve = seen(lambda _: server.serve_forever(), server.shutdown)
+serve += seen(lambda _: server.serve_forever(), server.shutdown, Condition)
 alone = []
 def look(items):
     while True:
@@ -201,6 +215,6 @@ def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
     is no other thread, nothing can fill the queue.
     """
     train, serve, alone = json.loads(run_preloaded("-c", QUEUES).ok().out)
-    assert train == ["data_wait"]
-    assert serve == ["idle"]
+    assert train == ["data_wait", "blocked"]
+    assert serve == ["idle", "idle"]
     assert alone == [True, False]

@@ -54,6 +54,7 @@ def dead(age, kind="thread"):
     return {"gone": [{"kind": kind, "name": "prefetch", "age_seconds": age, **error}]}
 
 
+PARKED = {"state": "blocked", "stack": ["/lib/threading.py:327 in wait", "a.py:3 in m"]}
 AGAIN = {"state": "fetch", "changes": 8, "called": ["train.step"], "repeats": 3}
 
 
@@ -89,6 +90,10 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 16.0, "changes": 0, **LOST}, False),
         ({"seconds": 301.0, "longest_there": 200.0}, False),
         ({"seconds": 9_000.0, "state": "idle"}, False),
+        # A server waits for its end from the first; a loop does so again and again.
+        ({"seconds": 9_000.0, "longest_before": 1.0, **PARKED}, False),
+        ({"seconds": 16.0, "longest_there": 1.0, **PARKED}, True),
+        ({"seconds": 61.0, "longest_before": 1.0, **PARKED, "stack": []}, True),
         # A program that has run before; not its first run, on a line not seen before,
         # nor one that always takes long.
         ({"seconds": 16.0, "longest_there": 1.5, **AGAIN}, True),

@@ -201,6 +201,7 @@ _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
     "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
 }
+_PARKED = (_THREADING, "wait")
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
@@ -222,6 +223,7 @@ class Doing(NamedTuple):
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
+        parked: whether it waits for an event or a condition of `threading`.
     """
 
     state: str
@@ -230,6 +232,7 @@ class Doing(NamedTuple):
     drives: bool = False
     event_loop: bool = False
     of_user: bool = False
+    parked: bool = False
 
 
 class ActivityReader:
@@ -280,8 +283,9 @@ class ActivityReader:
         chosen = user or library
         line = _UNKNOWN if chosen is None else _line(chosen)
         loops = any([_is_event_loop(at.code) for at in rest])
+        parked = bool(stack) and _where(stack[0].code) == _PARKED
         of_user = user is not None
-        return Doing(state or PYTHON, line, function, drives, loops, of_user)
+        return Doing(state or PYTHON, line, function, drives, loops, of_user, parked)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """

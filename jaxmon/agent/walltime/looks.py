@@ -306,10 +306,9 @@ class Looks:
                 activity = marked.name
         if state == JOIN:
             state = BLOCKED if seen.doing.drives else IDLE
-        if state == ITEM:
+        if state == ITEM or (state == BLOCKED and seen.doing.parked and not activity):
             trains = marked is not None and marked.loops
-            serves = self._serves() or (not trains and self._is_server(seen, late))
-            state = IDLE if serves else DATA_WAIT
+            state = self._waiting(seen, late, state, trains=trains)
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
         entry = LookEntry(activity, state, place, function, loops)
@@ -370,17 +369,23 @@ class Looks:
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
 
-    def _is_server(self, seen: _LookMemory, late: float) -> bool:
+    def _waiting(
+        self, seen: _LookMemory, late: float, state: str, *, trains: bool
+    ) -> str:
         """
-        Return whether *seen* waits for requests: as a thread of a library's pool, or
-        while the main thread waits for connections or in an event loop.
+        Return what it is that *seen* waits for an item, or for another thread: idle if
+        it waits for requests. So does a thread of a library's pool, or any if the main
+        thread waits for connections or in an event loop, unless the program *trains*.
         """
-        if seen.thread == self._main:
-            return False
-        if not seen.doing.of_user:
-            return True
-        (main,) = self._read(lambda _: [self._main], late) or [seen]
-        return main.doing.state == IDLE
+        if state == ITEM and self._serves():
+            return IDLE
+        if not trains and seen.thread != self._main:
+            if state == ITEM and not seen.doing.of_user:
+                return IDLE
+            (main,) = self._read(lambda _: [self._main], late) or [seen]
+            if main.doing.state == IDLE:
+                return IDLE
+        return DATA_WAIT if state == ITEM else state
 
     def _called_back(self, entry: LookEntry, late: float) -> LookEntry:
         """
