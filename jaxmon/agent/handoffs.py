@@ -1,5 +1,6 @@
 """
-Follows requests through queues and thread pools of the standard library.
+Follows requests through queues and thread pools of the standard library, and notes
+which tasks of pools fail.
 
 What is replaced are the methods that the queues call inside, once an item is certain to
 be put or taken: ``_put`` and ``_get``, which subclasses may override, and of a pool's
@@ -182,11 +183,20 @@ class Handoffs(Part):
     Attributes work to requests across queues and thread pools.
 
     Modules that are not loaded are left alone until a route has its first request.
+
+    Args:
+        failed: is passed the futures of tasks that fail, and the exceptions.
     """
 
     name = SITE
 
-    def __init__(self, routes: Routes, guard: Guard) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        guard: Guard,
+        failed: Callable[[object, BaseException], None],
+    ) -> None:
+        self._failed = failed
         self._routes = routes
         self._guard = guard
         self._hooks: Hooks | None = None
@@ -257,6 +267,15 @@ class Handoffs(Part):
         self._replace(at, item, "__init__", _on_submit, _MAY_CARRY)
         self._replace(at, item, "run", _on_run, _ALWAYS)
 
+    def _take_future(self, module: Any, at: HookPlaces) -> None:
+        self._replace(at, module.Future, "set_exception", self._on_failure, _ALWAYS)
+
+    def _on_failure(self, future: Any, frame: FrameType) -> None:
+        _, error, traceback = sys.exc_info()
+        # Elsewhere, the program or a library passes on what it has.
+        if error is not None and traceback and traceback.tb_frame is frame:
+            self._failed(future, error)
+
     def _replace(
         self, at: HookPlaces, owner: type, name: str, observe: Observe, when: Condition
     ) -> None:
@@ -272,6 +291,7 @@ _PLACES: dict[str, _Take] = {
     "queue": Handoffs._take_queue,  # noqa: SLF001 - of this module
     "asyncio.queues": Handoffs._take_async_queue,  # noqa: SLF001 - of this module
     "concurrent.futures.thread": Handoffs._take_pool,  # noqa: SLF001 - of this module
+    "concurrent.futures._base": Handoffs._take_future,  # noqa: SLF001 - of this module
 }
 
 

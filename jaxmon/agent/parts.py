@@ -246,7 +246,11 @@ ROWS: tuple[PartRow, ...] = (
     PartRow(
         "handoffs",
         "handoffs:Handoffs",
-        {"routes": "indicators.routes", "guard": "indicators.guard"},
+        {
+            "routes": "indicators.routes",
+            "guard": "indicators.guard",
+            "failed": "errors.helpers.on_task",
+        },
         alone=True,
     ),
     PartRow(

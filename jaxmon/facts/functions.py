@@ -278,12 +278,15 @@ class Utilization(Fact):
     Attributes:
         achieved: model FLOP/s while it executes, on the devices of its process.
         of_peak: what fraction of their peak that is.
+        open_loop: ``file:line`` of a loop in its latest program that runs until a
+            condition is met; empty without one.
     """
 
     achieved: float | None = None
     of_peak: float | None = None
     roofline: Roofline | None = None
     unknown: Uncounted | None = None
+    open_loop: str = ""
 
 
 class Samples(Fact):

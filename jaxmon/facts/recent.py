@@ -122,7 +122,10 @@ class Recent:
         if before is None or worker not in self._workers_before:
             return False
         first, started = before.started(worker), now.started(worker)
-        if first is None or started is None:
+        if started is None:
+            # What an ended process left is not about those that run now.
+            return first is None
+        if first is None:
             return True
         return abs(first - started) < _SAME_START and self._age(worker) is None
 

@@ -20,7 +20,8 @@ class FailedHelper(Fact):
     A helper of the program that has failed.
 
     Attributes:
-        kind: ``thread``, which an exception has ended, or ``process``, a child.
+        kind: ``thread``, which an exception has ended, ``task`` of a thread of a pool,
+            whose exception nothing has read, or ``process``, a child.
         name: of it; empty if unknown.
         type: class of the exception.
         message: first line of its message.
@@ -52,6 +53,11 @@ class FailedHelper(Fact):
         message = f"{self.type}: {self.message}" if self.message else self.type
         place = f", {self.where}" if self.where else ""
         place += f" in {self.function}" if self.function else ""
+        if self.kind == "task":
+            return (
+                f"a task of thread{name} failed{when}, and nothing has read its "
+                f"exception: {message}{place}"
+            )
         return f"thread{name} ended{when} by {message}{place}"
 
 
@@ -167,6 +173,10 @@ class Now(Fact):
         callback: whether it runs a function that a running XLA program has called.
         others: if so, the other threads that do.
         gone: threads and child processes of the program that have failed.
+        alone: whether it waits for a queue that only threads of the program fill, and
+            has no other thread.
+        called: the jitted functions that were called latest, within a second.
+        repeats: how often each of them, at least, had run the same program before.
     """
 
     activity: str = ""
@@ -184,6 +194,9 @@ class Now(Fact):
     callback: bool = False
     others: tuple[Standing, ...] = ()
     gone: tuple[FailedHelper, ...] = ()
+    alone: bool = False
+    called: tuple[str, ...] = ()
+    repeats: int = 0
 
 
 class Hanging(Fact):

@@ -35,8 +35,11 @@ _RHYTHM = 20
 _MOST_LINES = 5
 _MOST_OTHERS = 3
 _MOST_GONE = 2
-# In which it may wait for a helper.
+# Calls of a program after which it is known how long it takes.
+_REPEATS = 3
+# In which it may wait for a helper, and for a program.
 _WAITS = ("data_wait", "blocked")
+_AWAITS = ("device", "fetch", "transfer")
 _DOING = {
     "data_wait": "been waiting for data",
     "device": "been in a call of a jitted function",
@@ -56,11 +59,20 @@ _ON_THE_DEVICE = (
 _ACTIONS = {
     "data_wait": "The stack shows what the loader waits for: a file system, a worker "
     "process that has died, a queue that nothing fills.",
-    **dict.fromkeys(("device", "fetch", "transfer"), _ON_THE_DEVICE),
+    **dict.fromkeys(_AWAITS, _ON_THE_DEVICE),
     "blocked": "The stack shows what it waits for: a lock that another thread holds, a "
     "file, a socket. `jaxmon explain --stacks` shows the other threads.",
     "python": "The stack shows the loop it is in.",
 }
+_END_THE_LOOP = (
+    "A loop whose condition is never met does not end, and a NaN meets few: bound its "
+    "iterations, and let it end at values that are not finite."
+)
+_ALONE = "the program has no other thread that could fill the queue"
+_START_ANEW = (
+    "Start the workers as new processes: "
+    'multiprocessing.get_context("spawn"), or "forkserver".'
+)
 _FREE_THE_LOCK = (
     "Look for the thread that holds it. If two threads wait for locks that the other "
     "one holds, take the locks in the same order everywhere."
@@ -74,36 +86,77 @@ STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect a program that has been doing the same thing far longer than before."""
-    now = snapshot.time.now
-    if now.state not in _DOING or not is_long(now, snapshot.limits):
+    now, limits = snapshot.time.now, snapshot.limits
+    forks = list(_forks(snapshot)) if now.state in _WAITS else []
+    # What a child has never done, it may never do.
+    first = bool(forks) and not now.longest_there
+    waits = first and now.seconds >= seconds_in(limits.deadlocked)
+    if now.state not in _DOING or not (waits or is_long(now, limits)):
         return
     before = ""
     if now.changes and now.longest_before:
         before = f"; before, it took {duration(now.longest_before)} at most"
     doing = "been waiting for a lock" if now.lock else _DOING[now.state]
+    if now.state == "device" and now.function:
+        doing = f"been in a call of {now.function}"
     where = f" at {now.place}" if now.place else ""
-    others = (
-        f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
-        for thread in now.others[:_MOST_OTHERS]
-        if thread.stack
-    )
-    failed = now.gone[:_MOST_GONE] if now.state in _WAITS else ()
-    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
+    causes, action = _causes(snapshot, forks)
     yield Finding(
         "stalled",
         now.place,
         f"The program has {doing} for {duration(now.seconds)}{where}{before}.",
-        (*now.stack[:_MOST_LINES], *others, *map(str, failed)),
-        HELPER_ADVICE if failed else _FREE_THE_LOCK if now.lock else action,
+        (*causes, *now.stack[:_MOST_LINES]),
+        action,
         where=now.place,
         # What is marked says itself when it pages.
         severity=TICKET if snapshot.steps or snapshot.requests else PAGE,
     )
 
 
+def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
+    """Return what the program may wait for, and what to do about it."""
+    now = snapshot.time.now
+    action = _ACTIONS.get(now.state, "`jaxmon explain --stacks` shows all threads.")
+    if now.state in _WAITS and now.gone:
+        return [str(helper) for helper in now.gone[:_MOST_GONE]], HELPER_ADVICE
+    if now.state == "data_wait" and now.alone:
+        return [_ALONE], HELPER_ADVICE
+    if now.lock:
+        others = [
+            f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
+            for thread in now.others[:_MOST_OTHERS]
+            if thread.stack
+        ]
+        return others, _FREE_THE_LOCK
+    if forks:
+        return forks, _START_ANEW
+    if now.state not in _AWAITS or not now.called or now.barrier:
+        return [], action
+    loops = [
+        f"{function.name} loops until a condition is met: {function.flops.open_loop}"
+        for function in snapshot.functions
+        if function.flops.open_loop and function.name in now.called
+    ]
+    latest = f"called last: {', '.join(now.called)}"
+    return [*loops, latest], f"{_END_THE_LOOP} {action}" if loops else action
+
+
+def _forks(snapshot: Snapshot) -> Iterator[str]:
+    """Yield where it has forked although it uses JAX, of which JAX warns."""
+    for warned in snapshot.warnings:
+        if warned.text.endswith("_at_fork"):
+            yield (
+                f"{warned.where} has forked this process, whose threads of JAX the "
+                "child lacks: it may wait for ever for a lock that one of them held"
+            )
+
+
 def _waits_for(helper: FailedHelper, now: Now, limits: Limits) -> bool:
     """Return whether what goes on *now* may be to wait for *helper*, which is gone."""
     if helper.age_seconds is None:
+        return False
+    # The program may have read why a task failed, and wait for something else.
+    if helper.kind == "task" and now.state != "data_wait":
         return False
     least = seconds_in(limits.stalled_for_a_failed_thread)
     long = min(helper.age_seconds, now.seconds) >= least
@@ -115,26 +168,41 @@ def is_long(now: Now, limits: Limits) -> bool:
     Return whether what goes on *now* is far longer than usual, or as long as is odd for
     one that waits while a thread of the program has just failed.
     """
+    failed_after = seconds_in(limits.stalled_for_a_failed_thread)
+    if now.alone and now.state == "data_wait" and now.seconds >= failed_after:
+        return True
     if now.state in _WAITS and any(
         _waits_for(helper, now, limits) for helper in now.gone
     ):
         return True
     times = limits.stalled_times
+    if now.state == "blocked" and _is_parked(now) and not now.longest_there:
+        # So waits a server that has just started, for its end.
+        return False
     if now.seconds >= seconds_in(limits.stalled_anywhere):
         return now.seconds >= times * now.longest_there
     if now.lock and now.others and now.seconds >= seconds_in(limits.deadlocked):
         return True
-    if now.changes < _RHYTHM:
-        return False
-    there, before = now.longest_there, now.longest_before
-    for usual, least in (
-        (before if now.lock else None, limits.stalled_for_a_lock),
-        (there or None, limits.stalled_on_a_line),
-        (before or None, limits.stalled_in_a_state),
-    ):
-        if usual is not None and now.seconds >= max(seconds_in(least), times * usual):
-            return True
-    return False
+    there, before = now.longest_there or None, now.longest_before or None
+    usual: list[tuple[float | None, str]] = []
+    repeats = now.state in _AWAITS and now.repeats >= _REPEATS
+    if repeats or now.changes >= _RHYTHM:
+        usual.append((there, limits.stalled_on_a_line))
+    if now.changes >= _RHYTHM:
+        usual += [
+            (now.longest_before if now.lock else None, limits.stalled_for_a_lock),
+            (before, limits.stalled_in_a_state),
+        ]
+    return any(
+        longest is not None and now.seconds >= max(seconds_in(least), times * longest)
+        for longest, least in usual
+    )
+
+
+def _is_parked(now: Now) -> bool:
+    """Return whether it waits for an event or a condition of `threading`."""
+    top = now.stack[0] if now.stack else ""
+    return "threading.py:" in top and top.endswith(" in wait")
 
 
 def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:

@@ -5,18 +5,22 @@ A program of the sets `a`, `b`, … has a fault, and states it: lines that end w
 ``# fault``, regular expressions that a right finding matches (`WORDS`), and as its last
 line on stdout the seconds by its own clock. ``--fixed`` runs its healthy twin.
 The programs of `healthy` have no fault. Each runs under ``jaxmon run`` as a user's
-would, and is judged by the findings at its exit. ``--raw`` keeps the reports.
+would, and is judged by the findings at its exit; if it hangs until it kills itself, by
+those that ``jaxmon explain`` has while it does, and if other processes of it use JAX,
+by theirs (``--children``). ``--raw`` keeps the reports.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +30,10 @@ from typing import Any
 DIRECTORY = Path(__file__).parent
 _DEADLINE = 240.0
 """Seconds; the programs run for up to 40 s by themselves."""
+_JAXMON = (sys.executable, "-m", "jaxmon")
+_OTHERS = "`jaxmon run --children` observes these"
+_HANGS = 33.0
+"""Seconds after which it is read what a program does: one that hangs ends at 40 s."""
 
 
 @dataclass(frozen=True)
@@ -106,27 +114,70 @@ def fault(program: Path) -> Fault:
     raise ValueError(msg)
 
 
-def run(program: Path, *arguments: str) -> Run:
-    """Run *program* under jaxmon, and return what was reported at its exit."""
-    with tempfile.TemporaryDirectory() as kept:
-        command = [sys.executable, "-m", "jaxmon", "run", "--no-tcp", "--report"]
-        ended = subprocess.run(
-            [*command, "--summary-dir", kept, str(program), *arguments],
-            capture_output=True,
+def run(program: Path, *arguments: str, children: bool = False) -> Run:
+    """Run *program* under jaxmon, and return what is reported of it."""
+    with tempfile.TemporaryDirectory(prefix="exam-") as kept:
+        agents = ["--run-dir", f"{kept}/agents"]
+        observed = [*agents, *(["--children"] if children else [])]
+        process = subprocess.Popen(
+            [
+                *(*_JAXMON, "run", "--no-tcp", "--report", "--summary-dir", kept),
+                *(*observed, str(program), *arguments),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=_DEADLINE,
-            check=False,
             cwd=program.parent,
         )
-        summaries = sorted(
-            Path(kept).glob("*.json"), key=lambda path: path.stat().st_size
-        )
-        summary = json.loads(summaries[-1].read_text()) if summaries else {}
+        hangs: list[dict[str, Any]] = []
+        begun, wait = time.monotonic(), _HANGS
+        while True:
+            try:
+                out, errors = process.communicate(timeout=wait)
+                break
+            except subprocess.TimeoutExpired:
+                hangs, wait = _explained(agents) or hangs, 1.0
+                if time.monotonic() - begun > _DEADLINE:
+                    process.kill()
+        summaries = [json.loads(path.read_text()) for path in Path(kept).glob("*.json")]
+    if not summaries and not children and _OTHERS in errors:
+        return run(program, *arguments, children=True)
+    # A large one is that of the process which does the work.
+    summaries.sort(key=lambda summary: len(json.dumps(summary)), reverse=True)
+    found = [summary["findings"] for summary in summaries] or [hangs]
+    ranks = list(itertools.zip_longest(*found))
+    distinct = {
+        (finding["topic"], finding["where"]): finding
+        for rank in reversed(ranks)
+        for finding in reversed(rank)
+        if finding is not None and finding["urgency"] != "note"
+    }
     return Run(
-        [found for found in summary.get("findings", ()) if found["urgency"] != "note"],
-        summary["answer"]["text"] if summary else "",
-        _truth(ended.stdout),
-        ended.stderr or f"no report; exit code {ended.returncode}\n",
+        list(distinct.values())[::-1],
+        summaries[0]["answer"]["text"] if summaries else "",
+        _truth(out),
+        errors if summaries else f"{errors}{_printed(hangs)}",
+    )
+
+
+def _explained(agents: list[str]) -> list[dict[str, Any]]:
+    """Return what an engineer on call sees of a program that runs, none in trouble."""
+    asked = subprocess.run(
+        [*_JAXMON, "explain", "--json", *agents],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(asked.stdout)["findings"] if asked.stdout.strip() else []
+
+
+def _printed(findings: list[dict[str, Any]]) -> str:
+    """Return the findings on a program that hangs, as a report has them."""
+    return "".join(
+        f"{number}. {finding['verdict']}\n"
+        + "".join(f"     {line}\n" for line in finding["evidence"])
+        + f"   Advice: {finding['action']}\n"
+        for number, finding in enumerate(findings, 1)
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from concurrent.futures import thread as pools
 from contextlib import contextmanager
 from typing import Any
@@ -75,6 +76,7 @@ PLACES = [
     (asyncio.Queue, "get"),
     (pools._WorkItem, "__init__"),
     (pools._WorkItem, "run"),
+    (Future, "set_exception"),
 ]
 
 
@@ -89,7 +91,7 @@ def following() -> Iterator[Any]:
     """Record, and follow requests."""
     with recording() as found:
         hooks = Hooks(Jax(), Guard())
-        part = Handoffs(found.routes, found.failures)
+        part = Handoffs(found.routes, found.failures, lambda *_: None)
         part.attach(hooks)
         try:
             yield found

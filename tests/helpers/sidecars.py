@@ -241,6 +241,9 @@ class Worker:
     def set(self, metric: Metric, value: float, *labels: object) -> None:
         self._values[series(metric, *labels)] = metric, value
 
+    def unset(self, metric: Metric, *labels: object) -> None:
+        del self._values[series(metric, *labels)]
+
     def observe(self, metric: Metric, value: float, *labels: object) -> None:
         key = (metric, *labels)
         self._histograms.setdefault(key, Histogram(metric, *labels)).observe(value)

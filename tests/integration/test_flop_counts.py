@@ -180,9 +180,11 @@ def test_what_is_unknown(
 ) -> None:
     """Nothing is guessed: the operation and its line are said."""
     args = [ones(*shape, dtype="float32" if shape else "int32") for shape in shapes]
-    found = count(fun, *args).unknown
+    counted = count(fun, *args)
+    found = counted.unknown
 
     assert found is not None
+    assert counted.open_loop == (found.where if reason == "loop" else "")
     assert (found.reason, found.what) == (reason, what)
     if what != "cholesky":  # jitted by JAX
         place, _, line = found.where.rpartition(":")

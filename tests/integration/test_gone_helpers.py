@@ -13,7 +13,8 @@ from tests.helpers.processes import Result
 
 
 PROGRAM = """
-import json, multiprocessing, os, signal, subprocess, sys, threading, time
+import contextlib, json, multiprocessing, os, signal, subprocess, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 import jax, jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.errors.part import ErrorPart
@@ -37,6 +38,19 @@ def gone():
 
 agent = jaxmon.instrument(port=None)
 assert gone() == []
+with ThreadPoolExecutor(1, "pool") as pool:
+    kept = pool.submit(read, "kept")
+    pool.submit(read, "dropped")
+    handled = pool.submit(read, "handled")
+    pool.submit(read, "").result()
+    with contextlib.suppress(ValueError):
+        pool.submit(read, "handled at once").result()
+    with contextlib.suppress(ValueError):
+        handled.result()
+print(json.dumps(gone()))
+with contextlib.suppress(ValueError):
+    kept.result()
+runtime_of(agent).part(ErrorPart).helpers._tasks.clear()
 threads = [
     threading.Thread(target=read, args=("corrupt",), name="prefetch"),
     threading.Thread(target=read, args=("",), name="fine"),
@@ -69,13 +83,18 @@ def test_those_that_failed_are_known(
 ) -> None:
     """
     Threads that an exception ended, workers that failed, and children that a signal
-    ended; not those that came to their end, nor commands that exit as they do.
+    ended; tasks of pools whose exception the program has not read; not those that came
+    to their end, nor commands that exit as they do.
     """
-    told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
+    tasks, told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
+    dropped, kept = (from_json(Failed, one) for one in json.loads(tasks))
+    assert (dropped.kind, dropped.message) == ("task", "dropped record")
+    assert (kept.kind, kept.message, kept.name) == ("task", "kept record", "pool_0")
+    assert kept.where.endswith("script.py:11")
     thread, *processes = (from_json(Failed, one) for one in json.loads(told))
     assert (thread.kind, thread.name) == ("thread", "prefetch")
     assert (thread.type, thread.message) == ("ValueError", "corrupt record")
-    assert thread.where.endswith("script.py:10")
+    assert thread.where.endswith("script.py:11")
     assert thread.function == "read"
     assert 0.0 <= (thread.age_seconds or 0.0) < 600.0
     assert {one.kind for one in processes} == {"process"}
@@ -98,6 +117,13 @@ def test_those_that_failed_are_known(
             "thread prefetch ended 31 s ago by ValueError: bad, a.py:7 in read",
         ),
         (Failed("thread", "", "KeyError"), "thread ended by KeyError"),
+        (
+            Failed("task", "pool_0", "ValueError", "bad", "a.py:7", "read", 31.0),
+            (
+                "a task of thread pool_0 failed 31 s ago, and nothing has read its "
+                "exception: ValueError: bad, a.py:7 in read"
+            ),
+        ),
         (
             Failed("process", "Process-2", pid=7, code=-9),
             "process Process-2 (pid 7) was ended by SIGKILL",

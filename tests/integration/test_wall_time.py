@@ -136,3 +136,85 @@ def test_python_that_runs_while_it_is_traced_is_compile_time() -> None:
     )
     assert compiling > 1
     assert python < compiling
+
+
+QUEUES = """
+import json, queue, socketserver, threading, time
+import jax, jax.numpy as jnp, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime.part import WallTimePart
+from jaxmon.threads import DaemonThread, is_ours
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(WallTimePart)
+step = jax.jit(lambda x: x + 1)
+def work(items):
+    jax.jit(jnp.negative)(1.0)
+    while (x := items.get()) is not None:
+        step(x)
+class Condition:
+    def __init__(self):
+        self.items, self.some = [], threading.Condition()
+    def put(self, x):
+        with self.some:
+            self.items.append(x)
+            self.some.notify()
+    def get(self):
+        with self.some:
+            while not self.items:
+                self.some.wait()
+            return self.items.pop(0)
+def seen(meanwhile, end, queue=queue.Queue):
+    items, states = queue(), []
+    def watch():
+        items.put(1.0)
+        for _ in range(600):
+            time.sleep(0.1)
+            now = ledger.snapshot().now
+            if now.seconds > 0.5 and now.state in {"data_wait", "blocked", "idle"}:
+                states.append(now.state)
+                break
+        items.put(None)
+        end()
+    worker = threading.Thread(target=work, args=(items,))
+    worker.start()
+    threading.Thread(target=watch).start()
+    meanwhile(worker)
+    return states
+train = seen(lambda worker: worker.join(), bool)
+train += seen(lambda worker: worker.join(), bool, Condition)
+server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+serve = seen(lambda _: server.serve_forever(), server.shutdown)
+serve += seen(lambda _: server.serve_forever(), server.shutdown, Condition)
+alone = []
+def look(items):
+    while True:
+        time.sleep(0.05)
+        found = ledger._standing(threading.main_thread().ident)
+        if found and "queue.py" in str(found["stack"]):
+            break
+    alone.append(found["alone"])
+    items.put(None)
+def wait():
+    items = queue.Queue()
+    DaemonThread("jaxmon-test", lambda: look(items)).start()
+    items.get()
+for thread in threading.enumerate():
+    if thread is not threading.main_thread() and not is_ours(thread.ident):
+        thread.join()
+wait()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+wait()
+print(json.dumps([train, serve, alone]))
+jaxmon.uninstrument()
+"""
+
+
+def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
+    """
+    The same thread waits for data in a training, and for requests in a server. If there
+    is no other thread, nothing can fill the queue.
+    """
+    train, serve, alone = json.loads(run_preloaded("-c", QUEUES).ok().out)
+    assert train == ["data_wait", "blocked"]
+    assert serve == ["idle", "idle"]
+    assert alone == [True, False]

@@ -167,5 +167,7 @@ def test_a_handler_is_called_by_its_event_loop(loop: FunctionType) -> None:
     reader, below = ActivityReader(jax, CallSites()), [OF_JAX, PROGRAM]
     other = module_of("/app/runners.py")
 
-    assert reader.read([*below, Position(loop.__code__, 0, {})]).event_loop
+    at = Position(loop.__code__, 0, {})
+    assert reader.read([*below, at]).event_loop
     assert not reader.read([*below, other]).event_loop
+    assert [reader.read([one]).state for one in (at, other)] == [IDLE, PYTHON]

@@ -133,7 +133,7 @@ def test_everything_is_as_before_afterwards():
     before = [vars(owner)[name] for owner, name in PLACES]
     hooks = Hooks(Jax(), Guard())
     with recording() as found:
-        part = Handoffs(found.routes, Guard())
+        part = Handoffs(found.routes, Guard(), lambda *_: None)
         part.attach(hooks)
         during = [vars(owner)[name] for owner, name in PLACES]
         looked = [getattr(owner, name) for owner, name in PLACES]

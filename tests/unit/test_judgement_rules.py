@@ -35,7 +35,7 @@ NO_LIMITS = {
         *("SCHEMA", "_DIGITS", "_LARGE", "_LONGEST", "_ROOMS"),  # screens/runs.py
     },
     "serving.py": {"_STEADY", "_THIRDS"},
-    "steps.py": {"_EARLIER", "_RHYTHM", "PATIENCE"},
+    "steps.py": {"_EARLIER", "_REPEATS", "_RHYTHM", "PATIENCE"},
     "stragglers_text.py": {"_FASTER_BEFORE"},
     "tables.py": {"_GAP", "_GOODPUT", "_LONG_SECONDS", "_WORTH_SECONDS"},
     "text.py": {"_SOON", "WIDTH"},

@@ -11,7 +11,7 @@ from jaxmon.agent.functions import FunctionTable
 from jaxmon.agent.reduction import Reduction, reduction_of
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, Sample, gauge, series
-from jaxmon.settings import Settings
+from jaxmon.settings import Settings, declared
 from jaxmon_exporter.collectors import agent_page as page
 
 

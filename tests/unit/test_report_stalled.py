@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.findings import NO_MORE, findings, ledger
+from tests.helpers.findings import NO_MORE, findings, function, ledger
 
 
 def test_a_loader_that_hangs_is_told_once():
@@ -41,19 +41,21 @@ def test_a_wait_for_a_lock_is_told_soon_with_the_others():
 
     assert "waiting for a lock for 20.0 s at blocked.py:7" in only.verdict
     assert only.evidence == (
-        "blocked.py:7 in publish",
         "thread saver waits for a lock too: blocked.py:3 in save",
+        "blocked.py:7 in publish",
     )
     short = {**now, "seconds": 10.0}
     assert findings(time=ledger({"blocked": 0.03}, **short), **NO_MORE) == []
 
 
-def dead(age):
-    """Return that a thread has failed *age* seconds ago."""
+def dead(age, kind="thread"):
+    """Return that a thread, or a task of one, has failed *age* seconds ago."""
     error = {"type": "ValueError", "message": "corrupt", "where": "read.py:3"}
-    return {
-        "gone": [{"kind": "thread", "name": "prefetch", "age_seconds": age, **error}]
-    }
+    return {"gone": [{"kind": kind, "name": "prefetch", "age_seconds": age, **error}]}
+
+
+PARKED = {"state": "blocked", "stack": ["/lib/threading.py:327 in wait", "a.py:3 in m"]}
+AGAIN = {"state": "fetch", "changes": 8, "called": ["train.step"], "repeats": 3}
 
 
 LOST = {"gone": [{"kind": "process", "name": "w", "pid": 7, "code": -9}]}
@@ -88,6 +90,24 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 16.0, "changes": 0, **LOST}, False),
         ({"seconds": 301.0, "longest_there": 200.0}, False),
         ({"seconds": 9_000.0, "state": "idle"}, False),
+        # A server waits for its end from the first; a loop does so again and again.
+        ({"seconds": 9_000.0, "longest_before": 1.0, **PARKED}, False),
+        ({"seconds": 16.0, "longest_there": 1.0, **PARKED}, True),
+        ({"seconds": 61.0, "longest_before": 1.0, **PARKED, "stack": []}, True),
+        # A program that has run before; not its first run, on a line not seen before,
+        # nor one that always takes long.
+        ({"seconds": 16.0, "longest_there": 1.5, **AGAIN}, True),
+        ({"seconds": 14.0, "longest_there": 1.0, **AGAIN}, False),
+        ({"seconds": 16.0, "longest_there": 1.7, **AGAIN}, False),
+        ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "repeats": 2}, False),
+        ({"seconds": 31.0, **AGAIN}, False),
+        ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "state": "python"}, False),
+        # The exception of a task may have been read where it waits for something else.
+        ({"seconds": 16.0, "changes": 0, **dead(16.0, "task")}, True),
+        ({"seconds": 16.0, "state": "blocked", **dead(16.0, "task")}, False),
+        # Of the threads that could fill a queue, none is left.
+        ({"seconds": 16.0, "changes": 0, "alone": True}, True),
+        ({"seconds": 14.0, "changes": 0, "alone": True}, False),
     ],
 )
 def test_a_program_stalls_if_it_takes_far_longer_than_ever(now, stalls):
@@ -106,10 +126,67 @@ def test_what_has_failed_is_evidence_where_a_program_waits():
     now = {"state": "data_wait", "place": "a.py:3", "seconds": 400.0, **dead(400.0)}
     (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
     assert one.topic == "stalled"
-    assert one.evidence[-1] == (
+    assert one.evidence[0] == (
         "thread prefetch ended 6 min 40 s ago by ValueError: corrupt, read.py:3"
     )
     assert one.action.startswith("What it waits for may be gone")
     now |= {"state": "device"}
     (one,) = findings(time=ledger({"device": 0.05}, **now), transfers={})
     assert not any("prefetch" in line for line in one.evidence)
+
+
+@pytest.mark.parametrize("loop", ["solve.py:9", ""])
+def test_a_program_that_does_not_end_is_named_with_its_loop(loop):
+    """Which function it waits for, and where that loops until a condition is met."""
+    now = {**AGAIN, "place": "a.py:3", "seconds": 36.0, "longest_there": 0.5}
+    now["longest_before"] = 0.5
+    loops = function(flops={"open_loop": loop})
+    one, *_ = findings(time=ledger({"fetch": 0.9}, **now), functions=loops)
+    assert one.verdict == (
+        "The program has been waiting for results for 36.0 s at a.py:3; before, it "
+        "took 0.50 s at most."
+    )
+    assert "called last: train.step" in one.evidence
+    said = "train.step loops until a condition is met: solve.py:9"
+    assert (said in one.evidence) == bool(loop)
+    assert ("bound its iterations" in one.action) == bool(loop)
+
+
+FORKED = {
+    "kind": "other",
+    "where": "load.py:5",
+    "text": "JAX warned in xla_bridge._at_fork",
+    "count": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("now", "stalls"),
+    [
+        ({"seconds": 61.0}, True),
+        ({"seconds": 59.0}, False),
+        ({"seconds": 61.0, "longest_there": 20.0}, False),
+        ({"seconds": 61.0, "state": "fetch"}, False),
+    ],
+)
+def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
+    """It waits for a lock of JAX; later ones may just take long."""
+    now = {"state": "data_wait", "place": "a.py:3", "changes": 9, **now}
+    time = ledger({"device": 0.05}, **now)
+    found = [
+        one for one in findings(time=time, warnings=[FORKED]) if one.topic == "stalled"
+    ]
+    assert bool(found) == stalls
+    for one in found:
+        assert one.evidence[0].startswith("load.py:5 has forked this process")
+        assert "spawn" in one.action
+    assert "stalled" not in [one.topic for one in findings(time=time)]
+
+
+def test_a_queue_that_nothing_can_fill_is_said_to_be_so():
+    """A loader may also end without an exception, and without a last item."""
+    now = {"state": "data_wait", "place": "a.py:3", "seconds": 16.0, "alone": True}
+    one, *_ = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert one.evidence[0] == (
+        "the program has no other thread that could fill the queue"
+    )

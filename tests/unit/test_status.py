@@ -103,6 +103,27 @@ def test_a_successor_is_not_judged_by_what_it_continues() -> None:
     assert route.rate == pytest.approx(1.0)
 
 
+def test_what_a_process_left_is_not_about_now() -> None:
+    """
+    Its requests were slow, and it has ended: no request waits, of it or of its
+    successor, which has no such route.
+    """
+    old, new = Worker(), Worker(started=START + 630)
+    before = reading(old, at=START + 540)
+    old.requests(100, start="cold", took=5.0)
+    (route,) = status(old, before=before).requests
+    assert (route.recent, route.cold_ratio) == (100, 1.0)
+    old.unset(catalog.PROCESS_START_TIME_SECONDS)
+    found = status(old, at=START + 610, before=before)
+    (route,) = found.requests
+    assert (route.total, route.recent, route.cold_ratio) == (100, None, None)
+    assert found.answer.state == "fine"
+    left = reading(old, at=START + 610)
+    new.requests(100, start="cold", took=5.0)
+    (route,) = status(new, at=START + 640, before=left).requests
+    assert (route.total, route.recent) == (100, 0)
+
+
 def test_a_successor_has_none_of_the_findings_on_its_predecessor() -> None:
     """Findings are some seconds old; what is found on others stays."""
     workers = Worker(0), Worker(1)

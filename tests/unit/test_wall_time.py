@@ -22,9 +22,11 @@ from jaxmon.agent.walltime.ledger import (
 from jaxmon.agent.walltime.looks import LineProgress
 from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
 from jaxmon.agent.walltime.time_by_call import (
+    CallCount,
     CallPauses,
     DeviceSeconds,
     DeviceTime,
+    LatestCalls,
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter
@@ -117,7 +119,7 @@ def test_places_are_bounded():
 
 def test_a_thread_that_never_wakes_does_the_same_thing():
     """It counts from when it began, and is compared with what was usual."""
-    progress = LineProgress(lambda: 0)
+    progress = LineProgress(LatestCalls(dict))
     for time in range(10):
         progress.seen(LOAD, 1, time * 2.0, cpu=0.001)
         progress.seen(STEP, 1, time * 2.0 + 1, cpu=0.001)
@@ -132,11 +134,51 @@ def test_a_thread_that_never_wakes_does_the_same_thing():
 def test_a_program_that_calls_gets_on():
     """The same line at every look is progress as long as functions are called."""
     calls = iter(range(1_000))
-    progress = LineProgress(lambda: next(calls))
+    counted = LatestCalls(lambda: {"step": CallCount(next(calls))})
+    progress = LineProgress(counted)
     for time in range(100):
         progress.seen(STEP, 1, float(time), cpu=0.001)
 
     assert progress.describe(100.0).seconds <= 2.0
+
+
+def test_a_call_repeats_what_ran_the_same_program() -> None:
+    """Of the functions called latest; after a compile it is not known how long."""
+    counts = iter(
+        [
+            {"step": CallCount(5, 1), "other": CallCount()},
+            {"step": CallCount(105, 1)},
+            {"step": CallCount(105, 1)},
+            {"step": CallCount(105, 1), "evaluate": CallCount(1, 1)},
+            {"step": CallCount(305, 2), "evaluate": CallCount(1, 1)},
+            {"step": CallCount(306, 2), "evaluate": CallCount(2, 1)},
+        ]
+    )
+    calls, found = LatestCalls(lambda: next(counts)), []
+    for second in range(1, 7):
+        calls.count(float(second))
+        assert not calls.count(second + 0.5)
+        found.append((calls.called, calls.repeats))
+
+    assert found == [
+        (("step",), 4),
+        (("step",), 104),
+        (("step",), 104),
+        (("evaluate",), 0),
+        (("step",), 0),
+        (("step", "evaluate"), 1),
+    ]
+
+
+def test_the_first_compile_on_a_line_is_no_usual_call() -> None:
+    """A step that compiled for a minute is late after a second all the same."""
+    progress = LineProgress(LatestCalls(dict))
+    progress.seen(STEP._replace(state="compile"), 1, 0.0, cpu=1.0)
+    progress.seen(STEP, 1, 60.0, cpu=1.0)
+    progress.seen(READ, 1, 60.5, cpu=1.0)
+    progress.seen(STEP, 1, 61.0, cpu=1.0)
+
+    assert progress.describe(62.0).longest_there == 0.5
 
 
 def test_stacks_are_not_read_while_the_collector_is_due(monkeypatch):

@@ -65,11 +65,13 @@ class FunctionTally:
         unknown: why they are unknown; `None` if they are known.
         uncounted: whether calls of one of its programs are not counted.
         only: what a call of any program takes; `None` if they differ, or are unknown.
+        open_loop: as in `Flops`, of the latest program.
     """
 
     def __init__(self) -> None:
         self.unknown: Uncounted | None = None
         self.uncounted = False
+        self.open_loop = ""
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
         self._costs: dict[int, CallCost] = {}
@@ -319,6 +321,7 @@ class UtilizationPart(Part):
             tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
         found = counting.count(self._jax, lowered.jaxpr, self._lines)
+        tally.open_loop = found.open_loop
         if found.unknown is not None:
             tally.add(found.unknown, lowered.shapes)
             return {}
@@ -474,12 +477,12 @@ class UtilizationPart(Part):
     def _snapshot(self) -> dict[str, Facts]:
         found = {}
         for function, tally in self._tallies.copy().items():
+            given: dict[str, Any] = {"open_loop": tally.open_loop}
             if (why := _unknown(function, tally)) is not None:
-                found[function.name] = Facts(unknown=why)
+                found[function.name] = Facts(unknown=why, **given)
                 continue
-            given: dict[str, Any] = {}
-            if (executions := self._executions.get(function)) is not None:
-                given = {"achieved": executions.achieved, "of_peak": executions.of_peak}
+            if (done := self._executions.get(function)) is not None:
+                given |= {"achieved": done.achieved, "of_peak": done.of_peak}
             if (place := self._rooflines.get(function)) is not None:
                 given["roofline"] = place
             found[function.name] = Facts(**given)
@@ -487,10 +490,7 @@ class UtilizationPart(Part):
 
 
 def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:
-    """
-    Return why the FLOPs of a function's calls are unknown. If a program has never been
-    called, it was compiled ahead of time, and its calls are not seen.
-    """
+    """Return why FLOPs of calls are unknown; ahead-of-time calls are not seen."""
     called = function.counted and function.calls_and_hits()[0]
     matters = tally.multiplies or tally.unknown is not None
     if matters and (tally.uncounted or not called):

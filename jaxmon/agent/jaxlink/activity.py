@@ -206,6 +206,7 @@ _RUNNING = {
     "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
     "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
 }
+_PARKED = (_THREADING, "wait")
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
@@ -226,6 +227,8 @@ class Doing(NamedTuple):
         function: the label of the jitted function that is being called, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
+        of_user: whether code of the user's does.
+        parked: whether it waits for an event or a condition of `threading`.
     """
 
     state: str
@@ -233,6 +236,8 @@ class Doing(NamedTuple):
     function: str = ""
     drives: bool = False
     event_loop: bool = False
+    of_user: bool = False
+    parked: bool = False
 
 
 class ActivityReader:
@@ -283,7 +288,9 @@ class ActivityReader:
         chosen = user or library
         line = _UNKNOWN if chosen is None else _line(chosen)
         loops = any([_is_event_loop(at.code) for at in rest])
-        return Doing(state or PYTHON, line, function, drives, loops)
+        parked = bool(stack) and _where(stack[0].code) == _PARKED
+        of_user = user is not None
+        return Doing(state or PYTHON, line, function, drives, loops, of_user, parked)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -327,7 +334,8 @@ class ActivityReader:
         where = [_where(at.code) for at in stack[:2]]
         if _FOR_ITEM in where or _takes_from_process(stack):
             return ITEM
-        if where[0] in _FOR_WORK:
+        # That of uvloop waits in C.
+        if where[0] in _FOR_WORK or _is_event_loop(stack[0].code):
             return IDLE
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.

@@ -96,17 +96,20 @@ class Flops(NamedTuple):
             once more.
         unknown: why these are not all.
         loops: whether some of it runs in loops.
+        open_loop: ``file:line`` of a loop that runs until a condition is met; empty
+            without one.
     """
 
     amounts: Mapping[tuple[str, bool], float]
     unknown: Uncounted | None = None
     loops: bool = False
+    open_loop: str = ""
 
 
 def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
     """Return the FLOPs of *jaxpr*; takes some microseconds per equation."""
     counted = _Counter(jax, lines).of(jaxpr)
-    return Flops(counted.amounts, counted.unknown, counted.loops)
+    return Flops(counted.amounts, counted.unknown, counted.loops, counted.open_loop)
 
 
 def format_of(equation: Any) -> str:
@@ -135,12 +138,13 @@ def format_of(equation: Any) -> str:
 class _FlopCount:
     """FLOPs of a part of a program."""
 
-    __slots__ = ("amounts", "loops", "unknown")
+    __slots__ = ("amounts", "loops", "open_loop", "unknown")
 
     def __init__(self) -> None:
         self.amounts: dict[tuple[str, bool], float] = {}
         self.unknown: Uncounted | None = None
         self.loops = False
+        self.open_loop = ""
 
     @property
     def nothing(self) -> bool:
@@ -152,6 +156,7 @@ class _FlopCount:
             self.amounts[key] = self.amounts.get(key, 0.0) + number * times
         self.unknown = self.unknown or other.unknown
         self.loops = self.loops or other.loops
+        self.open_loop = self.open_loop or other.open_loop
 
 
 class _Counter:
@@ -241,9 +246,11 @@ class _Counter:
         body = self.of(_open(parameters["body_jaxpr"]))
         condition = self.of(_open(parameters["cond_jaxpr"]))
         found.loops = True
+        trips = trip_count(equation)
+        if trips is None:
+            found.open_loop = self._place(equation)
         if body.nothing and condition.nothing:
             return
-        trips = trip_count(equation)
         if trips is None:
             found.unknown = self._unknown("loop", equation)
         else:
@@ -254,6 +261,8 @@ class _Counter:
         branches = [self.of(_open(branch)) for branch in equation.params["branches"]]
         first = branches[0]
         found.loops = any(branch.loops for branch in branches)
+        loops = [branch.open_loop for branch in branches]
+        found.open_loop = next(filter(None, loops), "")
         found.unknown = next(
             (branch.unknown for branch in branches if branch.unknown), None
         )
@@ -287,12 +296,14 @@ class _Counter:
             found.amounts[kind.partition("_")[0], False] = float(claimed)
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
+        return Uncounted(reason, equation.primitive.name, self._place(equation))
+
+    def _place(self, equation: Any) -> str:
         frames = getattr(equation.source_info.traceback, "frames", ())
         stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
         line = self._lines.of(stack)
         is_located = line.file and not self._lines.is_jax(line.file)
-        where = f"{display_path(line.file)}:{line.line}" if is_located else ""
-        return Uncounted(reason, equation.primitive.name, where)
+        return f"{display_path(line.file)}:{line.line}" if is_located else ""
 
 
 @functools.cache

@@ -9,7 +9,7 @@ moment it was due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,7 +41,14 @@ from jaxmon.agent.jaxlink.call_sites import (
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
-from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
+from jaxmon.agent.walltime.tasks import (
+    Holders,
+    Task,
+    Tasks,
+    holder,
+    program_threads,
+)
+from jaxmon.agent.walltime.time_by_call import LatestCalls
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import Now
 from jaxmon.host.sources import display_path
@@ -53,50 +60,8 @@ from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
 
 
-# Of the processor time that threads of the program have used.
-_MOST_OF_IT = 0.5
-
-
-class Holders:
-    """
-    Compares the processor time of the program's threads over a moment.
-
-    Only a thread that has the interpreter runs Python, so the one that used most
-    processor time in a moment at which the interpreter was taken had it. Threads that
-    Python does not know, such as those of XLA, need none.
-    """
-
-    def __init__(self) -> None:
-        self._tasks = Tasks()
-
-    def mark(self) -> None:
-        """Begin a moment; a microsecond per thread."""
-        for ident in program_threads():
-            if (task := self._tasks.get(ident)) is not None:
-                task.cpu()
-
-    def used(self) -> dict[int, float]:
-        """Return the processor seconds of each thread since the moment began."""
-        return {
-            ident: task.cpu()
-            for ident in program_threads()
-            if (task := self._tasks.get(ident)) is not None
-        }
-
-    def close(self) -> None:
-        """Release what is open."""
-        self._tasks.close()
-
-
-def holder(used: Mapping[int, float]) -> int | None:
-    """Return the thread that had it for most of a moment, `None` if none had."""
-    most = max(used, key=used.__getitem__, default=None)
-    return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
-
-
 # A thread that has used less has not woken up: even a timer costs more.
 _ASLEEP = 2e-5
-_CHECKED_SECONDS = 1.0
 _MOST_TIMED = 1_000
 
 
@@ -123,18 +88,16 @@ class LineProgress:
     as the same only if the thread has not woken up, or no jitted function was called.
 
     Args:
-        calls: returns the number of calls of jitted functions so far; called at most
-            once a second.
+        calls: counts the calls of jitted functions.
 
     Attributes:
         current: what the program is doing.
         changes: how often it began to do something else.
     """
 
-    def __init__(self, calls: Callable[[], int]) -> None:
+    def __init__(self, calls: LatestCalls) -> None:
         self._calls = calls
-        self._called = 0
-        self._checked = 0.0
+        self._called = False
         self._longest: dict[str, float] = {}
         self.current: Current | None = None
         self.changes = 0
@@ -142,14 +105,18 @@ class LineProgress:
     def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
         """Record that a look found *entry*; *cpu* seconds were used since the last."""
         current = self.current
+        self._called = self._calls.count(now) or self._called
         if current is None:
             self.current = Current(entry, thread, now)
             return
         same = (current.entry, current.thread) == (entry, thread)
-        if same and (cpu < _ASLEEP or not self._gets_on(now)):
+        if same and (cpu < _ASLEEP or not self._called):
             return
-        took = max(now - current.since, 0.0)
-        for key in (current.entry.state, current.entry.place):
+        self._called = False
+        took, state = max(now - current.since, 0.0), current.entry.state
+        # A first compile says nothing about how long calls on that line take.
+        place = "" if state in {COMPILE, STARTUP} else current.entry.place
+        for key in (state, place):
             if took > self._longest.get(key, 0.0):
                 if len(self._longest) >= _MOST_TIMED:
                     self._longest.clear()
@@ -171,15 +138,9 @@ class LineProgress:
             longest_before=self._longest.get(current.entry.state, 0.0),
             longest_there=self._longest.get(current.entry.place, 0.0),
             changes=self.changes,
+            called=self._calls.called,
+            repeats=self._calls.repeats,
         )
-
-    def _gets_on(self, now: float) -> bool:
-        if now - self._checked < _CHECKED_SECONDS:
-            return False
-        self._checked = now
-        before, self._called = self._called, self._calls()
-        # Without calls, only that it runs distinguishes it.
-        return self._called != before or not self._called
 
 
 _MOST_STACKS = 500
@@ -292,7 +253,7 @@ class Looks:
         reader: reads stacks.
         sites: which threads call jitted functions.
         serves: returns whether the program marks requests.
-        calls: returns the number of calls of jitted functions so far.
+        calls: counts the calls of jitted functions.
 
     Attributes:
         progress: whether the program gets on.
@@ -305,7 +266,7 @@ class Looks:
         sites: CallSites,
         timeline: Timeline,
         serves: Callable[[], bool],
-        calls: Callable[[], int],
+        calls: LatestCalls,
     ) -> None:
         self._ledger = ledger
         self._reader = reader
@@ -350,8 +311,9 @@ class Looks:
                 activity = marked.name
         if state == JOIN:
             state = BLOCKED if seen.doing.drives else IDLE
-        if state == ITEM:
-            state = IDLE if self._serves() else DATA_WAIT
+        if state == ITEM or (state == BLOCKED and seen.doing.parked and not activity):
+            trains = marked is not None and marked.loops
+            state = self._waiting(seen, late, state, trains=trains)
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
         entry = LookEntry(activity, state, place, function, loops)
@@ -411,6 +373,24 @@ class Looks:
             return seen
         doing = self._reader.read(stack)._replace(state=GIL, function="")
         return waits._replace(doing=doing)
+
+    def _waiting(
+        self, seen: _LookMemory, late: float, state: str, *, trains: bool
+    ) -> str:
+        """
+        Return what it is that *seen* waits for an item, or for another thread: idle if
+        it waits for requests. So does a thread of a library's pool, or any if the main
+        thread waits for connections or in an event loop, unless the program *trains*.
+        """
+        if state == ITEM and self._serves():
+            return IDLE
+        if not trains and seen.thread != self._main:
+            if state == ITEM and not seen.doing.of_user:
+                return IDLE
+            (main,) = self._read(lambda _: [self._main], late) or [seen]
+            if main.doing.state == IDLE:
+                return IDLE
+        return DATA_WAIT if state == ITEM else state
 
     def _called_back(self, entry: LookEntry, late: float) -> LookEntry:
         """

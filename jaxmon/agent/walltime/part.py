@@ -22,8 +22,10 @@ from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
 from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
 from jaxmon.agent.walltime.time_by_call import (
+    CallCount,
     CallPauses,
     DeviceSeconds,
+    LatestCalls,
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter, thread_time
@@ -102,7 +104,7 @@ class WallTimePart(Part):
             context.sites,
             timeline,
             _serves,
-            partial(_calls, context.table),
+            LatestCalls(partial(_call_counts, context.table)),
         )
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
@@ -269,6 +271,7 @@ class WallTimePart(Part):
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": tuple(others[:_MOST_OTHERS]),
             "gone": self._failed_helpers(),
+            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
         }
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
@@ -361,14 +364,23 @@ def _serves() -> bool:
     return figures is not None and figures.routes.any()
 
 
+def _takes(line: str) -> bool:
+    """Return whether a *line* of a stack takes from a queue of this process."""
+    return line.endswith(" in get") and "/queue.py:" in line
+
+
 def _is_loop(line: str) -> bool:
     """Return whether a *line* of a stack is of asyncio."""
     return "asyncio/" in line
 
 
-def _calls(table: FunctionTable) -> int:
+def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
     """Return the calls of the user's functions so far."""
-    return sum([f.objects.calls + f.missed for f in table if not f.internal])
+    return {
+        f.name: CallCount(f.objects.calls + f.other_missed.value, f.missed)
+        for f in table
+        if not f.internal
+    }
 
 
 def _calls_together(
@@ -383,7 +395,7 @@ def _calls_together(
         return 0
     functions = spanning()
     if not functions:
-        return _calls(context.table)
+        functions = [f for f in context.table if not f.internal]
     return sum([function.objects.calls + function.missed for function in functions])
 
 

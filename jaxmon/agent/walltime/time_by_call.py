@@ -51,6 +51,7 @@ _DIGITS = 7
 # Of the latest sample in an average, and how long it is believed.
 _WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
 _CHECKED_SECONDS = 1.0
+_MOST_CALLED = 3
 # Shorter ones cannot be distinguished.
 _GAP = 2 * _CHECKED_SECONDS
 # A pause is overdue if it is that long, and so many times as long as usual, once there
@@ -245,6 +246,59 @@ def _short(rows: list[CallRow], now: float) -> Iterator[int]:
 def _longest(age: float) -> float:
     """Return how many seconds a row may last that ended so many seconds ago."""
     return age * _PART if age > _RECENT_SECONDS else _SHORT_SECONDS
+
+
+class CallCount(NamedTuple):
+    """Calls of a function, and how many of them have left the fast path."""
+
+    calls: int = 0
+    missed: int = 0
+
+
+_NO_CALLS = CallCount()
+
+
+class LatestCalls:
+    """
+    Counts the calls of jitted functions, once a second.
+
+    Args:
+        counts: returns them, by function.
+
+    Attributes:
+        called: the functions that were called latest.
+    """
+
+    def __init__(self, counts: Callable[[], dict[str, CallCount]]) -> None:
+        self._read = counts
+        self._counts: dict[str, CallCount] = {}
+        self._repeats: dict[str, int] = {}
+        self._checked = 0.0
+        self.called: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> int:
+        """How often each of these, at least, has run the same program before."""
+        return min([self._repeats[name] for name in self.called], default=0)
+
+    def count(self, now: float) -> bool:
+        """Count, if that is due; return whether there are new calls, or none yet."""
+        if now - self._checked < _CHECKED_SECONDS:
+            return False
+        self._checked = now
+        before, self._counts = self._counts, self._read()
+        called = [name for name, n in self._counts.items() if n != before.get(name)]
+        for name in called:
+            count, earlier = self._counts[name], before.get(name, _NO_CALLS)
+            missed = count.missed - earlier.missed
+            hits = max(count.calls - earlier.calls - missed, 0)
+            # Whether these came before or after a compile is known of first calls only.
+            settled = self._repeats.get(name, 0) if not missed else 0
+            fresh = hits if not missed or not earlier.calls else 0
+            self._repeats[name] = settled + fresh
+        called = [name for name in called if self._counts[name].calls]
+        self.called = tuple(called[:_MOST_CALLED]) or self.called
+        return bool(called) or not any(n.calls for n in self._counts.values())
 
 
 class CallPauses:

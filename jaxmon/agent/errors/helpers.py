@@ -1,0 +1,159 @@
+"""
+Helpers of the program that have failed: threads that ended with an exception, tasks of
+thread pools whose exception nothing has read, and child processes that nothing has
+waited for yet.
+
+A loop that waits for data usually waits for such a helper, and does not notice that it
+is gone. Failed helpers are evidence for why a program is stuck; alone, they are no
+finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from jaxmon.agent.errors.last_words import LONGEST, described, place
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.clocks import monotonic
+
+
+if TYPE_CHECKING:
+    from jaxmon.facts.walltime import FailedHelper
+
+
+_MOST = 5
+
+
+class FailedTask:
+    """
+    A task of a thread pool that failed with *error*, kept by its *future*.
+
+    Neither is kept: the error refers to the program's arrays.
+    """
+
+    def __init__(
+        self, future: Any, error: BaseException, found: dict[str, Any]
+    ) -> None:
+        thread = threading.current_thread()
+        self.found = {**found, "kind": "task", "name": str(thread.name)[:LONGEST]}
+        self.failed = monotonic()
+        self._thread = thread.ident
+        self._raised_in = _outermost(error)
+        self._is_dropped = False
+        self._future = ref(future, self._on_end)
+
+    def _on_end(self, _: object) -> None:
+        # The pool's thread has the last reference to what the program does not keep.
+        self._is_dropped = threading.get_ident() == self._thread
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing has raised the exception again to read the result."""
+        future = self._future()
+        if future is None:
+            return self._is_dropped
+        error = getattr(future, "_exception", None)
+        return error is not None and _outermost(error) is self._raised_in
+
+
+def _outermost(error: BaseException) -> CodeType | None:
+    """Return the outermost function that *error* has left so far."""
+    return None if error.__traceback__ is None else error.__traceback__.tb_frame.f_code
+
+
+_MOST_THREADS = 500
+_MOST_CHILDREN = 1000
+
+
+class HelperFailures:
+    """
+    Args:
+        lines: finds the line of the program that an exception came from.
+    """
+
+    def __init__(self, lines: SourceLineFinder) -> None:
+        self._lines = lines
+        self._threads: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST)
+        self._tasks: deque[FailedTask] = deque(maxlen=_MOST)
+
+    def on_uncaught(self, thread: threading.Thread | None, error: object) -> None:
+        """Note that *error* ends *thread*; 20 µs."""
+        if thread is None or not isinstance(error, Exception):
+            return
+        found = {"kind": "thread", "name": str(thread.name)[:LONGEST]}
+        self._threads.append((monotonic(), self._described(error) | found))
+
+    def on_task(self, future: object, error: BaseException) -> None:
+        """Note that a task of this thread fails with *error*; 20 µs."""
+        self._tasks.append(FailedTask(future, error, self._described(error)))
+
+    def _described(self, error: BaseException) -> dict[str, Any]:
+        return {**described(error), **place(self._lines.line_of(error))}
+
+    def latest(self) -> tuple[FailedHelper, ...]:
+        """Return the latest of them; 10 µs for each thread and child of the program."""
+        from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
+
+        now = monotonic()
+        threads = [
+            FailedHelper(**found, age_seconds=now - at)
+            for at, found in reversed(self._threads)
+        ]
+        tasks = [
+            FailedHelper(**task.found, age_seconds=now - task.failed)
+            for task in reversed(self._tasks)
+            if task.is_unread
+        ]
+        return (*threads, *tasks, *failed_children())[:_MOST]
+
+
+def failed_children() -> list[FailedHelper]:
+    """
+    Return the children that failed: those of multiprocessing, and others that a signal
+    ended. They stay children of this process: it has not waited for them yet.
+    """
+    from jaxmon.facts.walltime import FailedHelper  # noqa: PLC0415 - on request
+
+    workers = _workers()
+    found = []
+    for pid in _children():
+        with contextlib.suppress(OSError, ValueError):
+            end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if end is None:
+                continue
+            signalled = end.si_code in {os.CLD_KILLED, os.CLD_DUMPED}
+            if signalled or (end.si_status and pid in workers):
+                name = workers.get(pid, "")
+                code = -end.si_status if signalled else end.si_status
+                child = FailedHelper(kind="process", name=name, pid=pid, code=code)
+                found.append(child)
+    return found[-_MOST:]
+
+
+def _children() -> Iterator[int]:
+    """Yield the children of this process, as far as the kernel lists them."""
+    tasks = Path("/proc/self/task")
+    for task in islice(tasks.iterdir() if tasks.is_dir() else (), _MOST_THREADS):
+        with contextlib.suppress(OSError):
+            yield from map(int, (task / "children").read_text().split())
+
+
+def _workers() -> dict[int, str]:
+    """Return the names of the processes of multiprocessing, by number."""
+    found = {}
+    # `active_children` would wait for those that are gone.
+    module = sys.modules.get("multiprocessing.process")
+    for child in list(getattr(module, "_children", ()))[:_MOST_CHILDREN]:
+        with contextlib.suppress(Exception):  # of another release, or closed meanwhile
+            found[int(child.pid)] = str(child.name)[:LONGEST]
+    return found
