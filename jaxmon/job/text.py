@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.walltime import Standing
 from jaxmon.host.formats.layout import INDENT, counted, duration, shortened, wrapped
-from jaxmon.job import collectives, compiles, differences, stragglers_text
+from jaxmon.job import collectives, differences, stragglers_text
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
 from jaxmon.job.words import (
     FIRST,
@@ -135,7 +135,7 @@ def _job(job: Job, width: int) -> Iterator[str]:
         if text:
             yield from point(text, width)
     yield from differences.lines(job.deviating, width)
-    yield from compiles.lines(job.repeated, width)
+    yield from differences.compile_lines(job.repeated, width)
 
 
 def _waiting(job: Job, width: int) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _job_document(job: Job) -> dict[str, Any]:
         "nccl": collectives.ras_document(job.nccl),
         "time_limit": time_limit(job),
         "differ": differences.document(job.deviating),
-        "compiled_in_vain": compiles.document(job.repeated),
+        "compiled_in_vain": differences.compile_document(job.repeated),
     }
 
 

@@ -20,8 +20,7 @@ from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.job.collectives import late_ranks, ras_view
-from jaxmon.job.compiles import repeated
-from jaxmon.job.differences import deviating_ranks
+from jaxmon.job.differences import deviating_ranks, repeated
 from jaxmon.job.failures import is_of_peers
 from jaxmon.job.model import (
     FAILED,

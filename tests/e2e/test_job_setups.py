@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jaxmon.facts.host import host
 from jaxmon.facts.rank import Rank
-from jaxmon.job.compiles import repeated
+from jaxmon.job.differences import repeated
 from jaxmon.job.model import MissCause
 from jaxmon.limits import Limits
 from tests.helpers.processes import http_get, until

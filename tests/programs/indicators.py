@@ -74,7 +74,8 @@ def batches():
 weights = jnp.ones(16)
 print("ready", flush=True)
 for number, batch in zip(
-    itertools.count(), jaxmon.steps(batches(), loop="train", items=len, item="example")
+    itertools.count(),
+    jaxmon.steps(batches(), loop="train", items=len, item="example"),
 ):
     weights = train(weights, batch)
     ended(0.1)

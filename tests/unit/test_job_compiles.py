@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxmon.facts.host import host
-from jaxmon.job.compiles import advice
+from jaxmon.job.differences import advice
 from jaxmon.job.model import Job, MissCause, Verdict
 from jaxmon.job.text import document, lines
 from jaxmon.job.verdict import judge

@@ -90,7 +90,9 @@ CAUSES: dict[str, dict[str, list[str]]] = {
             )
             + ANOTHER
         ],
-        "static_text_too_long": [f"static argument text: '{'a' * 78}… → '{'b' * 78}…"],
+        "static_text_too_long": [
+            f"static argument text: '{'a' * 78}… → '{'b' * 78}…",
+        ],
         "static_partial": [
             (
                 "static argument fun: partial(scaled at FILE:LINE, 3) → partial(scaled "
@@ -351,7 +353,10 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         ],
         "defined_again": ["a new function object at <string>:1, `f`: it was redefined"],
     },
-    "evicted": {"caches_cleared": [DROPPED], "function_cleared": [DROPPED]},
+    "evicted": {
+        "caches_cleared": [DROPPED],
+        "function_cleared": [DROPPED],
+    },
 }
 
 CASES = {

@@ -79,7 +79,10 @@ def jitted_function_jitted_again() -> Again:
 
 @case
 def gradient_at_two_places() -> Again:
-    training, evaluation = (jax.jit(jax.grad(squares)), jax.jit(jax.grad(squares)))
+    training, evaluation = (
+        jax.jit(jax.grad(squares)),
+        jax.jit(jax.grad(squares)),
+    )
     training(array(3))
     return lambda: evaluation(array(3))
 
