@@ -19,7 +19,7 @@ MOST = {
     "device_put": (9, 23),
     "read": (7, 13),
     "sync": (10, 13),
-    "warning": (31, 35),
+    "warning": (36, 39),
     "marked step": (3, 9.5),
     "small compile": (285, 350),
     "recompile": (287, 380),
