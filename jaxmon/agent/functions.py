@@ -12,6 +12,7 @@ import functools
 import hashlib
 import itertools
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import ref
@@ -216,7 +217,13 @@ class Function:
 
 
 class FunctionTable:
-    """Functions by label, at most *limit* of them; the rest share ``other``."""
+    """
+    Functions by label, at most *limit* of them; the rest share ``other``.
+
+    Attributes:
+        overflow: how many share it.
+        compiled: Unix time and label of the latest compiles of the program's functions.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -228,6 +235,7 @@ class FunctionTable:
         # thread creates an entry.
         self._lock = RLock()
         self.overflow = Tally()
+        self.compiled: deque[tuple[float, str]] = deque(maxlen=100)
 
     def __iter__(self) -> Iterator[Function]:
         return iter(list(self._functions.values()))

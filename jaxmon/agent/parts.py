@@ -236,7 +236,7 @@ ROWS: tuple[PartRow, ...] = (
         "history.part:SpeedHistory",
         {"loops": "indicators.loops", "programs": PROGRAMS, "devices": DEVICES},
         enabled=_samples,
-        late=("executed", "executable", "timer"),
+        late=("executed", "timer"),
     ),
     PartRow(
         "timing",

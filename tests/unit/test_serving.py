@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from jaxmon.agent.jaxlink.frames import CurrentCall
 
 
-def known(_: int) -> str:
+class Known(dict[int, str]):
     """
     Know a call for every id, as if all its frames were gone and had been this one.
     """
-    return "a call"
+
+    def get(self, *_: Any) -> str:
+        return "a call"
 
 
 def cache_miss(serving: CurrentCall[str]) -> Any:
@@ -21,7 +24,7 @@ def cache_miss(serving: CurrentCall[str]) -> Any:
 
 def test_no_frame_but_one_of_jax_serves_a_call() -> None:
     """Whatever id or name it has, whether the stack is walked or looked at."""
-    serving = CurrentCall(known)
+    serving = CurrentCall(SimpleNamespace(calls=Known()))
 
     assert serving.now("compile") is None
     assert cache_miss(serving) is None

@@ -208,6 +208,9 @@ class Misses(Part):
     Args:
         context: shared state of the agent.
         timeline: attributes compiles to the activity that waits for them.
+
+    Attributes:
+        thread: the calls on the miss path of each thread.
     """
 
     name = "misses"
@@ -224,7 +227,7 @@ class Misses(Part):
         self._reported: set[tuple[Function, str]] = set()
         self._hooks: Hooks | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
-        self._thread = _MissThread()
+        self.thread = _MissThread()
 
     def attach(self, hooks: Hooks) -> None:
         """Observe the JAX functions that run on each miss."""
@@ -257,13 +260,6 @@ class Misses(Part):
         """Return the entry of *jitted*."""
         return self._registry.by_key(jitted.key) or self._table.of(jitted.fun)
 
-    def miss(self, entry: int) -> Miss | None:
-        """
-        Return the call on this thread that is served by the ``cache_miss`` frame with
-        this id; `None` if JAX is tracing or transforming, or there is no such call.
-        """
-        return self._thread.calls.get(entry)
-
     def on_miss(
         self, frame: FrameType, original: Callable[..., Any]
     ) -> Callable[..., Any] | None:
@@ -279,7 +275,7 @@ class Misses(Part):
             if found is not frame:  # to 0.8
                 registered = self._registry.by_code.get(id(found.f_code))
                 serving, entered = found, registered and registered[0]
-        entry, calls = id(serving), self._thread.calls
+        entry, calls = id(serving), self.thread.calls
         if not self._clean():
             calls.pop(entry, None)  # the id of an earlier frame
             self._traced(frame, entered)
@@ -291,7 +287,12 @@ class Misses(Part):
             function = entered or self._table.of(jitted.fun)
         else:
             return None
-        self._begin(serving, function, entered=entered is not None)
+        while len(calls) >= _OPEN and entry not in calls:
+            del calls[next(iter(calls))]
+        calls[entry] = Miss(function, perf_counter())
+        self._sites.call_from(serving.f_back, function.name, internal=function.internal)
+        missed = function.other_missed if entered is None else function.entered_missed
+        missed.add()
         # The original traces the function unless it is already traced.
         end: End = []
         try:
@@ -309,15 +310,6 @@ class Misses(Part):
         if entered is not None:
             entered.traced.add()
 
-    def _begin(self, frame: FrameType, function: Function, *, entered: bool) -> None:
-        entry, calls = id(frame), self._thread.calls
-        if entry not in calls:
-            while len(calls) >= _OPEN:
-                del calls[next(iter(calls))]
-        calls[entry] = Miss(function, perf_counter())
-        self._sites.call_from(frame.f_back, function.name, internal=function.internal)
-        (function.entered_missed if entered else function.other_missed).add()
-
     def on_call_error(self, frame: FrameType, jitted: Jitted) -> None:
         """
         Record that an error propagates from the call of *jitted* served by a
@@ -326,7 +318,7 @@ class Misses(Part):
         """
         if self._hooks is None or not self._hooks.is_active("misses"):
             return  # otherwise each would look like a miss whose start was not observed
-        if self._thread.calls.pop(id(frame), None) is not None:
+        if self.thread.calls.pop(id(frame), None) is not None:
             return
         entry = self._registry.by_code.get(id(frame.f_code))
         entered = entry[0] if entry else self._registry.by_key(jitted.key)
@@ -335,7 +327,7 @@ class Misses(Part):
 
     def on_done(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """Observe the function that JAX runs when a missed call has succeeded."""
-        miss = self._thread.calls.pop(id(frame), None)
+        miss = self.thread.calls.pop(id(frame), None)
         if miss is None:
             return
         function = miss.function

@@ -43,6 +43,7 @@ from jaxmon.agent.jaxlink.listeners import (
     TRACE,
 )
 from jaxmon.agent.part import Explanation, Part
+from jaxmon.clocks import wall_time
 from jaxmon.exposition.families import Family, gauge, histograms
 from jaxmon.indicators.endings import now
 from jaxmon.indicators.work import compile_begins
@@ -106,7 +107,7 @@ class Compiles(Part):
         self._sources: dict[str, Function | None] = {}
         # Two threads that compile first may both make one; all use the first of them.
         self._finders: list[CauseFinder] = []
-        self._serving = CurrentCall(misses.miss)
+        self._serving = CurrentCall(misses.thread)
         self._thread = _CompileThread()
         self._unsettled: dict[int, Compile] = {}
         self._heard: Callable[[], bool] = bool
@@ -215,18 +216,15 @@ class Compiles(Part):
             for observe in self._lowered:
                 observe(function, frame, jaxpr)
 
-    def _on_report(self, _: float, __: str | None) -> None:
-        self._take_report(sys._getframe(2))  # noqa: SLF001
-
     def _on_retrieval(self, seconds: float, _: str | None) -> None:
         if (compile_ := self._current) is not None:
             span = compile_.span
             ids = None if span is None else self._spans.retrieved(compile_, seconds)
             compile_.function.observe_phase("cache_retrieval", seconds, ids)
 
-    def _take_report(self, frame: FrameType) -> None:
-        """Handle JAX's report, in *frame*, that a compile has finished."""
-        compile_ = self._thread.latest
+    def _on_report(self, _: float, __: str | None) -> None:
+        """Handle JAX's report that a compile has finished."""
+        frame, compile_ = sys._getframe(2), self._thread.latest  # noqa: SLF001
         if compile_ is None or not (compile_.end or _reports(frame, compile_)):
             return
         if not compile_.end:  # an inspection of stacks would keep what is on them
@@ -235,8 +233,13 @@ class Compiles(Part):
         error = sys.exception()
         failed = error is not None and error is not compile_.outer_error
         self._settle(compile_, failed=failed)
-        if not failed:
-            self._take_program(compile_, frame)
+        if failed or (executable := executable_at(frame)) is None:
+            return
+        function = compile_.function
+        if not function.internal:
+            self._table.compiled.append((wall_time(), function.name))
+        for take in self._executable:
+            take(function, executable)
 
     def _phase_function(
         self, phase: str, frame: FrameType, fun_name: str | None
@@ -381,12 +384,6 @@ class Compiles(Part):
             cause = finder.find_transformed_cause(function, found, frame)
             compile_.pending = cause
         return compile_
-
-    def _take_program(self, compile_: Compile, frame: FrameType) -> None:
-        executable = executable_at(frame)
-        if executable is not None:
-            for take in self._executable:
-                take(compile_.function, executable)
 
     def _settle_unreported(self, compile_: Compile) -> None:
         # JAX reports each that succeeded.

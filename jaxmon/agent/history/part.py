@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -109,9 +108,8 @@ class SpeedHistory(Part):
         self._versions: dict[str, str] = {}
         self._written = monotonic()
         self._waits = Waits()
-        self._compiles: deque[tuple[float, str]] = deque(maxlen=100)
+        self._compiles = context.table.compiled
         context.observers.executed.append(self._executed)
-        context.observers.executable.append(self._compiled)
         context.observers.timer.append(self._on_timer)
         self._worker = Worker("history", context.scheduler, limit=1)
 
@@ -133,11 +131,6 @@ class SpeedHistory(Part):
             found = self._programs.setdefault(key, fresh)
         if now - found.added >= self._spacing:
             found.add(now, seconds)
-
-    def _compiled(self, function: Function, executable: object) -> None:
-        del executable
-        if not function.internal:
-            self._compiles.append((wall_time(), function.name))
 
     def _on_timer(self) -> None:
         if monotonic() >= self._due:

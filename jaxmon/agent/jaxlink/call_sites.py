@@ -101,7 +101,8 @@ class CallSites:
             frame = frame.f_back
         # An operation called by another one of JAX has frames of JAX on the stack.
         if frame is not None and not is_inside(frame):
-            self.add(frame, EAGER if internal else DEVICE, function)
+            state = EAGER if internal else DEVICE
+            self._add(frame.f_code, frame.f_lasti, state, function)
         threads, ident = self.threads, get_ident()
         if not internal and ident not in threads:
             if len(threads) >= _MOST_THREADS:

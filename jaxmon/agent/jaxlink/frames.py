@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import jit as pmaps
@@ -353,6 +352,12 @@ def _source_of_jaxpr(closed: Any) -> str | None:
     return getattr(debug, "func_src_info", None)
 
 
+class ServedCalls(Protocol[_Miss]):
+    """The calls that JAX serves on a thread; see `CurrentCall`."""
+
+    calls: dict[int, _Miss]
+
+
 class CurrentCall(Generic[_Miss]):
     """
     Finds the call that JAX is serving on this thread.
@@ -362,12 +367,12 @@ class CurrentCall(Generic[_Miss]):
     deeper.
 
     Args:
-        miss_of: returns the call served by the frame with an id, `None` if there is
-            none.
+        thread: has in ``calls`` those of this thread, by the id of the frame that
+            serves them; none if JAX is tracing or transforming.
     """
 
-    def __init__(self, miss_of: Callable[[int], _Miss | None]) -> None:
-        self._miss_of = miss_of
+    def __init__(self, thread: ServedCalls[_Miss]) -> None:
+        self._thread = thread
         self._steps: dict[str, int] = {}
 
     def now(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
@@ -390,7 +395,7 @@ class CurrentCall(Generic[_Miss]):
         # By name, too: frame ids are reused.
         if frame is None or frame.f_code.co_name != "cache_miss":
             return self._walk(phase)
-        miss = self._miss_of(id(frame))
+        miss = self._thread.calls.get(id(frame))
         return self._walk(phase) if miss is None else (miss, frame, inner)
 
     def _walk(self, phase: str) -> tuple[_Miss, FrameType, FrameType] | None:
@@ -400,7 +405,7 @@ class CurrentCall(Generic[_Miss]):
             if name not in _ENTRIES:  # as dozens
                 pass
             elif is_call(frame):
-                miss = self._miss_of(id(frame))
+                miss = self._thread.calls.get(id(frame))
                 if miss is None:
                     return None
                 self._steps[phase] = steps
