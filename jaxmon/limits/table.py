@@ -89,7 +89,10 @@ class ProcessLimits:
         "10s", "Time of one compile from which the program is called large."
     )
     operations_slow = duration(
-        "5s", "Minimum time of the compiles of eager operations."
+        "5s", "Minimum time of the compiles of eager operations, ..."
+    )
+    operations_many = count(
+        100, "... and minimum number of their programs: a model and its optimizer have few."
     )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."
@@ -117,12 +120,13 @@ class ProcessLimits:
     recreated_time = ratio(
         0.05, "The same fraction for functions that are created anew each time."
     )
-    recompile_few = count(
-        3,
-        "Fewer recompiles are no accident if they are most calls and much of the time.",
+    recompile_slow = duration(
+        "5s",
+        "Time of the recompiles of a function for one cause that is much, from the first "
+        "one on; also time_worth of the time, if the earlier program would have done, "
+        "and ...",
     )
-    recompile_few_calls = ratio(0.5, "Fraction of the calls that counts as most.")
-    recompile_few_time = ratio(0.2, "Fraction of the time that counts as much.")
+    recompile_noticed = duration("1s", "... if they take as long as this.")
     recompile_scattered = count(
         20,
         "Recompiles of several functions together that are no accident if they take "

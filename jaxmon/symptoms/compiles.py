@@ -19,7 +19,12 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
-from jaxmon.symptoms.recompiles import WHY
+from jaxmon.symptoms.recompiles import (
+    EVICTED,
+    WHY,
+    every_recompile_time,
+    recompile_time,
+)
 from jaxmon.symptoms.requests import cold_requests
 from jaxmon.symptoms.symptom import (
     BUDGET,
@@ -296,11 +301,12 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if rest < limits.compile_share * observed:
         return
-    recompiling = sum(function.recompile_seconds for function in snapshot.functions)
+    recompiling = every_recompile_time(snapshot.functions, snapshot)
     yield Finding(
         "compile_share",
         "",
-        f"Compiles took {duration(took)}, {share_of_time(took, observed)}.",
+        f"Compiles took {duration(took)}, {share_of_time(took, observed)}: first "
+        f"compiles {duration(took - recompiling)}, recompiles {duration(recompiling)}.",
         (),
         "Warm up before the work starts, or reuse compiled programs between runs: "
         "set JAX_COMPILATION_CACHE_DIR.",
@@ -340,33 +346,35 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
     limits = snapshot.limits
     inside = [of for of in snapshot.functions if of.internal and of.built]
-    took = sum(function.compile_time for function in inside)
-    causes = Counter[str]()
-    for function in inside:
-        causes.update(function.recompiles)
-    recompiled = causes.total()
-    most = took >= limits.compile_share * snapshot.compile_time
-    slow = took >= seconds_in(limits.operations_slow) and most
-    observed = snapshot.process.observed_seconds
-    often = (
-        recompiled >= limits.recompile_scattered and took >= limits.time_part * observed
+    took = sum(
+        function.compile_time - recompile_time(function, EVICTED, snapshot)
+        for function in inside
     )
-    if not slow and not often:
-        return
+    # Those that differ, and are as many, belong to models and optimizers, once each.
+    often = [of for of in inside if _again(of) >= limits.recompile_scattered]
     built = sum(function.built for function in inside)
+    most = took >= limits.compile_share * snapshot.compile_time
+    many = built >= limits.operations_many
+    slow = took >= seconds_in(limits.operations_slow) and most and many
+    observed = snapshot.process.observed_seconds
+    if not slow and not (often and took >= limits.time_part * observed):
+        return
     finding = (
         f"Eager operations were compiled one by one: "
         f"{counted(built, 'program')} in {duration(took)}"
     )
     if often:
+        causes = Counter[str]()
+        for function in inside:
+            causes.update(function.recompiles)
         cause = causes.most_common(1)[0][0]
         # JAX creates a new function for each set of options of an operation.
         is_explained = cause in WHY and cause != "new_function"
         why = f", mostly because {WHY[cause]}" if is_explained else ""
-        finding += f", {recompiled:,} of them recompiles{why}"
+        finding += f", {causes.total():,} of them recompiles{why}"
     short = (
         f"{function.name.rpartition('.')[2]} {function.built}"
-        for function in inside[:_MOST_EVIDENCE]
+        for function in (often or inside)[:_MOST_EVIDENCE]
     )
     lines = _lines(snapshot, took)
     yield Finding(
@@ -382,6 +390,11 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         where=lines[0][0] if lines else "",
         seconds=took,
     )
+
+
+def _again(function: FunctionFact) -> int:
+    """Return how often it was compiled again, although its programs were kept."""
+    return sum(function.recompiles.values()) - function.recompiles.get(EVICTED, 0)
 
 
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:

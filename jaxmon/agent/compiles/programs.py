@@ -51,7 +51,9 @@ _REPLICAS = r", replica_count=(\d+)"
 # Backends call libraries for products of matrices.
 _LIBRARY = r'custom-call\([^\n]*custom_call_target="[^"]*(?:gemm|matmul|dot|conv)'
 _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
-
+# An array with more than one element: what an optimizer computes from its count of
+# steps, a scalar, costs nothing.
+_DOUBLES = r"f64\[(?:1,)*(?:[2-9]|1\d)"
 
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
@@ -96,7 +98,7 @@ class Hlo(NamedTuple):
         instructions: their number in all computations, including fused ones.
         fusions: how many of these are fusions.
         devices: number of devices it runs on, including those of other processes.
-        promotes: whether it computes in float64 although no argument is float64.
+        promotes: whether it computes arrays in float64 although no argument is float64.
         double: whether it multiplies matrices of float64, or convolves with them.
         text: length of the text.
         copy: bytes that a copy of the program takes in memory while it is made.
@@ -137,7 +139,9 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
         # Few programs compute in float64, and the search takes milliseconds.
         if "f64[" in text:
-            promotes = promotes or _promotes(head)
+            promotes = promotes or (
+                _takes_none(head) and re.search(_DOUBLES, text) is not None
+            )
             double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
@@ -150,7 +154,8 @@ def _number(pattern: str, head: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _promotes(head: str) -> bool:
+def _takes_none(head: str) -> bool:
+    """Return whether no argument is float64."""
     # Argument and result types are before and after "->".
     arguments = head.partition("entry_computation_layout=")[2]
     return "f64[" not in arguments.partition("->")[0]

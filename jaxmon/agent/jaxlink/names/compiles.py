@@ -30,6 +30,11 @@ COMPILES = (
         replaced=True,
     ),
     *names(
+        ("the line that cleared JAX's caches",),
+        "yyyyy jax._src.util.clear_all_caches",
+        replaced=True,
+    ),
+    *names(
         (
             catalog.PROGRAMS,
             catalog.PROGRAM_INFO,
