@@ -75,11 +75,12 @@ def spread_of(times: Sequence[float]) -> Spread | None:
 
 
 class Obstacle(Fact):
-    """One reason why the persistent cache misses."""
+    """One reason why the persistent cache misses; *where* is a line of the program."""
 
     reason: str = ""
     message: str = ""
     advice: str = ""
+    where: str = ""
 
 
 class Requests(Fact):

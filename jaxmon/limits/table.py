@@ -92,7 +92,8 @@ class ProcessLimits:
         "5s", "Minimum time of the compiles of eager operations, ..."
     )
     operations_many = count(
-        100, "... and minimum number of their programs: a model and its optimizer have few."
+        100,
+        "... and minimum number of their programs: a model and its optimizer have few.",
     )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."

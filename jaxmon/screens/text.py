@@ -107,7 +107,7 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     about = f": {duration(took)}"
     if observed:
         about += f", {share_of_time(took, observed)}"
-    if again := every_recompile_time(snapshot.functions, snapshot):
+    if again := every_recompile_time(snapshot.users, snapshot):
         about += f"; {duration(again)} for recompiles"
     if loading := snapshot.load_time:
         about += f"; {duration(loading)} of loading from the persistent cache"

@@ -51,14 +51,23 @@ _BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect what prevents persistent cache hits."""
-    cache = snapshot.cache
-    quick = snapshot.compile_time < seconds_in(snapshot.limits.cache_worth)
+    cache, limits, took = snapshot.cache, snapshot.limits, snapshot.compile_time
+    quick = took < seconds_in(limits.cache_worth)
+    part = took >= limits.time_worth * snapshot.process.observed_seconds
+    # A directory was prepared, and stays empty: that is not what was meant.
+    in_vain = part and not cache.writes and not cache.requests.hit
     for obstacle in cache.obstacles:
         # Most programs have no cache, and start quickly.
-        if obstacle.reason in NO_CACHE and quick:
+        is_meant = obstacle.reason != "below_threshold" or not in_vain
+        if obstacle.reason in NO_CACHE and quick and is_meant:
             continue
         yield Finding(
-            "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
+            "cache",
+            obstacle.reason,
+            _sentence(obstacle.message),
+            (f"set at {obstacle.where}",) if obstacle.where else (),
+            obstacle.advice,
+            obstacle.where,
         )
     if broken := {kind: n for kind, n in cache.errors.items() if n}:
         counts = " and ".join(
@@ -301,7 +310,7 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if rest < limits.compile_share * observed:
         return
-    recompiling = every_recompile_time(snapshot.functions, snapshot)
+    recompiling = every_recompile_time(snapshot.users, snapshot)
     yield Finding(
         "compile_share",
         "",

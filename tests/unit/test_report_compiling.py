@@ -339,6 +339,36 @@ def test_one_recompile_is_judged_by_what_it_took(cause, seconds, observed, is_fo
     assert "was recompiled once because" in first.verdict
 
 
+@pytest.mark.parametrize(
+    ("cache", "seconds", "is_found"),
+    [
+        ({}, 12.0, True),
+        ({"requests": {"hit": 1}}, 12.0, False),
+        ({"writes": 1}, 12.0, False),
+        ({}, 4.0, False),
+    ],
+)
+def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found):
+    """
+    A directory is configured, all compiles are below the threshold, and take a tenth of
+    the time; where something is stored or found, a threshold does what it is for.
+    """
+    below = {"reason": "below_threshold", "message": "Too fast", "where": "a.py:6"}
+    functions = function(
+        recompiles={},
+        phases={"backend_compile": {"seconds": seconds / 2, "count": 2}},
+    )
+    found = findings(
+        functions=functions,
+        cache={"enabled": True, "directory": "/c", "obstacles": [below], **cache},
+        process={"observed_seconds": 50.0, "now": 1000.0},
+    )
+
+    assert [(of.topic, of.where, of.evidence) for of in found] == (
+        [("cache", "a.py:6", ("set at a.py:6",))] if is_found else []
+    )
+
+
 def test_evicted_programs_are_blamed_on_what_evicted_them():
     """
     Functions and eager operations count together; where these were called is no cause.
