@@ -123,9 +123,9 @@ class ProcessLimits:
     )
     recompile_slow = duration(
         "5s",
-        "Time of the recompiles of a function for one cause that is much, from the first "
-        "one on; also time_worth of the time, if the earlier program would have done, "
-        "and ...",
+        "Time of recompiles of a function for one cause that is much, from the first "
+        "on; if the earlier program would have done, also time_worth of the time, and "
+        "...",
     )
     recompile_noticed = duration("1s", "... if they take as long as this.")
     recompile_scattered = count(

@@ -23,7 +23,9 @@ from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 WHY = {
     "shape": "an argument's shape changed",
     "dtype": "an argument's dtype changed",
-    "weak_type": "an argument was weakly typed, as a Python number is, in some calls only",
+    "weak_type": (
+        "an argument was weakly typed, as a Python number is, in some calls only"
+    ),
     "static_argument": "a static argument changed",
     "tree_structure": "an argument's pytree structure changed",
     "sharding": "an argument's sharding changed",

@@ -150,8 +150,8 @@ CASES: dict[str, Case] = {
         },
         [{**recompile("x: f32[1] → f32[2]", seconds=30.0), "time": 1.0}],
         (
-            "Compiles took 2 min 30 s, 25 % of 10 min: first compiles 2 min, recompiles "
-            "30.0 s."
+            "Compiles took 2 min 30 s, 25 % of 10 min: first compiles 2 min, "
+            "recompiles 30.0 s."
         ),
         (),
         (
