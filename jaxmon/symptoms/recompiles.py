@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from jaxmon import catalog, promql
-from jaxmon.facts.events import Recompile
+from jaxmon.facts.events import ANOTHER, MADE_ANEW, STATIC_FIELD, Recompile
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -71,6 +71,14 @@ EQUINOX = (
 EVICTED = "evicted"
 SEPARATE = ("shape", "static_argument", "tree_structure")
 """Causes for which another program may be needed; for others, it computes the same."""
+MAKE_ONCE = (
+    "Make it once, outside of the loop, and pass the same object each time: functions, "
+    "and objects whose class has no __eq__ and __hash__ by value, are new ones to JAX."
+)
+KEEP_AS_ARRAY = (
+    "A field that is no array is static, and each of its values needs a program: keep "
+    "what changes as an array, jnp.asarray(value), or in a flax.nnx.Variable."
+)
 _UNKNOWN = (
     "Run briefly with JAX_EXPLAIN_CACHE_MISSES=1 to see JAX's own explanation in "
     "the log."
@@ -85,7 +93,8 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
         for cause, count in Counter(function.recompiles).most_common():
             if cause == EVICTED or not _is_worth(function, cause, snapshot):
                 continue
-            why, took = WHY.get(cause), recompile_time(function, cause, snapshot)
+            why = _why(cause, _latest(snapshot, function.name, cause))
+            took = recompile_time(function, cause, snapshot)
             yield Finding(
                 "recompile",
                 function.name,
@@ -266,11 +275,27 @@ def _most_often_at(every: Sequence[Recompile]) -> str:
     return places.most_common(1)[0][0] if places else ""
 
 
+def _latest(snapshot: Snapshot, function: str, cause: str) -> list[str]:
+    """Return the first difference of the latest of them, if known."""
+    return [of.texts[0] for of in _those(snapshot, function, cause) if of.texts][-1:]
+
+
+def _why(cause: str, texts: Sequence[str]) -> str:
+    is_field = any(text.startswith(STATIC_FIELD) for text in texts)
+    return "a static field of an argument changed" if is_field else WHY.get(cause, "")
+
+
 def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
+    """Return what to do, by what differs."""
+    latest = _latest(snapshot, function, cause)
+    if cause != "new_function" and latest and latest[0].endswith((MADE_ANEW, ANOTHER)):
+        return MAKE_ONCE
     if cause == "static_argument" and function.startswith("equinox."):
         return EQUINOX
     if cause == "shape" and _grows(snapshot, function):
         return GROWS
+    if latest and latest[0].startswith(STATIC_FIELD):
+        return KEEP_AS_ARRAY
     return recompile_advice(cause)
 
 
