@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
+from jaxmon.facts.events import ANOTHER
 from jaxmon.limits import Limits
-from jaxmon.symptoms.recompiles import EQUINOX, GROWS, WHAT_TO_DO, WHY
+from jaxmon.symptoms.recompiles import (
+    EQUINOX,
+    GROWS,
+    KEEP_AS_ARRAY,
+    MAKE_ONCE,
+    WHAT_TO_DO,
+    WHY,
+)
 from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import Case, findings, function
 
@@ -290,6 +298,45 @@ def test_what_grows_is_not_to_be_padded():
     """A cache that gets one longer at each call has no last batch."""
     assert growing(9, 3, 4, 5, 6, 7, 8) == GROWS
     assert growing(3, 4, 5, 6, 5, 6, 7) == WHAT_TO_DO["shape"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "why", "action"),
+    [
+        (
+            "tree_structure",
+            "static field model.rate: 0.1 → 0.09",
+            "a static field of an argument changed",
+            KEEP_AS_ARRAY,
+        ),
+        (
+            "tree_structure",
+            "static field state.tx.init: init_fn at a.py:7 → the same function, "
+            "made anew",
+            "a static field of an argument changed",
+            MAKE_ONCE,
+        ),
+        (
+            "static_argument",
+            f"static argument cfg: Config() → Config(){ANOTHER}",
+            WHY["static_argument"],
+            MAKE_ONCE,
+        ),
+        (
+            "tree_structure",
+            "argument x: key 'a' added",
+            WHY["tree_structure"],
+            WHAT_TO_DO["tree_structure"],
+        ),
+    ],
+)
+def test_the_advice_follows_what_differs(cause, text, why, action):
+    """The label of a cause comprises what is to be mended in different ways."""
+    functions = function(calls=100, recompiles={cause: STORM})
+    (found,) = findings([recompile(text, cause=cause)], functions=functions)
+
+    assert f" because {why}. This took" in found.verdict
+    assert found.action == action
 
 
 def test_equinox_makes_numbers_static():

@@ -318,7 +318,7 @@ def _static(
             name = names[position]
             static = Static(name, by_name=False, value=value_of(value))
             if name == "static" and type(value) is tuple and _is_equinox(call.fun):
-                static = Static("", by_name=False, value=_arguments(value))
+                static = Static("", by_name=False, value=equinox_arguments(value))
             found.append(static)
         else:
             positions.append(position)
@@ -335,7 +335,7 @@ def _is_equinox(fun: object) -> bool:
     return type(fun) is types.FunctionType and fun.__module__ == "equinox._jit"
 
 
-def _arguments(static: tuple[Any, ...]) -> Value:
+def equinox_arguments(static: tuple[Any, ...]) -> Value:
     """
     Return what Equinox passes as static, with the names of the arguments: the leaves
     and the tree of the function, of the first argument, and of the others.
