@@ -311,8 +311,7 @@ def test_what_grows_is_not_to_be_padded():
         ),
         (
             "tree_structure",
-            "static field state.tx.init: init_fn at a.py:7 → the same function, "
-            "made anew",
+            "static field s.tx.init: init_fn at a.py:7 → the same function, made anew",
             "a static field of an argument changed",
             MAKE_ONCE,
         ),
