@@ -209,6 +209,23 @@ class Keys(Fact):
     calls: int = 0
 
 
+class Unrolled(Fact):
+    """
+    A loop of Python that JAX traced into a program.
+
+    Attributes:
+        where: the line that its body is called from.
+        times: how often the body is in the program.
+        ratio: the fraction of the operations that are in it.
+        operations: their number, as traced.
+    """
+
+    where: str = ""
+    times: int = 0
+    ratio: float = 0.0
+    operations: int = 0
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -221,6 +238,7 @@ class Program(Fact):
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
         double: whether it multiplies matrices of float64, or convolves with them.
+        unrolled: the loop that is most of it, if one is.
     """
 
     programs: int | None = None
@@ -239,6 +257,7 @@ class Program(Fact):
     peak_bytes: float | None = None
     code_bytes: float | None = None
     double: bool = False
+    unrolled: Unrolled | None = None
 
 
 class Uncounted(Fact):

@@ -88,6 +88,13 @@ class ProcessLimits:
     large_program = duration(
         "10s", "Time of one compile from which the program is called large."
     )
+    unrolled_times = count(
+        16,
+        "How often the body of a loop must be in a program to be called unrolled, ...",
+    )
+    unrolled_ratio = ratio(0.5, "... what fraction of its operations that must be, ...")
+    unrolled_time = ratio(0.25, "... what fraction of the time their compile, ...")
+    unrolled_slow = duration("1s", "... and how long it must take at least.")
     operations_slow = duration(
         "5s", "Minimum time of the compiles of eager operations, ..."
     )

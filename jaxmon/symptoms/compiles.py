@@ -14,7 +14,13 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration, share_of_time, times
+from jaxmon.host.formats.layout import (
+    counted,
+    duration,
+    share,
+    share_of_time,
+    times,
+)
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
@@ -30,6 +36,7 @@ from jaxmon.symptoms.symptom import (
     BUDGET,
     FAILURE,
     HINT,
+    LINES,
     NO_SCREEN,
     TIME,
     TOO_LITTLE,
@@ -323,6 +330,34 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
+def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops of Python that make a program large, and its compile long."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    for function in snapshot.users:
+        loop, took = function.program.unrolled, function.compile_time
+        if loop is None or loop.times < limits.unrolled_times:
+            continue
+        # Of one program: others may have no loop.
+        took /= max(function.built, 1)
+        won = took * loop.ratio * (1 - 1 / loop.times)
+        part = max(limits.unrolled_time * observed, seconds_in(limits.unrolled_slow))
+        if won < part or loop.ratio < limits.unrolled_ratio:
+            continue
+        yield Finding(
+            "unrolled",
+            function.name,
+            f"Compiling {function.name} took {duration(took)}, "
+            f"{share_of_time(took, observed)}: a Python loop at "
+            f"{loop.where} puts its body into the program {times(loop.times)}, "
+            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
+            (),
+            "Use jax.lax.scan or jax.lax.fori_loop, which trace and compile the body "
+            "once; with the same shapes in each pass, no other change is needed.",
+            where=loop.where,
+            seconds=won,
+        )
+
+
 def _compile_slow(limits: Limits) -> Alert:
     window = limits.compile_window
     compiles = histogram(
@@ -460,6 +495,12 @@ SYMPTOMS = (
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
         *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
         missing=TOO_LITTLE,
+    ),
+    Symptom(
+        *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
+        *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing=LINES,
+        other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),

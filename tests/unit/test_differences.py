@@ -257,7 +257,7 @@ def test_the_field_of_a_train_state_is_named() -> None:
 def test_the_attribute_of_a_graph_of_flax_is_named() -> None:
     """Attributes of all its objects follow each other; equal ones are no news."""
 
-    class Net(nnx.Module):
+    class Net(nnx.Module):  # type: ignore[misc]  # Flax has no types
         def __init__(self, rate: float, inner: float) -> None:
             rngs = nnx.Rngs(0)
             self.linear = nnx.Linear(2, 2, rngs=rngs)
@@ -279,11 +279,11 @@ def test_the_attribute_of_a_graph_of_flax_is_named() -> None:
 def test_the_argument_of_a_function_of_equinox_is_named() -> None:
     """Of what it passes as one static argument: by position, by name, and fields."""
 
-    class Inner(equinox.Module):
+    class Inner(equinox.Module):  # type: ignore[misc]  # as seen from here
         weight: Any
         rate: float
 
-    class Model(equinox.Module):
+    class Model(equinox.Module):  # type: ignore[misc]  # likewise
         inner: Inner
         depth: int = equinox.field(static=True)
 

@@ -415,6 +415,43 @@ def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found
     )
 
 
+@pytest.mark.parametrize(
+    ("loop", "seconds", "is_found"),
+    [
+        ({}, 8.0, True),
+        ({"times": 12}, 8.0, False),
+        ({"ratio": 0.4}, 8.0, False),
+        ({}, 4.0, False),
+        ({}, 0.0, False),
+    ],
+)
+def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
+    """
+    If it is most of a program whose compile is much of the time: a model of a few
+    layers is built by a loop, too.
+    """
+    unrolled = {"where": "a.py:35", "times": 22, "ratio": 0.9, "operations": 1706}
+    functions = function(
+        compiles={"compiled": 1},
+        recompiles={},
+        phases={"backend_compile": {"seconds": seconds, "count": 1}},
+        program={"unrolled": {**unrolled, **loop}},
+    )
+    found = findings(
+        functions=functions,
+        process={"observed_seconds": 20.0, "now": 1000.0},
+    )
+
+    assert [(of.topic, of.where) for of in found] == (
+        [("unrolled", "a.py:35")] if is_found else []
+    )
+    if found:
+        assert found[0].verdict == (
+            "Compiling train.step took 8.0 s, 40 % of 20.0 s: a Python loop at a.py:35 "
+            "puts its body into the program 22 times, 90 % of its 1,706 operations."
+        )
+
+
 def test_evicted_programs_are_blamed_on_what_evicted_them():
     """
     Functions and eager operations count together; where these were called is no cause.

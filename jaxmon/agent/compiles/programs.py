@@ -28,6 +28,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.loaded_programs import (
     HloPage,
     LoadedProgram,
@@ -69,6 +70,8 @@ _INTERVAL_SECONDS = 2.0
 _ASKED_SECONDS = 0.5
 _MOST_UNREAD = 4096
 
+# Equations of programs that may contain an unrolled loop.
+_LARGE = 300
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -173,6 +176,7 @@ class _Record:
         "programs",
         "samples",
         "seen",
+        "unrolled",
     )
 
     def __init__(self) -> None:
@@ -190,6 +194,7 @@ class _Record:
         self.finished = max(finished, self.finished)
         self.fingerprint: str | None = None
         self.double = False
+        self.unrolled: facts.Unrolled | None = None
         self.figures: dict[str, float] = {}
         self.samples = {}
 
@@ -316,7 +321,11 @@ class Programs(Part):
                 programs=record.programs,
                 fingerprint=record.fingerprint,
                 finished=record.finished,
-            ).replace(**({"double": True} if record.double else {}), **record.figures)
+            ).replace(
+                **({"double": True} if record.double else {}),
+                **({"unrolled": record.unrolled} if record.unrolled else {}),
+                **record.figures,
+            )
             for function, record in self._latest().items()
             if not function.internal
         }
@@ -360,6 +369,21 @@ class Programs(Part):
             self._worker.drain(_SCRAPE_SECONDS)
         return self._records.copy()
 
+    def _unrolled(self, function: Function, jaxpr: Any) -> facts.Unrolled | None:
+        """Return the loop of Python that is most of *jaxpr*, if it is a large one."""
+        if len(jaxpr.eqns) < _LARGE or not function.is_users:
+            return None
+        from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+
+        began = thread_time()
+        found = unrolled(jaxpr, function.place, self._lines)
+        self._budget.spend(began)
+        return found
+
+    @functools.cached_property
+    def _lines(self) -> SourceLineFinder:
+        return SourceLineFinder(self._jax)
+
     @functools.cached_property
     def _printing(self) -> Any:
         return executables.printing(self._jax)
@@ -392,6 +416,8 @@ class Programs(Part):
         record = self._records[function]
         record.figures = {**record.figures, **counted}
         record.samples = {}
+        if lowered.jaxpr is not None:
+            record.unrolled = self._unrolled(function, lowered.jaxpr)
         if is_read:
             self._utilization.place(function, executable, facts)
         else:

@@ -451,8 +451,8 @@ def _statics(where: str, old: Node, new: Node) -> Iterator[Mismatch]:
     # A graph of Flax is half of what stands for an object.
     name = where.removesuffix("[0]") if before.text == "GraphDef" else where
     if found := list(_parts(name, before, after)):
-        for part, *texts in found:
-            yield _line(kind, part, *texts, prefix=STATIC_FIELD)
+        for part, shown, other in found:
+            yield _line(kind, part, shown, other, prefix=STATIC_FIELD)
         return
     note = ""
     if before.text == after.text:

@@ -192,6 +192,11 @@ PROGRAMS = (
         "yyyyy <equation>.source_info.traceback.frames",
     ),
     *names(
+        ("loops that were unrolled into a program",),
+        "yyyyy <equation>.source_info.traceback.raw_frames",
+        "yyyyy <equation>.source_info.name_stack",
+    ),
+    *names(
         _FLOPS,
         "---yy <shard_map>.newly_manual_axes",
         "-yy-- <shard_map>.manual_axes",
