@@ -248,6 +248,7 @@ def _thundering_compilation(limits: Limits) -> Alert:
     )
 
 
+_CONTROL_FLOW = ("scan", "while", "cond")
 _EFFECT_SECONDS = 0.0005
 _WORTH_A_LINE = 0.1
 _SLOW_SECONDS = 1.0
@@ -386,10 +387,48 @@ def _compile_slow(limits: Limits) -> Alert:
     )
 
 
+def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:
+    """Return loops and branches that are compiled outside of jit, again and again."""
+    least = snapshot.limits.recompile_storm
+    return [
+        function
+        for function in snapshot.functions
+        if function.internal
+        and function.name.startswith("jax.")
+        and function.name.rpartition(".")[2] in _CONTROL_FLOW
+        and function.built - function.recompiles.get(EVICTED, 0) >= least
+    ]
+
+
+def control_flow(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops and branches whose body is a new function at each call."""
+    found, limits = _control_flow(snapshot), snapshot.limits
+    took = sum(function.compile_time for function in found)
+    part = limits.time_worth * snapshot.process.observed_seconds
+    if not found or took < max(part, seconds_in(limits.recompile_noticed)):
+        return
+    names = " and ".join(f"jax.lax.{of.name.rpartition('.')[2]}" for of in found)
+    built, lines = sum(of.built for of in found), _lines(snapshot, took)
+    yield Finding(
+        "control_flow",
+        "",
+        f"{names} {'was' if len(found) == 1 else 'were'} compiled {times(built)} "
+        f"outside of jit, which took {duration(took)}: a body that is a new function, "
+        "or has other shapes, needs another program.",
+        tuple(f"{line}: {duration(seconds)}" for line, seconds in lines),
+        "Call them in a jitted function; or define the body once, outside of the loop, "
+        "and pass what changes as an operand.",
+        where=lines[0][0] if lines else "",
+        seconds=took,
+    )
+
+
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
-    limits = snapshot.limits
-    inside = [of for of in snapshot.functions if of.internal and of.built]
+    limits, other = snapshot.limits, _control_flow(snapshot)
+    inside = [
+        of for of in snapshot.functions if of.internal and of.built and of not in other
+    ]
     took = sum(
         function.compile_time - recompile_time(function, EVICTED, snapshot)
         for function in inside
@@ -488,6 +527,12 @@ SYMPTOMS = (
     Symptom(
         *("operations", "F1", "Eager operations are compiled one by one.", TIME),
         *(operations, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing="what it costs is in JaxmonCompileSlow",
+        other_runbook="JaxmonColdStarts",
+    ),
+    Symptom(
+        *("control_flow", "F1", "Loops are compiled outside of jit.", TIME),
+        *(control_flow, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         missing="what it costs is in JaxmonCompileSlow",
         other_runbook="JaxmonColdStarts",
     ),

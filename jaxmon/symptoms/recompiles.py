@@ -69,8 +69,8 @@ EQUINOX = (
     "jnp.asarray(step), and the same function objects each time."
 )
 EVICTED = "evicted"
-SEPARATE = ("shape", "static_argument", "tree_structure")
-"""Causes for which another program may be needed; for others, it computes the same."""
+AVOIDABLE = ("dtype", "weak_type", "sharding", "committed", EVICTED)
+"""Causes for which the earlier program would have done; others may need another one."""
 MAKE_ONCE = (
     "Make it once, outside of the loop, and pass the same object each time: functions, "
     "and objects whose class has no __eq__ and __hash__ by value, are new ones to JAX."
@@ -243,7 +243,7 @@ def _is_much(took: float, cause: str, snapshot: Snapshot) -> bool:
     limits = snapshot.limits
     part = took >= limits.time_worth * snapshot.process.observed_seconds
     long = took >= seconds_in(limits.recompile_slow)
-    if cause in SEPARATE:
+    if cause not in AVOIDABLE:
         return part and long
     return long or (part and took >= seconds_in(limits.recompile_noticed))
 

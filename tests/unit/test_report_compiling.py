@@ -452,6 +452,35 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
         )
 
 
+@pytest.mark.parametrize(
+    ("built", "seconds", "is_found"),
+    [(25, 8.0, True), (4, 8.0, False), (25, 1.0, False)],
+)
+def test_a_body_that_is_new_at_each_call_is_named(built, seconds, is_found):
+    """Loops and branches outside of jit are compiled without a cause of recompiles."""
+    functions = {
+        "jax._src.dispatch.scan": {
+            "internal": True,
+            "compiles": {"compiled": built},
+            "phases": {"lower": {"seconds": seconds, "count": built}},
+        }
+    }
+    place = {"state": "compile", "place": "a.py:7", "seconds": seconds}
+    found = findings(
+        functions=functions,
+        process={"observed_seconds": 40.0, "now": 1000.0},
+        time={"since_start": {"places": [place]}},
+    )
+
+    assert [(of.topic, of.where, of.seconds) for of in found] == (
+        [("control_flow", "a.py:7", 8.0)] if is_found else []
+    )
+    if found:
+        assert found[0].verdict.startswith(
+            "jax.lax.scan was compiled 25 times outside of jit, which took 8.0 s: "
+        )
+
+
 def test_evicted_programs_are_blamed_on_what_evicted_them():
     """
     Functions and eager operations count together; where these were called is no cause.
