@@ -59,18 +59,24 @@ _BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect what prevents persistent cache hits."""
     cache, limits, took = snapshot.cache, snapshot.limits, snapshot.compile_time
-    quick = took < seconds_in(limits.cache_worth)
-    part = took >= limits.time_worth * snapshot.process.observed_seconds
+    observed = snapshot.process.observed_seconds
+    # A small program takes long, too, while others hold the processors.
+    alone = took * (1 - (snapshot.usual.waiting or 0.0))
+    quick = alone < seconds_in(limits.cache_worth)
+    short = observed < seconds_in(limits.compile_settled)
     # A directory was prepared, and stays empty: that is not what was meant.
+    part = took >= limits.time_worth * observed
     in_vain = part and not cache.writes and not cache.requests.hit
     for obstacle in cache.obstacles:
-        # Most programs have no cache, and start quickly.
-        is_meant = obstacle.reason != "below_threshold" or not in_vain
-        if obstacle.reason in NO_CACHE and quick and is_meant:
+        of = obstacle.reason
+        # Most programs have no cache, and start quickly, or compile as they begin.
+        if of in NO_CACHE and quick and not (of == "below_threshold" and in_vain):
+            continue
+        if of == "no_directory" and short:
             continue
         yield Finding(
             "cache",
-            obstacle.reason,
+            of,
             _sentence(obstacle.message),
             (f"set at {obstacle.where}",) if obstacle.where else (),
             obstacle.advice,

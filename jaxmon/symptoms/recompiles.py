@@ -238,13 +238,14 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
 def _is_much(took: float, cause: str, snapshot: Snapshot) -> bool:
     """
     Return whether *took*, seconds of recompiles for *cause*, are much: if the earlier
-    program would have done, a tenth of the time or five seconds; else both.
+    program would have done, a tenth of the time or five seconds; else both, but not of
+    a service: it compiles for a few sizes as it starts.
     """
     limits = snapshot.limits
     part = took >= limits.time_worth * snapshot.process.observed_seconds
     long = took >= seconds_in(limits.recompile_slow)
     if cause not in AVOIDABLE:
-        return part and long
+        return part and long and not snapshot.requests
     return long or (part and took >= seconds_in(limits.recompile_noticed))
 
 

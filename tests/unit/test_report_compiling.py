@@ -372,7 +372,11 @@ def test_one_recompile_is_judged_by_what_it_took(cause, seconds, observed, is_fo
     event = recompile("x", cause=cause, seconds=seconds, place="train.py:80")
     process = {"observed_seconds": observed, "now": 1000.0}
     found = findings([event], functions=functions, process=process)
+    serving = {"/score": {"finished": {}}}
+    service = findings([event], functions=functions, process=process, requests=serving)
 
+    told = any(of.topic == "recompile" for of in service)
+    assert told is (is_found and cause != "shape")
     if not is_found:
         assert [of for of in found if of.topic == "recompile"] == []
         return

@@ -371,7 +371,7 @@ class Programs(Part):
 
     def _unrolled(self, function: Function, jaxpr: Any) -> facts.Unrolled | None:
         """Return the loop of Python that is most of *jaxpr*, if it is a large one."""
-        if len(jaxpr.eqns) < _LARGE or not function.is_users:
+        if executables.size_of(jaxpr) < _LARGE or not function.is_users:
             return None
         from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
 
