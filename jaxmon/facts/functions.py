@@ -237,7 +237,9 @@ class Program(Fact):
         devices: number of devices it runs on, of all processes.
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
-        double: whether it multiplies matrices of float64, or convolves with them.
+        double: whether one of them multiplies matrices of float64, or convolves with
+            them.
+        double_at: the line of the program that enables float64, if one does.
         unrolled: the loop that is most of it, if one is.
     """
 
@@ -257,6 +259,7 @@ class Program(Fact):
     peak_bytes: float | None = None
     code_bytes: float | None = None
     double: bool = False
+    double_at: str = ""
     unrolled: Unrolled | None = None
 
 

@@ -28,7 +28,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     HloPage,
     LoadedProgram,
@@ -181,6 +181,7 @@ class _Record:
 
     def __init__(self) -> None:
         self.programs = 0
+        self.double = False
         self.seen: set[str] = set()
         self.is_read = False
         self.finished = 0.0
@@ -193,7 +194,6 @@ class _Record:
         """Forget the latest program: another one has *finished*."""
         self.finished = max(finished, self.finished)
         self.fingerprint: str | None = None
-        self.double = False
         self.unrolled: facts.Unrolled | None = None
         self.figures: dict[str, float] = {}
         self.samples = {}
@@ -322,7 +322,7 @@ class Programs(Part):
                 fingerprint=record.fingerprint,
                 finished=record.finished,
             ).replace(
-                **({"double": True} if record.double else {}),
+                **(self._enabled if record.double else {}),
                 **({"unrolled": record.unrolled} if record.unrolled else {}),
                 **record.figures,
             )
@@ -379,6 +379,11 @@ class Programs(Part):
         found = unrolled(jaxpr, function.place, self._lines)
         self._budget.spend(began)
         return found
+
+    @functools.cached_property
+    def _enabled(self) -> dict[str, Any]:
+        where = set_at("jax_enable_x64", self._lines)
+        return {"double": True, **({"double_at": where} if where else {})}
 
     @functools.cached_property
     def _lines(self) -> SourceLineFinder:
@@ -456,7 +461,7 @@ class Programs(Part):
                     see(function)
             if is_latest:
                 record.fingerprint = None if text is None else text.fingerprint
-                record.double = text is not None and text.double
+                record.double |= text is not None and text.double
                 record.figures = {**record.figures, **figures}
         self._budget.spend(began)
         return figures

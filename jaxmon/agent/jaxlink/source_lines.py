@@ -162,13 +162,16 @@ def set_at(setting: str, lines: SourceLineFinder) -> str:
     if setting.upper() in os.environ:
         return ""
     name = re.compile(rf"""update\(\s*["']{setting}["']""")
-    files: dict[str, None] = {}
+    # A script that has come to its end is no module any more.
+    scripts = [word for word in sys.orig_argv if word.endswith(".py")]
+    files = dict.fromkeys(map(os.path.abspath, scripts))
     for module in list(sys.modules.values()):
         # Without loading a module that waits for its first use.
         file = object.__getattribute__(module, "__dict__").get("__file__")
-        if type(file) is str and lines.is_user(file) and not sources.package_of(file):
+        if type(file) is str:
             files[file] = None
-    for file in list(files)[:_MOST_SEARCHED]:
+    users = [of for of in files if lines.is_user(of) and not sources.package_of(of)]
+    for file in users[:_MOST_SEARCHED]:
         try:
             text = bounded.read(Path(file)).decode(errors="replace")
         except ConfigFileError:
