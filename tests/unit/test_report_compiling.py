@@ -372,7 +372,7 @@ def test_one_recompile_is_judged_by_what_it_took(cause, seconds, observed, is_fo
     event = recompile("x", cause=cause, seconds=seconds, place="train.py:80")
     process = {"observed_seconds": observed, "now": 1000.0}
     found = findings([event], functions=functions, process=process)
-    serving = {"/score": {"finished": {}}}
+    serving: dict[str, Any] = {"/score": {"finished": []}}
     service = findings([event], functions=functions, process=process, requests=serving)
 
     told = any(of.topic == "recompile" for of in service)
