@@ -131,10 +131,14 @@ class ProcessLimits:
     recompile_slow = duration(
         "5s",
         "Time of recompiles of a function for one cause that is much, from the first "
-        "on; if the earlier program would have done, also time_worth of the time, and "
-        "...",
+        "on, if the earlier program would have done; also time_worth of the time, ...",
     )
     recompile_noticed = duration("1s", "... if they take as long as this.")
+    recompile_few = count(
+        3,
+        "Recompiles for other sizes or values of which that is much, if it is "
+        "compile_share of the time as well.",
+    )
     recompile_scattered = count(
         20,
         "Recompiles of several functions together that are no accident if they take "

@@ -161,7 +161,7 @@ def evicted(snapshot: Snapshot) -> Iterator[Finding]:
     count = sum(function.recompiles[EVICTED] for _, function in costs)
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     often = count >= limits.recompile_storm
-    if not _is_much(took, EVICTED, snapshot) and not (
+    if not _is_much(count, took, EVICTED, snapshot) and not (
         often and took >= limits.recompile_storm_time * observed
     ):
         return
@@ -218,13 +218,13 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
     becomes small in a long run. A function that is created anew and used for long each
     time, as for each value of a sweep, is only worth its time.
     """
-    if _is_much(recompile_time(function, cause, snapshot), cause, snapshot):
+    count, took = function.recompiles[cause], recompile_time(function, cause, snapshot)
+    if _is_much(count, took, cause, snapshot):
         return True
     new = cause == "new_function"
     limits = snapshot.limits
     worth = limits.recreated_time if new else limits.recompile_storm_time
-    count, observed = function.recompiles[cause], snapshot.process.observed_seconds
-    calls = function.calls
+    observed, calls = snapshot.process.observed_seconds, function.calls
     often = calls is None or count >= limits.recompile_storm_calls * calls
     long = function.compile_time >= worth * observed
     if count >= limits.recompile_storm and (often or long):
@@ -235,18 +235,20 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
     return len(lately) >= limits.recompile_storm and took >= worth * window
 
 
-def _is_much(took: float, cause: str, snapshot: Snapshot) -> bool:
+def _is_much(count: int, took: float, cause: str, snapshot: Snapshot) -> bool:
     """
-    Return whether *took*, seconds of recompiles for *cause*, are much: if the earlier
-    program would have done, a tenth of the time or five seconds; else both, but not of
-    a service: it compiles for a few sizes as it starts.
+    Return whether *took*, seconds of so many recompiles for *cause*, are much. From the
+    first on, a tenth of the time or five seconds, if the earlier program would have
+    done. Other sizes and values need programs of their own: of these, a few may be
+    meant, and a service compiles for them as it starts.
     """
-    limits = snapshot.limits
-    part = took >= limits.time_worth * snapshot.process.observed_seconds
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
     long = took >= seconds_in(limits.recompile_slow)
     if cause not in AVOIDABLE:
-        return part and long and not snapshot.requests
-    return long or (part and took >= seconds_in(limits.recompile_noticed))
+        few = count < limits.recompile_few or snapshot.requests
+        return long and not few and took >= limits.compile_share * observed
+    noticed = took >= seconds_in(limits.recompile_noticed)
+    return long or (noticed and took >= limits.time_worth * observed)
 
 
 def _those(snapshot: Snapshot, function: str, cause: str) -> list[Recompile]:

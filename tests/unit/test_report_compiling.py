@@ -347,33 +347,38 @@ def test_equinox_makes_numbers_static():
 
 
 @pytest.mark.parametrize(
-    ("cause", "seconds", "observed", "is_found"),
+    ("count", "cause", "seconds", "observed", "is_found"),
     [
-        ("weak_type", 41.0, 85.0, True),
-        ("sharding", 6.0, 3600.0, True),
-        ("weak_type", 1.5, 10.0, True),
-        ("weak_type", 4.0, 85.0, False),
-        ("weak_type", 0.3, 2.0, False),
-        # Another size may need a program of its own, as in buckets.
-        ("shape", 6.0, 3600.0, False),
-        ("shape", 1.5, 4.0, False),
-        ("shape", 41.0, 85.0, True),
+        (1, "weak_type", 41.0, 85.0, True),
+        (1, "sharding", 6.0, 3600.0, True),
+        (1, "weak_type", 1.5, 10.0, True),
+        (1, "weak_type", 4.0, 85.0, False),
+        (1, "weak_type", 0.3, 2.0, False),
+        # Another size needs a program of its own, as in buckets.
+        (2, "shape", 22.0, 44.0, False),
+        (4, "shape", 6.0, 3600.0, False),
+        (4, "shape", 2.0, 4.0, False),
+        (4, "shape", 44.0, 85.0, True),
     ],
 )
-def test_one_recompile_is_judged_by_what_it_took(cause, seconds, observed, is_found):
+def test_few_recompiles_are_judged_by_what_they_took(
+    count, cause, seconds, observed, is_found
+):
     """
-    A tenth of the time, or five seconds, if the earlier program would have done; both,
-    if it may not. Its own time counts, not the mean of all compiles.
+    From the first on, a tenth of the time, or five seconds, if the earlier program
+    would have done; both, of a few, if it may not. Their own time counts, not the mean
+    of all compiles.
     """
     functions = function(
-        recompiles={cause: 1},
-        phases={"backend_compile": {"seconds": seconds + 9.0, "count": 2}},
+        recompiles={cause: count},
+        phases={"backend_compile": {"seconds": seconds + 9.0, "count": count + 1}},
     )
-    event = recompile("x", cause=cause, seconds=seconds, place="train.py:80")
+    event = recompile("x", cause=cause, seconds=seconds / count, place="train.py:80")
+    events = [event] * count
     process = {"observed_seconds": observed, "now": 1000.0}
-    found = findings([event], functions=functions, process=process)
+    found = findings(events, functions=functions, process=process)
     serving: dict[str, Any] = {"/score": {"finished": []}}
-    service = findings([event], functions=functions, process=process, requests=serving)
+    service = findings(events, functions=functions, process=process, requests=serving)
 
     told = any(of.topic == "recompile" for of in service)
     assert told is (is_found and cause != "shape")
@@ -386,7 +391,8 @@ def test_one_recompile_is_judged_by_what_it_took(cause, seconds, observed, is_fo
         "train.py:80",
         seconds,
     )
-    assert "was recompiled once because" in first.verdict
+    often = "once" if count == 1 else f"{count} times"
+    assert f"was recompiled {often} because" in first.verdict
 
 
 @pytest.mark.parametrize(
