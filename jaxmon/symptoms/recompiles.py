@@ -243,11 +243,13 @@ def _is_much(count: int, took: float, cause: str, snapshot: Snapshot) -> bool:
     meant, and a service compiles for them as it starts.
     """
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
-    long = took >= seconds_in(limits.recompile_slow)
+    # A small program takes long, too, while others hold the processors.
+    alone = took * (1 - (snapshot.usual.waiting or 0.0))
+    long = alone >= seconds_in(limits.recompile_slow)
     if cause not in AVOIDABLE:
         few = count < limits.recompile_few or snapshot.requests
         return long and not few and took >= limits.compile_share * observed
-    noticed = took >= seconds_in(limits.recompile_noticed)
+    noticed = alone >= seconds_in(limits.recompile_noticed)
     return long or (noticed and took >= limits.time_worth * observed)
 
 
