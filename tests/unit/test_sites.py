@@ -98,7 +98,7 @@ def test_the_line_that_sets_a_setting_is_found(
 ) -> None:
     """Where its name is given to ``update``; nowhere if the environment sets it."""
     name = "jax_persistent_cache_min_compile_time_secs"
-    module = ModuleType("trial_of_settings")
+    module = ModuleType("__main__")  # few others come before it
     module.__file__ = str(tmp_path / "trial.py")
     text = f"import jax\n# {name}\njax.config.update(\n    '{name}', 20)\n"
     (tmp_path / "trial.py").write_text(text)
