@@ -9,6 +9,16 @@ from jaxmon.facts.memory import place
 from jaxmon.facts.record import NOTHING, Fact
 
 
+STATIC_FIELD = "static field "
+"""How a difference begins that is in no array of an argument, nor in its structure."""
+MADE_ANEW = ", made anew"
+"""How it ends if a function was made once more by the same line, ..."""
+ANOTHER = (
+    " (a different object: compared by identity; define __eq__ and __hash__ by value)"
+)
+"""... or an object with the same content."""
+
+
 class EventFact(Fact):
     """One thing that happened."""
 

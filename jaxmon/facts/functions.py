@@ -75,11 +75,12 @@ def spread_of(times: Sequence[float]) -> Spread | None:
 
 
 class Obstacle(Fact):
-    """One reason why the persistent cache misses."""
+    """One reason why the persistent cache misses; *where* is a line of the program."""
 
     reason: str = ""
     message: str = ""
     advice: str = ""
+    where: str = ""
 
 
 class Requests(Fact):
@@ -208,6 +209,23 @@ class Keys(Fact):
     calls: int = 0
 
 
+class Unrolled(Fact):
+    """
+    A loop of Python that JAX traced into a program.
+
+    Attributes:
+        where: the line that its body is called from.
+        times: how often the body is in the program.
+        ratio: the fraction of the operations that are in it.
+        operations: their number, as traced.
+    """
+
+    where: str = ""
+    times: int = 0
+    ratio: float = 0.0
+    operations: int = 0
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -219,7 +237,10 @@ class Program(Fact):
         devices: number of devices it runs on, of all processes.
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
-        double: whether it multiplies matrices of float64, or convolves with them.
+        double: whether one of them multiplies matrices of float64, or convolves with
+            them.
+        double_at: the line of the program that enables float64, if one does.
+        unrolled: the loop that is most of it, if one is.
     """
 
     programs: int | None = None
@@ -238,6 +259,8 @@ class Program(Fact):
     peak_bytes: float | None = None
     code_bytes: float | None = None
     double: bool = False
+    double_at: str = ""
+    unrolled: Unrolled | None = None
 
 
 class Uncounted(Fact):

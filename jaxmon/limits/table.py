@@ -82,8 +82,19 @@ class ProcessLimits:
     large_program = duration(
         "10s", "Time of one compile from which the program is called large."
     )
+    unrolled_times = count(
+        16,
+        "How often the body of a loop must be in a program to be called unrolled, ...",
+    )
+    unrolled_ratio = ratio(0.5, "... what fraction of its operations that must be, ...")
+    unrolled_time = ratio(0.25, "... what fraction of the time their compile, ...")
+    unrolled_slow = duration("1s", "... and how long it must take at least.")
     operations_slow = duration(
-        "5s", "Minimum time of the compiles of eager operations."
+        "5s", "Minimum time of the compiles of eager operations, ..."
+    )
+    operations_many = count(
+        100,
+        "... and minimum number of their programs: a model and its optimizer have few.",
     )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."
@@ -111,12 +122,17 @@ class ProcessLimits:
     recreated_time = ratio(
         0.05, "The same fraction for functions that are created anew each time."
     )
+    recompile_slow = duration(
+        "5s",
+        "Time of recompiles of a function for one cause that is much, from the first "
+        "on, if the earlier program would have done; also time_worth of the time, ...",
+    )
+    recompile_noticed = duration("1s", "... if they take as long as this.")
     recompile_few = count(
         3,
-        "Fewer recompiles are no accident if they are most calls and much of the time.",
+        "Recompiles for other sizes or values of which that is much, if it is "
+        "compile_share of the time as well.",
     )
-    recompile_few_calls = ratio(0.5, "Fraction of the calls that counts as most.")
-    recompile_few_time = ratio(0.2, "Fraction of the time that counts as much.")
     recompile_scattered = count(
         20,
         "Recompiles of several functions together that are no accident if they take "

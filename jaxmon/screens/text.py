@@ -30,7 +30,7 @@ from jaxmon.screens.section import Section
 from jaxmon.screens.tables import goodput
 from jaxmon.screens.time_table import time_table
 from jaxmon.symptoms.findings import about, verdict
-from jaxmon.symptoms.recompiles import recompile_advice
+from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
 from jaxmon.symptoms.symptom import Finding, Urgency
 
 
@@ -107,6 +107,8 @@ def functions(snapshot: Snapshot, *, most: int = _MOST_FUNCTIONS) -> Section:
     about = f": {duration(took)}"
     if observed:
         about += f", {share_of_time(took, observed)}"
+    if again := every_recompile_time(snapshot.users, snapshot):
+        about += f"; {duration(again)} for recompiles"
     if loading := snapshot.load_time:
         about += f"; {duration(loading)} of loading from the persistent cache"
     return Section(

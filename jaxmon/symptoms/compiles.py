@@ -14,17 +14,29 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import counted, duration, share_of_time, times
+from jaxmon.host.formats.layout import (
+    counted,
+    duration,
+    share,
+    share_of_time,
+    times,
+)
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge, histogram
 from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
-from jaxmon.symptoms.recompiles import WHY
+from jaxmon.symptoms.recompiles import (
+    EVICTED,
+    WHY,
+    every_recompile_time,
+    recompile_time,
+)
 from jaxmon.symptoms.requests import cold_requests
 from jaxmon.symptoms.symptom import (
     BUDGET,
     FAILURE,
     HINT,
+    LINES,
     NO_SCREEN,
     TIME,
     TOO_LITTLE,
@@ -46,14 +58,29 @@ _BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect what prevents persistent cache hits."""
-    cache = snapshot.cache
-    quick = snapshot.compile_time < seconds_in(snapshot.limits.cache_worth)
+    cache, limits, took = snapshot.cache, snapshot.limits, snapshot.compile_time
+    observed = snapshot.process.observed_seconds
+    # A small program takes long, too, while others hold the processors.
+    alone = took * (1 - (snapshot.usual.waiting or 0.0))
+    quick = alone < seconds_in(limits.cache_worth)
+    short = observed < seconds_in(limits.compile_settled)
+    # A directory was prepared, and stays empty: that is not what was meant.
+    part = took >= limits.time_worth * observed
+    in_vain = part and not cache.writes and not cache.requests.hit
     for obstacle in cache.obstacles:
-        # Most programs have no cache, and start quickly.
-        if obstacle.reason in NO_CACHE and quick:
+        of = obstacle.reason
+        # Most programs have no cache, and start quickly, or compile as they begin.
+        if of in NO_CACHE and quick and not (of == "below_threshold" and in_vain):
+            continue
+        if of == "no_directory" and short:
             continue
         yield Finding(
-            "cache", obstacle.reason, _sentence(obstacle.message), (), obstacle.advice
+            "cache",
+            of,
+            _sentence(obstacle.message),
+            (f"set at {obstacle.where}",) if obstacle.where else (),
+            obstacle.advice,
+            obstacle.where,
         )
     if broken := {kind: n for kind, n in cache.errors.items() if n}:
         counts = " and ".join(
@@ -227,6 +254,7 @@ def _thundering_compilation(limits: Limits) -> Alert:
     )
 
 
+_CONTROL_FLOW = ("scan", "while", "cond")
 _EFFECT_SECONDS = 0.0005
 _WORTH_A_LINE = 0.1
 _SLOW_SECONDS = 1.0
@@ -296,16 +324,45 @@ def _dominated(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if rest < limits.compile_share * observed:
         return
-    recompiling = sum(function.recompile_seconds for function in snapshot.functions)
+    recompiling = every_recompile_time(snapshot.users, snapshot)
     yield Finding(
         "compile_share",
         "",
-        f"Compiles took {duration(took)}, {share_of_time(took, observed)}.",
+        f"Compiles took {duration(took)}, {share_of_time(took, observed)}: first "
+        f"compiles {duration(took - recompiling)}, recompiles {duration(recompiling)}.",
         (),
         "Warm up before the work starts, or reuse compiled programs between runs: "
         "set JAX_COMPILATION_CACHE_DIR.",
         seconds=max(rest - recompiling, 0.0),
     )
+
+
+def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops of Python that make a program large, and its compile long."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    for function in snapshot.users:
+        loop, took = function.program.unrolled, function.compile_time
+        if loop is None or loop.times < limits.unrolled_times:
+            continue
+        # Of one program: others may have no loop.
+        took /= max(function.built, 1)
+        won = took * loop.ratio * (1 - 1 / loop.times)
+        part = max(limits.unrolled_time * observed, seconds_in(limits.unrolled_slow))
+        if won < part or loop.ratio < limits.unrolled_ratio:
+            continue
+        yield Finding(
+            "unrolled",
+            function.name,
+            f"Compiling {function.name} took {duration(took)}, "
+            f"{share_of_time(took, observed)}: a Python loop at "
+            f"{loop.where} puts its body into the program {times(loop.times)}, "
+            f"{share(loop.ratio, 1)} of its {loop.operations:,} operations.",
+            (),
+            "Use jax.lax.scan or jax.lax.fori_loop, which trace and compile the body "
+            "once; with the same shapes in each pass, no other change is needed.",
+            where=loop.where,
+            seconds=won,
+        )
 
 
 def _compile_slow(limits: Limits) -> Alert:
@@ -336,37 +393,77 @@ def _compile_slow(limits: Limits) -> Alert:
     )
 
 
+def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:
+    """Return loops and branches that are compiled outside of jit, again and again."""
+    least = snapshot.limits.recompile_storm
+    return [
+        function
+        for function in snapshot.functions
+        if function.internal
+        and function.name.startswith("jax.")
+        and function.name.rpartition(".")[2] in _CONTROL_FLOW
+        and function.built - function.recompiles.get(EVICTED, 0) >= least
+    ]
+
+
+def control_flow(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect loops and branches whose body is a new function at each call."""
+    found, limits = _control_flow(snapshot), snapshot.limits
+    took = sum(function.compile_time for function in found)
+    part = limits.time_worth * snapshot.process.observed_seconds
+    if not found or took < max(part, seconds_in(limits.recompile_noticed)):
+        return
+    names = " and ".join(f"jax.lax.{of.name.rpartition('.')[2]}" for of in found)
+    built, lines = sum(of.built for of in found), _lines(snapshot, took)
+    yield Finding(
+        "control_flow",
+        "",
+        f"{names} {'was' if len(found) == 1 else 'were'} compiled {times(built)} "
+        f"outside of jit, which took {duration(took)}: a body that is a new function, "
+        "or has other shapes, needs another program.",
+        tuple(f"{line}: {duration(seconds)}" for line, seconds in lines),
+        "Call them in a jitted function; or define the body once, outside of the loop, "
+        "and pass what changes as an operand.",
+        where=lines[0][0] if lines else "",
+        seconds=took,
+    )
+
+
 def operations(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect time spent compiling eager operations."""
-    limits = snapshot.limits
-    inside = [of for of in snapshot.functions if of.internal and of.built]
-    took = sum(function.compile_time for function in inside)
-    causes = Counter[str]()
-    for function in inside:
-        causes.update(function.recompiles)
-    recompiled = causes.total()
-    most = took >= limits.compile_share * snapshot.compile_time
-    slow = took >= seconds_in(limits.operations_slow) and most
-    observed = snapshot.process.observed_seconds
-    often = (
-        recompiled >= limits.recompile_scattered and took >= limits.time_part * observed
+    limits, other = snapshot.limits, _control_flow(snapshot)
+    inside = [
+        of for of in snapshot.functions if of.internal and of.built and of not in other
+    ]
+    took = sum(
+        function.compile_time - recompile_time(function, EVICTED, snapshot)
+        for function in inside
     )
-    if not slow and not often:
-        return
+    # Those that differ, and are as many, belong to models and optimizers, once each.
+    often = [of for of in inside if _again(of) >= limits.recompile_scattered]
     built = sum(function.built for function in inside)
+    most = took >= limits.compile_share * snapshot.compile_time
+    many = built >= limits.operations_many
+    slow = took >= seconds_in(limits.operations_slow) and most and many
+    observed = snapshot.process.observed_seconds
+    if not slow and not (often and took >= limits.time_part * observed):
+        return
     finding = (
         f"Eager operations were compiled one by one: "
         f"{counted(built, 'program')} in {duration(took)}"
     )
     if often:
+        causes = Counter[str]()
+        for function in inside:
+            causes.update(function.recompiles)
         cause = causes.most_common(1)[0][0]
         # JAX creates a new function for each set of options of an operation.
         is_explained = cause in WHY and cause != "new_function"
         why = f", mostly because {WHY[cause]}" if is_explained else ""
-        finding += f", {recompiled:,} of them recompiles{why}"
+        finding += f", {causes.total():,} of them recompiles{why}"
     short = (
         f"{function.name.rpartition('.')[2]} {function.built}"
-        for function in inside[:_MOST_EVIDENCE]
+        for function in (often or inside)[:_MOST_EVIDENCE]
     )
     lines = _lines(snapshot, took)
     yield Finding(
@@ -382,6 +479,11 @@ def operations(snapshot: Snapshot) -> Iterator[Finding]:
         where=lines[0][0] if lines else "",
         seconds=took,
     )
+
+
+def _again(function: FunctionFact) -> int:
+    """Return how often it was compiled again, although its programs were kept."""
+    return sum(function.recompiles.values()) - function.recompiles.get(EVICTED, 0)
 
 
 def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
@@ -435,9 +537,21 @@ SYMPTOMS = (
         other_runbook="JaxmonColdStarts",
     ),
     Symptom(
+        *("control_flow", "F1", "Loops are compiled outside of jit.", TIME),
+        *(control_flow, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing="what it costs is in JaxmonCompileSlow",
+        other_runbook="JaxmonColdStarts",
+    ),
+    Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
         *(_effects, catalog.JIT_CACHE_MISSES, "Debug: Cache misses by function"),
         missing=TOO_LITTLE,
+    ),
+    Symptom(
+        *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
+        *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing=LINES,
+        other_runbook="JaxmonColdStarts",
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),

@@ -1,14 +1,14 @@
-"""Functions that keep recompiling: why, and what to do about it."""
+"""Functions that recompile: why, what it costs, and what to do about it."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from jaxmon import catalog, promql
-from jaxmon.facts.events import Recompile
+from jaxmon.facts.events import ANOTHER, MADE_ANEW, STATIC_FIELD, Recompile
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -23,7 +23,9 @@ from jaxmon.symptoms.symptom import TIME, Finding, Symptom
 WHY = {
     "shape": "an argument's shape changed",
     "dtype": "an argument's dtype changed",
-    "weak_type": "a Python number and an array alternated",
+    "weak_type": (
+        "an argument was weakly typed, as a Python number is, in some calls only"
+    ),
     "static_argument": "a static argument changed",
     "tree_structure": "an argument's pytree structure changed",
     "sharding": "an argument's sharding changed",
@@ -36,7 +38,10 @@ WHY = {
 WHAT_TO_DO = {
     "shape": "Pad to a few fixed sizes (buckets), or drop the smaller last batch.",
     "dtype": "Convert the argument before the call: jnp.asarray(x, dtype).",
-    "weak_type": "Always pass an array: jnp.asarray(x, dtype) before the call.",
+    "weak_type": (
+        "Give it the same type from the first call on: jnp.asarray(x, dtype), also for "
+        "what is read from a file."
+    ),
     "static_argument": (
         "Make it an ordinary argument, or limit it to a few values; objects need "
         "value-based __eq__ and __hash__."
@@ -63,6 +68,17 @@ EQUINOX = (
     "For Equinox, whatever is no array is static: pass numbers that change as arrays, "
     "jnp.asarray(step), and the same function objects each time."
 )
+EVICTED = "evicted"
+AVOIDABLE = ("dtype", "weak_type", "sharding", "committed", EVICTED)
+"""Causes for which the earlier program would have done; others may need another one."""
+MAKE_ONCE = (
+    "Make it once, outside of the loop, and pass the same object each time: functions, "
+    "and objects whose class has no __eq__ and __hash__ by value, are new ones to JAX."
+)
+KEEP_AS_ARRAY = (
+    "A field that is no array is static, and each of its values needs a program: keep "
+    "what changes as an array, jnp.asarray(value), or in a flax.nnx.Variable."
+)
 _UNKNOWN = (
     "Run briefly with JAX_EXPLAIN_CACHE_MISSES=1 to see JAX's own explanation in "
     "the log."
@@ -72,25 +88,30 @@ _SHAPES = re.compile(r"(.*): [^\[\] ]+\[([\d,]*)\] → [^\[\] ]+\[([\d,]*)\]")
 
 
 def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect functions that keep recompiling."""
+    """Detect functions whose recompiles are many, or take long."""
     for function in snapshot.users:
         for cause, count in Counter(function.recompiles).most_common():
-            if not _is_storm(function, cause, snapshot):
+            if cause == EVICTED or not _is_worth(function, cause, snapshot):
                 continue
-            why = WHY.get(cause)
+            why = _why(cause, _latest(snapshot, function.name, cause))
+            took = recompile_time(function, cause, snapshot)
             yield Finding(
                 "recompile",
                 function.name,
                 f"{function.name} was recompiled {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; the cause is unknown")
-                + f". Compiling it took {duration(function.compile_time)}.",
+                + f". This took {_of_compiles(took, function.compile_time)}.",
                 _differences(snapshot, function.name, cause),
                 _advice(snapshot, function.name, cause),
-                where=_most_often_at(snapshot, function.name, cause),
-                seconds=function.recompile_time(cause),
+                where=_most_often_at(_those(snapshot, function.name, cause)),
+                seconds=took,
                 severity=_severity(function, snapshot),
             )
+
+
+def _of_compiles(took: float, every: float) -> str:
+    return f"{duration(took)} of the {duration(every)} that its compiles took"
 
 
 def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:
@@ -105,13 +126,13 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         function
         for function in snapshot.users
         if function.recompiles
-        and not any(_is_storm(function, of, snapshot) for of in function.recompiles)
+        and not any(_is_worth(function, of, snapshot) for of in function.recompiles)
     ]
     causes = Counter[str]()
     for function in few:
         causes.update(function.recompiles)
-    count, took = causes.total(), sum(function.compile_time for function in few)
-    observed = snapshot.process.observed_seconds
+    took = every_recompile_time(few, snapshot)
+    count, observed = causes.total(), snapshot.process.observed_seconds
     limits = snapshot.limits
     if count < limits.recompile_scattered or took < limits.time_part * observed:
         return
@@ -121,39 +142,115 @@ def scattered(snapshot: Snapshot) -> Iterator[Finding]:
         "recompiles",
         "",
         f"{counted(len(few), 'function')} were recompiled, {count:,} times in "
-        f"all{why}. Their compiles took {duration(took)}.",
+        f"all{why}. This took {duration(took)}.",
         (),
         recompile_advice(cause),
-        seconds=sum(function.recompile_seconds for function in few),
+        seconds=took,
     )
 
 
-def _is_storm(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
+def evicted(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect programs that JAX had compiled, and dropped."""
+    costs = [
+        (recompile_time(function, EVICTED, snapshot), function)
+        for function in snapshot.functions
+        if EVICTED in function.recompiles
+    ]
+    costs.sort(key=lambda cost: -cost[0])
+    took = sum(seconds for seconds, _ in costs)
+    count = sum(function.recompiles[EVICTED] for _, function in costs)
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    often = count >= limits.recompile_storm
+    if not _is_much(count, took, EVICTED, snapshot) and not (
+        often and took >= limits.recompile_storm_time * observed
+    ):
+        return
+    events = [event for event in snapshot.recompiles if event.cause == EVICTED]
+    yield Finding(
+        "evicted",
+        "",
+        f"JAX compiled {counted(count, 'program')} again that had been evicted from "
+        f"its caches. This took {duration(took)}.",
+        (
+            *_latest_texts(events)[:1],
+            *(f"{function.name}: {duration(seconds)}" for seconds, function in costs),
+        )[:_MOST_EVIDENCE],
+        WHAT_TO_DO[EVICTED],
+        where=_most_often_at(events),
+        seconds=took,
+    )
+
+
+def recompile_time(function: FunctionFact, cause: str, snapshot: Snapshot) -> float:
     """
-    Return whether recompiles for that *cause* matter: relative to all calls and the
-    whole run, so that a few sizes at startup do not count, or relative to recent time,
-    because any fraction becomes small in a long run. Large programs need only a few
-    recompiles to take most of the time. A function that is created anew
-    and used for long each time, as for each value of a sweep, is only worth its time.
+    Return the seconds that recompiles for *cause* took: as measured; of those whose
+    events were dropped, as if all compiles of the function took as long.
     """
+    measured = [
+        recompile.seconds
+        for recompile in _those(snapshot, function.name, cause)
+        if recompile.seconds is not None
+    ]
+    count = function.recompiles.get(cause, 0)
+    rest = max(count - len(measured), 0) / max(count, 1)
+    took = sum(measured) + rest * function.recompile_time(cause)
+    return min(took, function.compile_time)
+
+
+def every_recompile_time(
+    functions: Iterable[FunctionFact], snapshot: Snapshot
+) -> float:
+    """Return the seconds that the recompiles of *functions* took."""
+    return sum(
+        min(
+            sum(recompile_time(function, of, snapshot) for of in function.recompiles),
+            function.compile_time,
+        )
+        for function in functions
+    )
+
+
+def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
+    """
+    Return whether recompiles for that *cause* matter: by what they cost, from the first
+    one on; if there are many, relative to all calls and the whole run, so that a few
+    sizes at startup do not count, or relative to recent time, because any fraction
+    becomes small in a long run. A function that is created anew and used for long each
+    time, as for each value of a sweep, is only worth its time.
+    """
+    count, took = function.recompiles[cause], recompile_time(function, cause, snapshot)
+    if _is_much(count, took, cause, snapshot):
+        return True
     new = cause == "new_function"
     limits = snapshot.limits
     worth = limits.recreated_time if new else limits.recompile_storm_time
-    count, observed = function.recompiles[cause], snapshot.process.observed_seconds
-    calls = function.calls
+    observed, calls = snapshot.process.observed_seconds, function.calls
     often = calls is None or count >= limits.recompile_storm_calls * calls
     long = function.compile_time >= worth * observed
     if count >= limits.recompile_storm and (often or long):
-        return True
-    mostly = calls is not None and count >= limits.recompile_few_calls * calls
-    took = function.recompile_time(cause)
-    much = took >= limits.recompile_few_time * observed
-    if count >= limits.recompile_few and mostly and much:
         return True
     lately = _lately(function, cause, snapshot)
     took = sum(recompile.seconds or 0.0 for recompile in lately)
     window = seconds_in(limits.recompile_window)
     return len(lately) >= limits.recompile_storm and took >= worth * window
+
+
+def _is_much(count: int, took: float, cause: str, snapshot: Snapshot) -> bool:
+    """
+    Return whether *took*, seconds of so many recompiles for *cause*, are much. From the
+    first on, a tenth of the time or five seconds, if the earlier program would have
+    done. Other sizes and values need programs of their own: of these, a few may be
+    meant, and a service compiles for them as it starts.
+    """
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    # A small program takes long, too, while others hold the processors.
+    alone = took * (1 - (snapshot.usual.waiting or 0.0))
+    long = alone >= seconds_in(limits.recompile_slow)
+    if cause not in AVOIDABLE:
+        few = count < limits.recompile_few or snapshot.requests
+        return long and not few and took >= limits.compile_share * observed
+    noticed = alone >= seconds_in(limits.recompile_noticed)
+    return long or (noticed and took >= limits.time_worth * observed)
 
 
 def _those(snapshot: Snapshot, function: str, cause: str) -> list[Recompile]:
@@ -177,18 +274,33 @@ def _how_many_lately(function: FunctionFact, cause: str, snapshot: Snapshot) -> 
     return f" ({count:,} of them in the last {duration(window)})"
 
 
-def _most_often_at(snapshot: Snapshot, function: str, cause: str) -> str:
+def _most_often_at(every: Sequence[Recompile]) -> str:
     """Return the line that caused most of them, empty if unknown."""
-    every = _those(snapshot, function, cause)
     places = Counter(recompile.place for recompile in every if recompile.place)
     return places.most_common(1)[0][0] if places else ""
 
 
+def _latest(snapshot: Snapshot, function: str, cause: str) -> list[str]:
+    """Return the first difference of the latest of them, if known."""
+    return [of.texts[0] for of in _those(snapshot, function, cause) if of.texts][-1:]
+
+
+def _why(cause: str, texts: Sequence[str]) -> str:
+    is_field = any(text.startswith(STATIC_FIELD) for text in texts)
+    return "a static field of an argument changed" if is_field else WHY.get(cause, "")
+
+
 def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
+    """Return what to do, by what differs."""
+    latest = _latest(snapshot, function, cause)
+    if cause != "new_function" and latest and latest[0].endswith((MADE_ANEW, ANOTHER)):
+        return MAKE_ONCE
     if cause == "static_argument" and function.startswith("equinox."):
         return EQUINOX
     if cause == "shape" and _grows(snapshot, function):
         return GROWS
+    if latest and latest[0].startswith(STATIC_FIELD):
+        return KEEP_AS_ARRAY
     return recompile_advice(cause)
 
 
@@ -218,8 +330,12 @@ def _sizes(shape: str) -> list[int]:
 
 def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
     """Return the latest distinct differences as text, with the line to change."""
+    return _latest_texts(_those(snapshot, function, cause))
+
+
+def _latest_texts(every: Sequence[Recompile]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for recompile in reversed(_those(snapshot, function, cause)):
+    for recompile in reversed(every):
         if recompile.texts:
             where = f"{recompile.place}: " if recompile.place else ""
             found.setdefault(where + recompile.texts[0])
@@ -266,13 +382,19 @@ def _recompile_storm(limits: Limits) -> Alert:
 
 SYMPTOMS = (
     Symptom(
-        *("recompile", "F3", "A function keeps recompiling.", TIME),
+        *("recompile", "F3", "A function recompiles often, or for long.", TIME),
         *(recompiles, catalog.RECOMPILES, "Debug: Recompiles over time"),
         rule=("JaxmonRecompileStorm", _recompile_storm),
     ),
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),
         *(scattered, catalog.RECOMPILES, "Debug: Recompiles over time"),
+        missing="what it costs is in JaxmonCompileSlow",
+        other_runbook="JaxmonRecompileStorm",
+    ),
+    Symptom(
+        *("evicted", "F3", "Programs are evicted, and compiled again.", TIME),
+        *(evicted, catalog.RECOMPILES, "Debug: Recompiles over time"),
         missing="what it costs is in JaxmonCompileSlow",
         other_runbook="JaxmonRecompileStorm",
     ),

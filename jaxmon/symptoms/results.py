@@ -403,10 +403,11 @@ def _double(snapshot: Snapshot) -> Iterator[Finding]:
             "double",
             first.name,
             f"{first.name} multiplies matrices in float64{more}: jax_enable_x64 is on.",
-            (),
+            (f"set at {first.program.double_at}",) if first.program.double_at else (),
             "If that is not meant, look for who switches it on, which may be a "
             "library, and convert the data: float32 takes half the memory, and on "
             "most accelerators a small part of the time.",
+            where=first.program.double_at,
         )
 
 

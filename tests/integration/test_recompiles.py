@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from jaxmon import catalog
 from tests.helpers import processes
 from tests.helpers.preloaded import run_preloaded
+from tests.programs.recompiles import functions
 from tests.programs.recompiles.expected import CASES, NONE, SEVERAL, SINCE, TRANSFORMED
 
 
@@ -62,6 +64,18 @@ def test_the_cause_and_every_difference_are_told(noted: Any, name: str) -> None:
     assert (event["kind"], event["cause"], told) == ("recompile", cause, texts)
     assert event["omitted"] == 0
     assert 0 < event["seconds"] < 60
+
+
+def test_what_was_evicted_is_blamed_on_what_cleared_the_caches(noted: Any) -> None:
+    """The line that clears all of them, not the one that calls the function again."""
+    source = Path(functions.__file__).read_text().splitlines()
+    number = next(n for n, line in enumerate(source, 1) if "clear_caches()" in line)
+    (event,) = noted["cases"]["caches_cleared"]["events"]
+    (other,) = noted["cases"]["function_cleared"]["events"]
+
+    assert event["place"].endswith(f"functions.py:{number}")
+    assert other["place"]
+    assert not other["place"].endswith(f"functions.py:{number}")
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)

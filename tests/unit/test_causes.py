@@ -37,7 +37,7 @@ def call(*leaves: Leaf, context: tuple[Any, ...] = ()) -> Signature:
 def tree(*keys: str, count: int = 3) -> Signature:
     """Return the signature of a call with a dict of arrays."""
     paths = tuple(f"[{key!r}]" for key in keys)
-    node = Node("dict", (), "", paths, (LEAF,) * len(keys), len(keys))
+    node = Node("dict", (), None, paths, (LEAF,) * len(keys), len(keys))
     leaves = (leaf(count),) * len(keys)
     return Signature((Argument("x", by_name=False, node=node),), leaves, (), (), ())
 

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import equinox
+import jax
 import numpy as np
+import optax
+from equinox._compile_utils import hashable_partition
+from flax import nnx
+from flax.training import train_state
 
 from jaxmon.agent.jaxlink.arrays import Leaf
-from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
+from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node, node_of
 from jaxmon.agent.recompiles.differences import differences
-from jaxmon.agent.recompiles.signatures import Options, Placement, Signature, Static
+from jaxmon.agent.recompiles.signatures import (
+    Options,
+    Placement,
+    Signature,
+    Static,
+    equinox_arguments,
+)
 from jaxmon.agent.recompiles.values import value_of
 
 
@@ -95,14 +107,14 @@ def test_secrets_are_in_no_value() -> None:
     header, harmless = "Bearer xyzzyfish", "Llama-3-8B of runs/r50.yaml"
     found = texts(
         of(
-            Node("Model", (1, 1), repr(key), None, (), 0),
+            Node("Model", (1, 1), value_of(key), None, (), 0),
             (),
             static={"token": "xyzzyfish", "max_tokens": 64, "model": harmless},
             options=(("compiler options", header, None),),
             context=(value_of({"api_key": "xyzzyfish"}),),
         ),
         of(
-            Node("Model", (1, 2), repr(header), None, (), 0),
+            Node("Model", (1, 2), value_of(header), None, (), 0),
             (),
             static={"token": "abc", "max_tokens": 128, "model": key},
             context=(value_of(("https://bob:xyzzyfish@h/x", "n")),),
@@ -142,7 +154,7 @@ def test_leaves_behind_a_new_key_are_still_compared() -> None:
 
     def tree(*keys: str) -> Node:
         paths = tuple(f"[{key!r}]" for key in keys)
-        return Node("dict", (), "", paths, (LEAF,) * len(keys), len(keys))
+        return Node("dict", (), None, paths, (LEAF,) * len(keys), len(keys))
 
     small = FLOAT._replace(shape=(1,))
     before = of(tree("b", "c"), [FLOAT, FLOAT])
@@ -158,7 +170,7 @@ def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
     """
     Unless they do not fit the argument, as to 0.4 when names are in another order.
     """
-    model = Node("Model", (1,), "", None, (LEAF,), 1)
+    model = Node("Model", (1,), None, None, (LEAF,), 1)
     changed = [FLOAT._replace(shape=(1,))]
 
     named = of(model, changed, names=("x.weight",))
@@ -169,19 +181,17 @@ def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
 
 
 def test_a_static_part_that_jax_finds_different_is_told() -> None:
-    """Even where it reads the same."""
+    """What in it differs, also where it reads the same, or is cut off."""
     first, second, longer = (Plain(),), (Plain(),), ("a" * 100, "b")
 
     def model(static: object) -> Signature:
         value = value_of(static)
-        return of(Node("Model", (1, value.key), value.text, None, (LEAF,), 1))
+        return of(Node("Model", (1, value.key), value, None, (LEAF,), 1))
 
     (text,) = texts(model(first), model(second))
-    assert text.endswith(
-        "static part (Plain(),) (looks equal, but JAX treats it as different)"
-    )
+    assert text.startswith("static field x[0]: Plain() → Plain() (a different object")
     (text,) = texts(model(longer), model((*longer, "c")))
-    assert text.endswith("… (differs beyond the part shown)")
+    assert text == "static field x[2]: not given → 'c'"
 
 
 def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
@@ -193,7 +203,9 @@ def test_static_values_that_differ_at_their_ends_are_no_twins() -> None:
         (found,) = texts(of(static={"n": before}), of(static={"n": after}))
         return found
 
-    assert text((long, first), (long, second, 1)).endswith("beyond the part shown)")
+    assert text((long, first), (long, second, 1)) == (
+        "static argument n[2]: not given → 1"
+    )
     assert text((1, first), (1, second)).endswith("__hash__ by value)")
     assert text((long, first), (long, second)).endswith("__hash__ by value)")
 
@@ -214,3 +226,97 @@ def test_meshes_alike_in_words_are_told_apart() -> None:
     (text,) = texts(of(leaves=spread[:1]), of(leaves=spread[1:]))
 
     assert text.endswith("P('d') on mesh d=8 (different devices, or a different order)")
+
+
+def trees(before: object, after: object) -> list[str]:
+    """Return what differs between two arguments, except for their arrays."""
+    first, second = (
+        of(node_of(jax.tree.structure(tree), []), [FLOAT] * len(jax.tree.leaves(tree)))
+        for tree in (before, after)
+    )
+    return texts(first, second)
+
+
+def test_the_field_of_a_train_state_is_named() -> None:
+    """An optimizer that is made in each epoch is the same function, but for JAX."""
+
+    def state(rate: float) -> Any:
+        made = optax.adam(rate)
+        return train_state.TrainState.create(apply_fn=len, params={}, tx=made)
+
+    found = trees(state(0.1), state(0.1))
+
+    assert len(found) == 2
+    for text, name in zip(found, ("init", "update"), strict=True):
+        assert text.startswith(f"static field x.tx.{name}: {name}_fn at ")
+        assert text.endswith(" → the same function, made anew")
+    same = state(0.1)
+    assert trees(same, same.replace(step=3)) == []
+
+
+def test_the_attribute_of_a_graph_of_flax_is_named() -> None:
+    """Attributes of all its objects follow each other; equal ones are no news."""
+
+    class Net(nnx.Module):  # type: ignore[misc]  # Flax has no types
+        def __init__(self, rate: float, inner: float) -> None:
+            rngs = nnx.Rngs(0)
+            self.linear = nnx.Linear(2, 2, rngs=rngs)
+            self.rate = rate
+            self.layers = nnx.List([nnx.Dropout(inner, rngs=rngs)])
+
+    def graph(*rates: float) -> Node:
+        value = value_of(nnx.split(Net(*rates))[0])
+        return Node("NodeStates", (1, value.key), value, None, (), 0)
+
+    before = of(graph(0.1, 0.5))
+    assert texts(before, of(graph(0.09, 0.5))) == ["static field x.rate: 0.1 → 0.09"]
+    assert texts(before, of(graph(0.1, 0.7))) == [
+        "static field x.layers[0].rate: 0.5 → 0.7"
+    ]
+    assert texts(before, of(graph(0.1, 0.5))) == []
+
+
+def test_the_argument_of_a_function_of_equinox_is_named() -> None:
+    """Of what it passes as one static argument: by position, by name, and fields."""
+
+    class Inner(equinox.Module):  # type: ignore[misc]  # as seen from here
+        weight: Any
+        rate: float
+
+    class Model(equinox.Module):  # type: ignore[misc]  # likewise
+        inner: Inner
+        depth: int = equinox.field(static=True)
+
+    def step(x: Any, model: Any, *, scale: float) -> Any:
+        return x * model.inner.weight * scale
+
+    def passed(rate: float, depth: int, scale: float) -> Signature:
+        model, x = Model(Inner(np.ones(2), rate), depth), np.ones(2)
+        static = [
+            hashable_partition(tree, equinox.is_array)[1]
+            for tree in (step, x, ((model,), {"scale": scale}))
+        ]
+        value = Static("", by_name=False, value=equinox_arguments(tuple(static)))
+        return Signature((), (), (value,), (), ())
+
+    before = passed(0.1, 2, 1.0)
+    static = "static argument "
+    assert texts(before, passed(0.2, 2, 1.0)) == [
+        f"{static}model.inner.rate: 0.1 → 0.2"
+    ]
+    assert texts(before, passed(0.1, 3, 1.0)) == [f"{static}model.depth: 2 → 3"]
+    assert texts(before, passed(0.1, 2, 2.0)) == [f"{static}scale: 1.0 → 2.0"]
+    assert texts(before, passed(0.1, 2, 1.0)) == []
+
+
+def test_a_jitted_argument_shows_the_function_inside() -> None:
+    """It has no fields."""
+
+    def scaled(x: Any) -> Any:
+        return x
+
+    first, second = jax.jit(scaled), jax.jit(lambda x: x)
+    (text,) = texts(of(static={"f": first}), of(static={"f": second}))
+
+    assert text.startswith("static argument f: scaled at test_differences.py:")
+    assert " → <lambda> at test_differences.py:" in text

@@ -420,6 +420,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
     """
     readers = {
         "jaxmon/agent/history/part.py",  # names a file by their digest
+        "jaxmon/agent/jaxlink/source_lines.py",  # reads the script
         "jaxmon/agent/oom/part.py",  # the name of the script
         "jaxmon/agent/warm/compiling.py",  # its own
         "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison

@@ -8,6 +8,8 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxmon.agent.compiles.programs import Programs, read_hlo
@@ -15,8 +17,11 @@ from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.unrolled import unrolled
 from jaxmon.agent.loaded_programs import LoadedPrograms
 from jaxmon.facts.record import encoded
+from jaxmon.host.sources import display_path
 from jaxmon.settings import Settings
 from tests.helpers.processes import until
 
@@ -180,3 +185,60 @@ def test_executables_that_find_no_place_are_refused_and_the_rest_let_go() -> Non
 
     gc.collect()
     assert [ref() for ref in kept if ref() is not None] == []
+
+
+def fit(w):
+    return jnp.sum(jnp.tanh(w @ w) ** 2 / (1 + jnp.exp(w)))
+
+
+def descend(w):
+    for _ in range(30):
+        w = w - 0.1 * jax.grad(fit)(w)  # the line
+    return fit(w)
+
+
+def scanned(w):
+    def body(w, _):
+        return w - 0.1 * jax.grad(fit)(w), None
+
+    return fit(jax.lax.scan(body, w, None, 30)[0])
+
+
+def mapped(w):
+    return sum(jax.tree.leaves(jax.tree.map(lambda leaf: fit(leaf + w), [w] * 60)))
+
+
+def growing(w):
+    found = w[:1]
+    for _ in range(200):
+        found = jnp.concatenate([found, found[-1:] * 2])
+    return found.sum()
+
+
+def loop_in(fun):
+    x = jnp.eye(3)
+    for _ in range(2):  # around the function, it is no part of the program
+        jaxpr = jax.make_jaxpr(jax.value_and_grad(fun))(x).jaxpr
+    code = fun.__code__
+    place = f"{display_path(code.co_filename)}:{code.co_firstlineno}"
+    return len(jaxpr.eqns), unrolled(jaxpr, place, SourceLineFinder(jax))
+
+
+def test_a_loop_of_python_is_found_in_a_program():
+    """
+    The line that calls its body, how often, and how much of the program it is, also of
+    a gradient of a gradient; what is mapped over a tree, or grows, is no such loop.
+    """
+    _, found = loop_in(descend)
+
+    assert found is not None
+    line = descend.__code__.co_firstlineno + 2
+    assert found.where.endswith(f"test_programs.py:{line}")
+    assert found.times == 30
+    assert found.ratio > 0.9
+    assert loop_in(scanned)[1] is None
+    size, tree = loop_in(mapped)
+    assert (size > 600, tree) == (True, None)
+    size, grown = loop_in(growing)
+    assert size > 400
+    assert grown is None or grown.ratio < 0.5

@@ -211,8 +211,8 @@ def test_compiles_of_operations_are_told_once():
         """Return topics, and whether they list operations."""
         operation = {
             "internal": True,
-            "compiles": {"compiled": 30},
-            "phases": {"lower": {"seconds": 200.0, "count": 30}},
+            "compiles": {"compiled": 130},
+            "phases": {"lower": {"seconds": 200.0, "count": 130}},
         }
         phases = {"lower": {"seconds": seconds, "count": 1}}
         users = function(compiles={"compiled": 1}, recompiles={}, phases=phases)

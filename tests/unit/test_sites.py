@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from pathlib import Path
+from types import ModuleType
 
 import jax
 import pytest
 
 from jaxmon.agent.jaxlink import source_lines as sites
-from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLineFinder, StackFrame
+from jaxmon.agent.jaxlink.source_lines import (
+    UNKNOWN,
+    SourceLineFinder,
+    StackFrame,
+    set_at,
+)
 from jaxmon.host.sources import LIBRARY, USER
 from jaxmon.indicators import decorate
 from jaxmon_alerts.gameday import programs as demo
@@ -81,3 +88,21 @@ def test_libraries_may_be_in_any_directory(monkeypatch: pytest.MonkeyPatch) -> N
     }
 
     assert {file: finder.tier(file) for file in expected} == expected
+
+
+def test_the_line_that_sets_a_setting_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its name is given to ``update``; nowhere if the environment sets it."""
+    name = "jax_persistent_cache_min_compile_time_secs"
+    module = ModuleType("__main__")  # few others come before it
+    module.__file__ = str(tmp_path / "trial.py")
+    text = f"import jax\n# {name}\njax.config.update(\n    '{name}', 20)\n"
+    (tmp_path / "trial.py").write_text(text)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    lines = SourceLineFinder(jax)
+
+    assert set_at(name, lines).endswith("trial.py:4")
+    assert set_at("jax_enable_x64_never", lines) == ""
+    monkeypatch.setenv(name.upper(), "20")
+    assert set_at(name, lines) == ""

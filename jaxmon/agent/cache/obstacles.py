@@ -115,6 +115,7 @@ class CacheState(NamedTuple):
         free: free bytes on the file system, `None` if unknown.
         check_contents: the setting ``jax_compilation_cache_check_contents``.
         min_seconds: minimum compile time of a program to be cached.
+        threshold_at: the line of the program that sets it, empty if unknown.
         min_bytes: minimum size of an entry.
         process: index of this process in its cluster.
         refused: programs not cached, by reason.
@@ -138,6 +139,7 @@ class CacheState(NamedTuple):
     free: int | None = None
     check_contents: bool = False
     min_seconds: float = 1.0
+    threshold_at: str = ""
     min_bytes: int = 0
     process: int = 0
     refused: Mapping[str, UncachedPrograms] = MappingProxyType({})
@@ -220,6 +222,7 @@ def _of_size(now: CacheState) -> Iterator[Obstacle]:
             f"{fast}.",
             "Set JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS to a lower value; 0 "
             "caches everything.",
+            now.threshold_at,
         )
     if large := now.refused.get("too_large"):
         yield Obstacle(

@@ -9,6 +9,7 @@ modules, so probes observe them: ``compiler._cache_write`` and the ``warn`` that
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -37,6 +38,7 @@ from jaxmon.agent.jaxlink.cache import (
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from jaxmon.facts import functions as facts
 
 _EVERY = 30.0
+_THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
 
 # Keys that missed are remembered, to recognise our own entries.
 _KEYS = 10_000
@@ -338,6 +341,8 @@ class PersistentCache(Part):
 
         jax, listing = self._jax, self._watch.listing
         private, flag = self._varying()
+        refused = self._refused.by_reason()
+        fast = "below_threshold" in refused
         return obstacles(
             CacheState(
                 enabled=bool(jax.config.jax_enable_compilation_cache),
@@ -351,9 +356,10 @@ class PersistentCache(Part):
                 free=listing.free,
                 check_contents=jax.check_contents,
                 min_seconds=jax.config.jax_persistent_cache_min_compile_time_secs,
+                threshold_at=self._threshold_at if fast else "",
                 min_bytes=jax.config.jax_persistent_cache_min_entry_size_bytes,
                 process=jax.process,
-                refused=self._refused.by_reason(),
+                refused=refused,
                 hits=self._requests["hit"].value,
                 writes=self._writes.value,
                 private=private,
@@ -361,6 +367,10 @@ class PersistentCache(Part):
                 elsewhere=self._watch.elsewhere,
             )
         )
+
+    @functools.cached_property
+    def _threshold_at(self) -> str:
+        return set_at(_THRESHOLD, SourceLineFinder(self._module))
 
     def _varying(self) -> tuple[str, tuple[str, str] | None]:
         """Return what keeps other processes from what this one wrote, if known."""

@@ -138,6 +138,8 @@ class Compiles(Part):
         for built in patch_targets.builds(self._jax):
             at.probe(*built, self.on_build)
             self._sees_builds = True
+        for clear in patch_targets.cache_clears(self._jax):
+            at.probe(*clear, self.on_clear)
 
     # --- observers ---------------------------------------------------------------
 
@@ -183,6 +185,12 @@ class Compiles(Part):
         del frame, original
         if (compile_ := self._current) is not None:
             compile_.built = True
+
+    def on_clear(self, frame: FrameType, original: Callable[..., Any]) -> None:
+        """Observe ``util.clear_all_caches``."""
+        del original
+        for finder in self._finders:
+            finder.note_clear(frame)
 
     # --- events of jax.monitoring; the reporting frame is two up: above the listener
     # --- then us

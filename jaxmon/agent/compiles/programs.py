@@ -27,6 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     HloPage,
     LoadedProgram,
@@ -50,7 +51,9 @@ _REPLICAS = r", replica_count=(\d+)"
 # Backends call libraries for products of matrices.
 _LIBRARY = r'custom-call\([^\n]*custom_call_target="[^"]*(?:gemm|matmul|dot|conv)'
 _DOUBLE = rf"= \(?f64\[\d[^=\n]* (?:dot\(|convolution\(|{_LIBRARY})"
-
+# An array with more than one element: what an optimizer computes from its count of
+# steps, a scalar, costs nothing.
+_DOUBLES = r"f64\[(?:1,)*(?:[2-9]|1\d)"
 
 # Executables queued for analysis, which keeps them alive. Analysis is faster than
 # compiling, so only loading a great many from the persistent cache fills the queue.
@@ -66,6 +69,8 @@ _INTERVAL_SECONDS = 2.0
 _ASKED_SECONDS = 0.5
 _MOST_UNREAD = 4096
 
+# Equations of programs that may contain an unrolled loop.
+_LARGE = 300
 # Distinct programs remembered per function; later ones count as new.
 _REMEMBERED = 10_000
 
@@ -95,7 +100,7 @@ class Hlo(NamedTuple):
         instructions: their number in all computations, including fused ones.
         fusions: how many of these are fusions.
         devices: number of devices it runs on, including those of other processes.
-        promotes: whether it computes in float64 although no argument is float64.
+        promotes: whether it computes arrays in float64 although no argument is float64.
         double: whether it multiplies matrices of float64, or convolves with them.
         text: length of the text.
         copy: bytes that a copy of the program takes in memory while it is made.
@@ -136,7 +141,9 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
         # Few programs compute in float64, and the search takes milliseconds.
         if "f64[" in text:
-            promotes = promotes or _promotes(head)
+            promotes = promotes or (
+                _takes_none(head) and re.search(_DOUBLES, text) is not None
+            )
             double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
@@ -149,7 +156,8 @@ def _number(pattern: str, head: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _promotes(head: str) -> bool:
+def _takes_none(head: str) -> bool:
+    """Return whether no argument is float64."""
     # Argument and result types are before and after "->".
     arguments = head.partition("entry_computation_layout=")[2]
     return "f64[" not in arguments.partition("->")[0]
@@ -167,10 +175,12 @@ class _Record:
         "programs",
         "samples",
         "seen",
+        "unrolled",
     )
 
     def __init__(self) -> None:
         self.programs = 0
+        self.double = False
         self.seen: set[str] = set()
         self.is_read = False
         self.finished = 0.0
@@ -183,7 +193,7 @@ class _Record:
         """Forget the latest program: another one has *finished*."""
         self.finished = max(finished, self.finished)
         self.fingerprint: str | None = None
-        self.double = False
+        self.unrolled: facts.Unrolled | None = None
         self.figures: dict[str, float] = {}
         self.samples = {}
 
@@ -310,7 +320,11 @@ class Programs(Part):
                 programs=record.programs,
                 fingerprint=record.fingerprint,
                 finished=record.finished,
-            ).replace(**({"double": True} if record.double else {}), **record.figures)
+            ).replace(
+                **(self._enabled if record.double else {}),
+                **({"unrolled": record.unrolled} if record.unrolled else {}),
+                **record.figures,
+            )
             for function, record in self._latest().items()
             if not function.internal
         }
@@ -354,6 +368,26 @@ class Programs(Part):
             self._worker.drain(_SCRAPE_SECONDS)
         return self._records.copy()
 
+    def _unrolled(self, function: Function, jaxpr: Any) -> facts.Unrolled | None:
+        """Return the loop of Python that is most of *jaxpr*, if it is a large one."""
+        if executables.size_of(jaxpr) < _LARGE or not function.is_users:
+            return None
+        from jaxmon.agent.jaxlink.unrolled import unrolled  # noqa: PLC0415 - most are small
+
+        began = thread_time()
+        found = unrolled(jaxpr, function.place, self._lines)
+        self._budget.spend(began)
+        return found
+
+    @functools.cached_property
+    def _enabled(self) -> dict[str, Any]:
+        where = set_at("jax_enable_x64", self._lines)
+        return {"double": True, **({"double_at": where} if where else {})}
+
+    @functools.cached_property
+    def _lines(self) -> SourceLineFinder:
+        return SourceLineFinder(self._jax)
+
     @functools.cached_property
     def _printing(self) -> Any:
         return executables.printing(self._jax)
@@ -386,6 +420,8 @@ class Programs(Part):
         record = self._records[function]
         record.figures = {**record.figures, **counted}
         record.samples = {}
+        if lowered.jaxpr is not None:
+            record.unrolled = self._unrolled(function, lowered.jaxpr)
         if is_read:
             self._utilization.place(function, executable, facts)
         else:
@@ -424,7 +460,7 @@ class Programs(Part):
                     see(function)
             if is_latest:
                 record.fingerprint = None if text is None else text.fingerprint
-                record.double = text is not None and text.double
+                record.double |= text is not None and text.double
                 record.figures = {**record.figures, **figures}
         self._budget.spend(began)
         return figures

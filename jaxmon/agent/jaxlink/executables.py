@@ -77,6 +77,11 @@ def texts(executable: Any, options: Any) -> Iterator[str]:
         yield module.to_string(*(() if options is None else (options,)))
 
 
+def size_of(jaxpr: Any) -> int:
+    """Return the number of equations of *jaxpr*, without those inside of others."""
+    return len(jaxpr.eqns)
+
+
 def facts(executable: Any) -> dict[str, float]:
     """
     Return XLA's statistics of *executable*, as far as known.

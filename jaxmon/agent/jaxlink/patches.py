@@ -176,6 +176,13 @@ def builds(jax: Any) -> list[PatchTarget]:
     return [PatchTarget(compiler, name) for name in names if hasattr(compiler, name)]
 
 
+def cache_clears(jax: Any) -> list[PatchTarget]:
+    """Return the function with which `jax.clear_caches` drops all programs."""
+    util: Any = jax._src.util  # noqa: SLF001
+    name = "clear_all_caches"
+    return [PatchTarget(util, name)] if hasattr(util, name) else []
+
+
 def cache_writes(jax: Any) -> PatchTarget:
     """Return the function that writes a program to the persistent cache."""
     return _place(jax, jax._src.compiler, "_cache_write")  # noqa: SLF001

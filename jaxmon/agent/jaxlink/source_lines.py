@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType, ModuleType
 
 from jaxmon.agent.jaxlink.jit import directories
+from jaxmon.errors import ConfigFileError
 from jaxmon.host import sources
+from jaxmon.host.files import bounded
 from jaxmon.host.sources import OURS, display_path
 from jaxmon.tuples import NamedTuple
 
@@ -28,6 +32,7 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 """Path prefix of the parts of jaxmon that run inside programs."""
 
 _MAX_FILES = 10_000
+_MOST_SEARCHED = 100
 
 
 class StackFrame(NamedTuple):
@@ -147,6 +152,33 @@ class SourceLineFinder:
             return found
         standard = file.startswith(self._standard)
         return sources.LIBRARY if standard or _is_of_library(file) else found
+
+
+def set_at(setting: str, lines: SourceLineFinder) -> str:
+    """
+    Return the line of the program that sets JAX's *setting* by its name; empty if the
+    environment sets it, or if it is in none of the first modules. Reads their files.
+    """
+    if setting.upper() in os.environ:
+        return ""
+    name = re.compile(rf"""update\(\s*["']{setting}["']""")
+    # A script that has come to its end is no module any more.
+    scripts = [word for word in sys.orig_argv if word.endswith(".py")]
+    files = dict.fromkeys(map(os.path.abspath, scripts))
+    for module in list(sys.modules.values()):
+        # Without loading a module that waits for its first use.
+        file = object.__getattribute__(module, "__dict__").get("__file__")
+        if type(file) is str:
+            files[file] = None
+    users = [of for of in files if lines.is_user(of) and not sources.package_of(of)]
+    for file in users[:_MOST_SEARCHED]:
+        try:
+            text = bounded.read(Path(file)).decode(errors="replace")
+        except ConfigFileError:
+            continue
+        if match := name.search(text):
+            return f"{display_path(file)}:{text.count(chr(10), 0, match.end()) + 1}"
+    return ""
 
 
 def _is_of_library(file: str) -> bool:

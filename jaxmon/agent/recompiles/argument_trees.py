@@ -20,7 +20,12 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass, name_of
-from jaxmon.agent.recompiles.values import Value, text_of, value_of
+from jaxmon.agent.recompiles.values import (
+    Value,
+    static_keys,
+    text_of,
+    value_of,
+)
 
 
 _DEEP = 32
@@ -40,7 +45,7 @@ class Node(NamedTuple):
     Attributes:
         name: ``dict``, ``tuple``, the name of a class; ``*`` for a leaf.
         identity: distinguishes classes of the same name, and static parts.
-        static: the static part as text.
+        static: the static part.
         keys: key of each child; `None` if only its class knows them.
         children: child nodes.
         leaves: number of leaves below.
@@ -48,14 +53,14 @@ class Node(NamedTuple):
 
     name: str
     identity: tuple[Any, ...]
-    static: str
+    static: Value | None
     keys: tuple[str, ...] | None
     children: tuple[Any, ...]
     leaves: int
 
 
-LEAF = Node("*", (), "", (), (), 1)
-NONE = Node("None", (), "", (), (), 0)
+LEAF = Node("*", (), None, (), (), 1)
+NONE = Node("None", (), None, (), (), 0)
 
 
 class Argument(NamedTuple):
@@ -127,23 +132,23 @@ def node_of(tree: Any, statics: list[tuple[str, Value]]) -> Node:
             ]
         )
     if kind is tuple or kind is list:
-        return Node(kind.__name__, (), "", _numbers(len(children)), children, leaves)
+        return Node(kind.__name__, (), None, _numbers(len(children)), children, leaves)
     if kind is dict:
-        return Node("dict", (), "", _keys(static), children, leaves)
+        return Node("dict", (), None, _keys(static), children, leaves)
     name, identity = name_of(kind), id(kind)
     fields = found_in(kind, "_fields")
     if type(fields) is tuple and len(fields) == len(children):
         keys = tuple([f".{name}" for name in fields])
-        return Node(name, (identity,), "", keys, children, leaves)
+        return Node(name, (identity,), None, keys, children, leaves)
     child_keys: tuple[str, ...] | None = None
     if kind is OrderedDict or kind is defaultdict:
         # JAX stores their keys, in order, next to the children.
         static, keys = static if kind is defaultdict else (None, static)
         child_keys = tuple([_key(key) for key in keys])
-    value = value_of(static)
+    value = value_of(static, static_keys(kind, static))
     if value.hidden or not value.whole:
         statics.append((name, value))
-    return Node(name, (identity, value.key), value.text, child_keys, children, leaves)
+    return Node(name, (identity, value.key), value, child_keys, children, leaves)
 
 
 def needs_names(arguments: Sequence[Argument]) -> bool:

@@ -81,20 +81,24 @@ class History:
         signatures: of the compiled calls, latest last.
         digests: of further signatures.
         calls: of the calls with these signatures.
+        cleared_at: the line that has cleared JAX's caches since, empty if none has.
     """
 
-    __slots__ = ("calls", "compiled", "digests", "reference", "signatures")
+    __slots__ = (
+        *("calls", "cleared_at", "compiled", "digests", "reference", "signatures"),
+    )
 
     def __init__(self, reference: weakref.ref[Any] | None) -> None:
         self.reference = reference
         self.calls: dict[int, None] = {}
+        self.cleared_at = ""
         self.compiled = False
         self.signatures: list[Signature] = []
         self.digests: dict[tuple[int, int], None] = {}
 
     def add(self, signature: Signature | None) -> None:
         """Add a compile, with its *signature* if known."""
-        self.compiled = True
+        self.compiled, self.cleared_at = True, ""
         if signature is None:
             return
         self.signatures.append(signature)
@@ -147,6 +151,11 @@ class Histories:
             return None
         return self._seen.setdefault(key, History(reference))
 
+    def note_clear(self, place: str) -> None:
+        """Note that the line *place* has dropped the programs of all functions."""
+        for history in list(self._seen.values()):
+            history.cleared_at = place
+
     def of(
         self,
         history: History | None,
@@ -190,7 +199,7 @@ class Histories:
         """Return why a function is recompiled."""
         if (signature.digest, signature.hidden) in history.digests:
             if signature.whole:
-                return Cause("evicted", (_evicted(),))
+                return Cause("evicted", (_evicted(history.cleared_at),))
             partly = not_compared(signature, values=self._values)
             return Cause("unknown", tuple(partly)[:SHOWN])
         closest = self._closest(signature, history)
@@ -356,9 +365,7 @@ def _name(function: Any) -> str:
     return given if type(given) is str else name_of(kind)
 
 
-def _evicted() -> Mismatch:
-    text = (
-        "identical arguments were compiled before: jax.clear_caches(), "
-        "clear_cache() or a full cache evicted the program"
-    )
+def _evicted(cleared_at: str) -> Mismatch:
+    by = "jax.clear_caches()" if cleared_at else "clear_cache() or a full cache"
+    text = f"identical arguments were compiled before: {by} evicted the program"
     return Mismatch("evicted", "", "compiled", "dropped", text)

@@ -6,6 +6,7 @@ arguments, and the trees and leaves of the others.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ from jaxmon.agent.recompiles.signatures import (
     Signature,
     Static,
 )
+from jaxmon.agent.recompiles.value_inspection import MOST_PARTS, InspectedValue
 from jaxmon.agent.recompiles.values import Value
+from jaxmon.facts.events import ANOTHER, MADE_ANEW, STATIC_FIELD
 from jaxmon.host import disclosure
 
 
@@ -27,9 +30,6 @@ _BEYOND = " (differs beyond the part shown)"
 _OTHER_DEVICES = " (different devices, or a different order)"
 
 _FEW = 8
-_ANOTHER = (
-    " (a different object: compared by identity; define __eq__ and __hash__ by value)"
-)
 _PARTLY = "too large or opaque to compare in full"
 
 _PREFIX = {"static_argument": "static argument ", "tree_structure": "static part of "}
@@ -162,7 +162,7 @@ def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatc
             yield _line("static_argument", name, *texts, prefix="static argument ")
             continue
         if before.value != after.value:
-            yield _static_value(name, before, after, values=values)
+            yield from _static_value(name, before, after, values=values)
         if before.by_name != after.by_name:
             how = _passing_style(before, after)
             yield _line("tree_structure", name, *how, prefix="static argument ")
@@ -202,20 +202,74 @@ def _value(static: Static, *, values: bool) -> str:
 
 def _static_value(
     name: str, before: Static, after: Static, *, values: bool
-) -> Mismatch:
-    old, new = (_value(static, values=values) for static in (before, after))
+) -> Iterator[Mismatch]:
+    # Short values are shown as a whole.
+    old, new = before.value, after.value
+    cut = old.text.endswith("…") or new.text.endswith("…")
     if (
-        old == new
+        values
+        and (cut or old.text == new.text)
+        and (found := list(_parts(name, old, new)))
+    ):
+        for where, *texts in found:
+            yield _line("static_argument", where, *texts, prefix="static argument ")
+        return
+    was, now = (_value(static, values=values) for static in (before, after))
+    if (
+        was == now
         and values
         and _differs_beyond_text(before.value.key, after.value.key)
     ):
-        new += _BEYOND
-    elif old == new:
+        now += _BEYOND
+    elif was == now:
         # Values that print the same could mostly have been declared equal by their
         # class.
         alone = before.value.by_identity and after.value.by_identity
-        new = f"{new}{_ANOTHER}" if alone else f"another {new}"
-    return _line("static_argument", name, old, new, prefix="static argument ")
+        now = f"{now}{ANOTHER}" if alone else f"another {now}"
+    yield _line("static_argument", name, was, now, prefix="static argument ")
+
+
+def _parts(name: str, old: Value, new: Value) -> Iterator[tuple[str, str, str]]:
+    """
+    Yield the path, and both texts, of what differs within two values called *name*:
+    contents, or else what is not the same object.
+    """
+    befores, afters = old.parts, new.parts
+    both = [path for path in afters if path in befores]
+    changed = [path for path in both if befores[path].words != afters[path].words]
+    found = [path for path in changed if not any(_contains(path, of) for of in changed)]
+    if max(len(befores), len(afters)) < MOST_PARTS:
+        some = {path: None for path in (*befores, *afters) if path not in both}
+        found += [
+            path for path in some if not any(_contains(of, path) for of in changed)
+        ]
+    if not found:
+        others = [path for path in both if befores[path] != afters[path]]
+        found = [
+            path for path in others if not any(_contains(of, path) for of in others)
+        ]
+    for path in filter(None, found[:_FEW]):
+        where = name + path if name else path.removeprefix(".")
+        yield where, *_part_texts(where, befores.get(path), afters.get(path))
+
+
+def _contains(path: str, other: str) -> bool:
+    return other.startswith(path) and other[len(path) : len(path) + 1] in {".", "["}
+
+
+def _part_texts(
+    where: str, before: InspectedValue | None, after: InspectedValue | None
+) -> tuple[str, str]:
+    old, new = (
+        _ABSENT if part is None else disclosure.value(part.text, where)
+        for part in (before, after)
+    )
+    if old != new or before is None or after is None:
+        return old, new
+    if before.words != after.words:
+        return old, new + _BEYOND
+    is_function = re.search(r" at \S+:\d+$", new) is not None
+    return old, f"the same function{MADE_ANEW}" if is_function else new + ANOTHER
 
 
 def _argument_differences(new: Signature, old: Signature) -> Iterator[Mismatch]:
@@ -288,7 +342,7 @@ class _TreeComparison:
             yield _line("tree_structure", where, *texts)
             return
         if old.identity != new.identity:
-            yield _line("tree_structure", where, *_statics(old, new))
+            yield from _statics(where, old, new)
         yield from self._children(where, before, after)
 
     def _children(
@@ -386,18 +440,26 @@ def _outline(node: Node) -> str:
     return node.name
 
 
-def _statics(old: Node, new: Node) -> tuple[str, str]:
+def _statics(where: str, old: Node, new: Node) -> Iterator[Mismatch]:
+    kind, before, after = "tree_structure", old.static, new.static
     if old.identity[0] != new.identity[0]:
-        return f"class {old.name}", f"a different class {new.name}"
+        texts = f"class {old.name}", f"a different class {new.name}"
+        yield _line(kind, where, *texts)
+        return
+    assert before is not None  # noqa: S101 - for mypy, here and below
+    assert after is not None  # noqa: S101
+    # A graph of Flax is half of what stands for an object.
+    name = where.removesuffix("[0]") if before.text == "GraphDef" else where
+    if found := list(_parts(name, before, after)):
+        for part, shown, other in found:
+            yield _line(kind, part, shown, other, prefix=STATIC_FIELD)
+        return
     note = ""
-    if old.static == new.static:
-        note = (
-            _BEYOND
-            if _differs_beyond_text(old.identity[1], new.identity[1])
-            else _EQUAL
-        )
-    before, after = map(disclosure.value, (old.static, new.static))
-    return f"static part {before}", f"static part {after}{note}"
+    if before.text == after.text:
+        beyond = _differs_beyond_text(before.key, after.key)
+        note = _BEYOND if beyond else _EQUAL
+    shown, other = map(disclosure.value, (before.text, after.text))
+    yield _line(kind, where, f"static part {shown}", f"static part {other}{note}")
 
 
 def _keys(keys: Sequence[str], how: str) -> str:

@@ -78,6 +78,11 @@ class CauseFinder:
             settings.names, values=context.settings.event_values
         )
 
+    def note_clear(self, frame: FrameType) -> None:
+        """Note that *frame* drops the compiled programs of all functions."""
+        line = self._lines.that_calls(frame)
+        self._histories.note_clear("" if line is None else line.place)
+
     def find_cause(
         self, function: Function, frame: FrameType, below: FrameType
     ) -> tuple[Jitted, PendingCause] | None:
@@ -262,7 +267,10 @@ class CauseFinder:
         remembered = self._histories.remembered
         pending = PendingCause(compared, self._cause(compared), remembered)
         if pending.cause is not None:
-            pending.place = self._place(compared[1], frame)
+            history, made, *_ = compared
+            clears = "" if history is None else history.cleared_at
+            is_dropped = pending.cause.name == "evicted"
+            pending.place = (is_dropped and clears) or self._place(made, frame)
         return pending
 
     def _cause(self, compared: Compared) -> Cause | None:

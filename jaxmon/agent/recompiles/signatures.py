@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
+import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import is_
@@ -42,6 +44,7 @@ from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
 
 _TREES = 100
+_MOST_NAMED = 100
 # Types of settings, by id: the metaclass of another type may claim to equal one of
 # them.
 _PLAIN = frozenset(map(id, (bool, int, str, float, type(None))))
@@ -312,7 +315,10 @@ def _static(
     positions: list[int] = []
     for position, value in enumerate(call.args):
         if position in numbers:
-            static = Static(names[position], by_name=False, value=value_of(value))
+            name = names[position]
+            static = Static(name, by_name=False, value=value_of(value))
+            if name == "static" and type(value) is tuple and _is_equinox(call.fun):
+                static = Static("", by_name=False, value=equinox_arguments(value))
             found.append(static)
         else:
             positions.append(position)
@@ -323,6 +329,35 @@ def _static(
         for name in sorted(set(call.static_argnames) & set(given))
     ]
     return tuple(found), positions
+
+
+def _is_equinox(fun: object) -> bool:
+    return type(fun) is types.FunctionType and fun.__module__ == "equinox._jit"
+
+
+def equinox_arguments(static: tuple[Any, ...]) -> Value:
+    """
+    Return what Equinox passes as static, with the names of the arguments: the leaves
+    and the tree of the function, of the first argument, and of the others.
+    """
+    found = value_of(static, ("function", "first", ""))
+    leaves = static[0][0] if type(static[0]) is tuple and static[0] else ()
+    fun = next(iter(leaves), None) if type(leaves) is tuple else None
+    names = names_of(parameters_of(fun), _MOST_NAMED)
+    found.parts = {_named_path(path, names): v for path, v in found.parts.items()}
+    return found
+
+
+def _named_path(path: str, names: Sequence[str]) -> str:
+    if path.startswith("first"):
+        return names[0] + path.removeprefix("first")
+    # Of the others, those by position and by name.
+    rest = re.match(r"\[0\]\[(\d+)\]|\[1\]\['(\w+)'\]", path)
+    if rest is None:
+        return path
+    number = _MOST_NAMED if rest[1] is None else int(rest[1]) + 1
+    name = rest[2] or (names[number] if number < len(names) else rest[0])
+    return f"{name}{path[rest.end() :]}"
 
 
 def options_of(given: JitOptions) -> Options:

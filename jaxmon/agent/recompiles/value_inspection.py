@@ -10,7 +10,8 @@ no value is kept. Numbers, strings and containers are inspected here, objects in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.inspection import is_subclass, name_of
@@ -23,6 +24,8 @@ SHOWN = 3
 """Maximum depth shown."""
 
 _LOOKED = 1000
+MOST_PARTS = 256
+"""Maximum number of parts of a value that are kept."""
 _DEEPEST = 12
 _HASHES = (1 << 61) - 1
 # Longer texts are compared by their ends, larger numbers by size.
@@ -54,6 +57,9 @@ class Nesting(NamedTuple):
     sure: bool
 
 
+_NO_KEYS = repeat("")
+
+
 class Inspection:
     """
     Inspection of one value.
@@ -66,10 +72,15 @@ class Inspection:
     Attributes:
         alone: whether something was compared by identity.
         hidden: a hash of parts that may or may not make two values different.
+        parts: values without contents, and those compared by identity, by their path;
+            at most `MOST_PARTS`.
+        path: of the value being inspected, ``.layers[0].rate``; `None` if it has none.
         whole: whether everything was inspected.
     """
 
-    __slots__ = ("_exact", "_find", "_left", "alone", "hidden", "whole")
+    __slots__ = (
+        *("_exact", "_find", "_left", "alone", "hidden", "parts", "path", "whole"),
+    )
 
     def __init__(self, exact: Mapping[int, How], find: Callable[[type], How]) -> None:
         self._exact = exact
@@ -77,19 +88,31 @@ class Inspection:
         self._left = _LOOKED
         self.alone = False
         self.hidden = 0
+        self.parts: dict[str, InspectedValue] = {}
+        self.path: str | None = ""
         self.whole = True
 
     def inspect(
-        self, value: Any, depth: int = 0, *, sure: bool = True
+        self, value: Any, depth: int = 0, *, sure: bool = True, key: str | None = ""
     ) -> InspectedValue:
-        """Inspect *value*, of any type; the others are those of `Nesting`."""
+        """
+        Inspect *value*, of any type, found in another one by its *key*; the others are
+        those of `Nesting`.
+        """
         self._left -= 1
         kind = type(value)
         how = self._exact.get(id(kind)) or self._find(kind)
         if self._left < 0 or depth > _DEEPEST:
             self.whole = False
             return InspectedValue(name_of(kind), 0)
-        return how(self, value, Nesting(depth, sure))
+        outer, number = self.path, len(self.parts)
+        path = self.path = None if outer is None or key is None else outer + key
+        seen = how(self, value, Nesting(depth, sure))
+        is_part = len(self.parts) == number or seen.identity == id(value)
+        if path is not None and is_part and number < MOST_PARTS:
+            self.parts[path] = seen
+        self.path = outer
+        return seen
 
     def within_budget(self, count: int) -> int:
         """Return how many of *count* values fit the inspection budget."""
@@ -106,12 +129,15 @@ class Inspection:
         self.add_hidden(id(value))
         return 0
 
-    def inspect_texts(self, values: Iterable[Any], depth: int) -> list[InspectedValue]:
+    def inspect_texts(
+        self, values: Iterable[Any], depth: int, keys: Iterable[str] = _NO_KEYS
+    ) -> list[InspectedValue]:
         """
         Inspect *values* for their texts only: their container is compared by identity.
         """
         before = self.alone, self.hidden, self.whole
-        seen = [self.inspect(value, depth) for value in values]
+        pairs = zip(values, keys, strict=False)
+        seen = [self.inspect(value, depth, key=key) for value, key in pairs]
         self.alone, self.hidden, self.whole = before
         return seen
 
@@ -143,20 +169,37 @@ class InspectedItems(NamedTuple):
 
 
 def inspected_items(
-    inspection: Inspection, base: Any, value: Any, at: Nesting
+    inspection: Inspection,
+    base: Any,
+    value: Any,
+    at: Nesting,
+    keys: Sequence[str] = (),
 ) -> InspectedItems:
     """
-    Inspect the items of *value*, an ordered container of class *base* or a subclass.
+    Inspect the items of *value*, an ordered container of class *base* or a subclass;
+    *keys* are theirs, instead of numbers.
     """
     count = base.__len__(value)
     some = inspection.within_budget(count)
+    numbers = [*range(count)]
     if some == count:
         items = list(base.__iter__(value))
     else:  # both ends: new items are at one of them
         items = list(base.__getitem__(value, slice(some - some // 2)))
         items += base.__getitem__(value, slice(count - some // 2, None))
+        numbers = numbers[: some - some // 2] + numbers[count - some // 2 :]
+    named = len(keys) == count
     return InspectedItems(
-        count, [inspection.inspect(item, at.depth + 1, sure=at.sure) for item in items]
+        count,
+        [
+            inspection.inspect(
+                item,
+                at.depth + 1,
+                sure=at.sure,
+                key=keys[number] if named else f"[{number}]",
+            )
+            for number, item in zip(numbers, items, strict=False)
+        ],
     )
 
 
@@ -235,8 +278,11 @@ def _fraction(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
 # --- containers ------------------------------------------------------------------
 
 
-def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
-    parts = inspected_items(inspection, tuple, value, at)
+def inspected_tuple(
+    inspection: Inspection, value: Any, at: Nesting, keys: Sequence[str] = ()
+) -> InspectedValue:
+    """Inspect a tuple; *keys* are those of its items, instead of numbers."""
+    parts = inspected_items(inspection, tuple, value, at, keys)
     hashes = parts.hashes("tuple")
     if at.depth >= SHOWN:
         return InspectedValue(f"tuple of {parts.length}", *hashes)
@@ -245,7 +291,8 @@ def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 
 
 def _slice(inspection: Inspection, value: slice, at: Nesting) -> InspectedValue:
-    text, *hashes = _tuple(inspection, (value.start, value.stop, value.step), at)
+    ends = value.start, value.stop, value.step
+    text, *hashes = inspected_tuple(inspection, ends, at)
     return InspectedValue(f"slice{text}", *hashes)
 
 
@@ -267,7 +314,9 @@ def _set(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     ):  # an equal set may have a different order
         return InspectedValue(text, hash(text))
     items = list(base.__iter__(value))
-    seen = [inspection.inspect(item, at.depth + 1, sure=at.sure) for item in items]
+    seen = [
+        inspection.inspect(item, at.depth + 1, sure=at.sure, key=None) for item in items
+    ]
     words = hash((name, frozenset([part.words for part in seen])))
     identity = sum(part.identity for part in seen)
     if at.depth < SHOWN:
@@ -283,13 +332,12 @@ def _dict(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     if inspection.within_budget(2 * count) < 2 * count:
         return InspectedValue(text, hash(text))
     at = at._replace(sure=at.sure and kind is dict)
-    pairs = [
-        (
-            inspection.inspect(key, at.depth + 1, sure=at.sure),
-            inspection.inspect(item, at.depth + 1, sure=at.sure),
-        )
-        for key, item in dict.items(dict.copy(value))
-    ]
+    pairs = []
+    for key, item in dict.items(dict.copy(value)):
+        seen = inspection.inspect(key, at.depth + 1, sure=at.sure, key=None)
+        path = f"[{seen.text}]"
+        found = inspection.inspect(item, at.depth + 1, sure=at.sure, key=path)
+        pairs.append((seen, found))
     words = hash((name, frozenset([(key.words, item.words) for key, item in pairs])))
     identity = sum(
         hash((key.identity, item.identity))
@@ -315,7 +363,6 @@ EXACT: tuple[tuple[type, How], ...] = (
     (int, _number),
     (str, _string),
     (bytes, _bytes),
-    (tuple, _tuple),
     (list, _list),
     (set, _set),
     (frozenset, _set),

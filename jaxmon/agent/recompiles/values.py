@@ -5,14 +5,17 @@ and JAX's own types.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxmon import interrupts
+from jaxmon.agent.counted import uncounted
 from jaxmon.agent.functions import bare_name, inner, place_of
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.inspection import (
@@ -39,6 +42,7 @@ from jaxmon.agent.recompiles.value_inspection import (
     Inspection,
     Nesting,
     inspected_items,
+    inspected_tuple,
     joined,
 )
 
@@ -47,6 +51,9 @@ _SMALL = 1 << 62
 _SHOWN_FIELDS = 24
 # Packages whose objects have short texts; times with a zone contain an object.
 _WRITTEN = ("datetime", "decimal", "fractions", "pathlib", "uuid")
+
+
+_NO_PARTS: Mapping[str, InspectedValue] = types.MappingProxyType({})
 
 
 class Value:
@@ -61,12 +68,13 @@ class Value:
             it. Not of classes, modules and `None`, of which there is one each.
         hidden: a hash of parts that may or may not count because the class defines
             equality itself: private fields, and parts compared by identity.
+        parts: its parts by path, if it has any that differ in their own right.
         whole: whether everything in it was inspected.
     """
 
-    __slots__ = ("by_identity", "hidden", "key", "text", "whole")
+    __slots__ = ("by_identity", "hidden", "key", "parts", "text", "whole")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the summary, in its parts
         self,
         key: tuple[str, int, int],
         text: str,
@@ -74,11 +82,13 @@ class Value:
         *,
         by_identity: bool,
         whole: bool = True,
+        parts: Mapping[str, InspectedValue] = _NO_PARTS,
     ) -> None:
         self.key = key
         self.text = text
         self.by_identity = by_identity
         self.hidden = hidden
+        self.parts = parts
         self.whole = whole
 
     def __eq__(self, other: object) -> bool:
@@ -88,10 +98,10 @@ class Value:
         return hash(self.key)
 
 
-def value_of(value: object) -> Value:
+def value_of(value: object, keys: Sequence[str] = ()) -> Value:
     """
     Return the summary of *value*. Costs a few microseconds, two milliseconds at most,
-    however large it is.
+    however large it is. *keys* name the items of a tuple.
     """
     kind = type(value)
     if kind is bool or value is None or (kind is int and -_SMALL < value < _SMALL):  # type: ignore[operator]
@@ -99,7 +109,11 @@ def value_of(value: object) -> Value:
         return Value((kind.__name__, 0, hash(text)), text, by_identity=False)
     inspection, name = Inspection(_EXACT, _how), name_of(type(value))
     try:
-        text, words, identity = inspection.inspect(value)
+        if keys and kind is tuple:
+            at = Nesting(0, sure=True)
+            text, words, identity = inspected_tuple(inspection, value, at, keys)
+        else:
+            text, words, identity = inspection.inspect(value)
     except Exception as error:  # another thread may be changing it
         interrupts.pass_on(error)
         if Guard.strict:
@@ -113,6 +127,7 @@ def value_of(value: object) -> Value:
         inspection.hidden,
         by_identity=inspection.alone,
         whole=inspection.whole,
+        parts=inspection.parts,
     )
 
 
@@ -171,10 +186,12 @@ def _builtin(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 
 def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     fun, args, keywords = (getter(value) for getter in _PARTIAL)
-    inside = [fun]
+    inside, keys = [fun], [".func"]
     if at.depth < SHOWN:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
-    parts = inspection.inspect_texts(inside, at.depth + 1)
+        keys += [f".args[{number}]" for number in range(len(args))]
+        keys += [f".keywords[{name!r}]" for name in keywords if type(name) is str]
+    parts = inspection.inspect_texts(inside, at.depth + 1, keys)
     text = f"partial({joined([part.text for part in parts])})"
     words = hash(("partial", *[part.words for part in parts]))
     return InspectedValue(text, words, inspection.identity_of(value, sure=at.sure))
@@ -199,17 +216,21 @@ def _object(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         return InspectedValue(text, hash(text))
     layout = layout_of(kind)
     name, fields = name_of(kind), fields_of(value)
-    if "__wrapped__" in fields:  # jax.jit's objects, custom_jvp's
+    # Those of jax.jit are behind the layer that counts calls; custom_jvp's are not.
+    if "__wrapped__" in (fields or fields_of(uncounted(value))):
         (seen,) = inspection.inspect_texts([inner(value)], at.depth + 1)
         return InspectedValue(
             seen.text, seen.words, inspection.identity_of(value, sure=at.sure)
         )
+    if name == "GraphDef" and (paths := _graph_paths(fields)):
+        return _graph(inspection, fields, paths, at)
     if layout.by_identity:
         fields = {n: field for n, field in fields.items() if n[:1] != "_"}
+        keys = [f".{n}" for n in fields]
         every = dict(
             zip(
                 fields,
-                inspection.inspect_texts(fields.values(), at.depth + 1),
+                inspection.inspect_texts(fields.values(), at.depth + 1, keys),
                 strict=True,
             )
         )
@@ -239,13 +260,16 @@ def _compared_by_value(
     every, identities = {}, []
     for name, field in fields.items():
         if compared is None:
-            seen = inspection.inspect(field, at.depth + 1, sure=False)
-            if name[:1] == "_":
+            key = None if name[:1] == "_" else f".{name}"
+            seen = inspection.inspect(field, at.depth + 1, sure=False, key=key)
+            if key is None:
                 inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = inspection.inspect(field, at.depth + 1, sure=at.sure)
+            every[name] = seen = inspection.inspect(
+                field, at.depth + 1, sure=at.sure, key=f".{name}"
+            )
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 
@@ -257,7 +281,10 @@ def _named_tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedVa
     if kind_of(kind) == "spec":  # a tuple on JAX 0.4
         return _spec(inspection, value, at)
     at = at._replace(sure=at.sure and found_in(kind, "__eq__") is vars(tuple)["__eq__"])
-    parts = inspected_items(inspection, tuple, value, at)
+    keys: tuple[str, ...] = ()
+    if type(names) is tuple:
+        keys = tuple([f".{field}" for field in names])
+    parts = inspected_items(inspection, tuple, value, at, keys)
     if at.depth >= SHOWN:
         return InspectedValue(name, *parts.hashes(name))
     if type(names) is not tuple or len(names) != len(parts.seen):
@@ -353,14 +380,155 @@ def _spec(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 def _tree(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     data, children = value.node_data(), value.children()
     count = inspection.within_budget(len(children))
-    parts = [inspection.inspect(data, at.depth + 1, sure=at.sure)]
+    parts = []
+    keys = _child_keys(data, len(children))
+    if data is not None:
+        below = at._replace(depth=at.depth + 1)
+        kind, static = data
+        parts.append(inspection.inspect(kind, below.depth, sure=at.sure, key=None))
+        if named := static_keys(kind, static):
+            parts.append(inspected_tuple(inspection, static, below, named))
+        else:
+            parts.append(inspection.inspect(static, below.depth, sure=at.sure))
     parts += [
-        inspection.inspect(child, at.depth + 1, sure=at.sure)
-        for child in children[:count]
+        inspection.inspect(
+            child,
+            at.depth + 1,
+            sure=at.sure,
+            # Leaves are where their values are.
+            key=None if child.node_data() is None else key,
+        )
+        for child, key in zip(children[:count], keys, strict=False)
     ]
     name = name_of(type(value)).rpartition(".")[2]
     text = f"{name} of {value.num_leaves} leaves"
     return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
+
+
+def field_names(kind: type, *, static: bool) -> list[str]:
+    """
+    Return the fields of a dataclass that are, or are not, static by their metadata, as
+    JAX, Equinox and Flax have it.
+    """
+    fields = found_in(kind, "__dataclass_fields__")
+    if type(fields) is not dict:
+        return []
+    return [
+        field.name
+        for field in fields.values()
+        if type(field) is dataclasses.Field
+        and type(field.name) is str
+        and _is_static(field.metadata) is static
+    ]
+
+
+def _is_static(metadata: Mapping[Any, Any]) -> bool:
+    return bool(metadata.get("static")) or metadata.get("pytree_node") is False
+
+
+def static_keys(kind: type, static: Any) -> Sequence[str]:
+    """Return the keys of *static*, the static part of a *kind* of node, if known."""
+    if type(static) is not tuple or not static:
+        return ()
+    names = [f".{name}" for name in field_names(kind, static=True)]
+    if len(static) == len(names) + 1:  # Equinox's begins with what a method wraps
+        names = ["", *names]
+    return names if len(names) == len(static) else ()
+
+
+def _child_keys(data: Any, count: int) -> Sequence[str]:
+    """Return the keys of the children of a node of a tree."""
+    if data is None:
+        return ()
+    kind, static = data
+    found: Sequence[str] = ()
+    if kind is dict:
+        found = [f"[{text_of(key)}]" for key in static]
+    elif kind is not tuple and kind is not list:
+        names = found_in(kind, "_fields")
+        if type(names) is not tuple:
+            names = field_names(kind, static=False)
+        found = [f".{name}" for name in names]
+    if len(found) == count:
+        return found
+    return [f"[{number}]" for number in range(count)]
+
+
+def _leaf_keys(tree: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the path of each leaf of *tree*."""
+    data = tree.node_data()
+    if data is None:
+        yield prefix
+        return
+    children = tree.children()
+    for child, key in zip(children, _child_keys(data, len(children)), strict=True):
+        yield from _leaf_keys(child, prefix + key)
+
+
+def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
+    if len(value) == len(("leaves", "tree")):
+        leaves, tree = value
+        # How Equinox passes what is no array.
+        if type(leaves) is tuple and kind_of(type(tree)) == "tree":
+            count = tree.num_leaves
+            if count == len(leaves) == inspection.within_budget(count):
+                below = at._replace(depth=at.depth + 1)
+                keys = list(_leaf_keys(tree))
+                parts = inspected_tuple(inspection, leaves, below, keys)
+                key = None if tree.node_data() is None else ""
+                shape = inspection.inspect(tree, below.depth, sure=at.sure, key=key)
+                found = InspectedItems(2, [parts, shape])
+                text = f"({found.texts()})" if at.depth < SHOWN else "tuple of 2"
+                return InspectedValue(text, *found.hashes("tuple"))
+    return inspected_tuple(inspection, value, at)
+
+
+def _graph_paths(fields: Mapping[str, Any]) -> list[str]:
+    """
+    Return the path of each attribute of a graph of `flax.nnx`, which has those of all
+    nodes one after the other.
+    """
+    nodes, attributes = fields.get("nodes"), fields.get("attributes")
+    if type(nodes) is not list or type(attributes) is not list:
+        return []
+    found: list[str] = []
+    # Each with its path, and how many of its attributes are still to come.
+    open_nodes: list[tuple[str, int]] = []
+    left = iter(nodes)
+
+    def enter(path: str) -> None:
+        count = field_of(next(left, None), "num_attributes")
+        open_nodes.append((path, count if type(count) is int else 0))
+
+    enter("")
+    for attribute in attributes:
+        while open_nodes and not open_nodes[-1][1]:
+            open_nodes.pop()
+        if not open_nodes or type(attribute) is not tuple or len(attribute) != 2:  # noqa: PLR2004 - name and value
+            return []
+        (path, count), (name, value) = open_nodes[-1], attribute
+        open_nodes[-1] = path, count - 1
+        path += f".{name}" if type(name) is str else f"[{text_of(name)}]"
+        found.append(path)
+        if name_of(type(value)) == "NodeAttr":
+            enter(path)
+    return found
+
+
+def _graph(
+    inspection: Inspection, fields: Mapping[str, Any], paths: list[str], at: Nesting
+) -> InspectedValue:
+    """Inspect a graph of `flax.nnx`, whose attributes have these *paths*."""
+    nodes = fields["nodes"]
+    parts = [inspection.inspect(nodes, at.depth + 1, sure=at.sure, key=".nodes")]
+    for path, (name, value) in zip(paths, fields["attributes"], strict=True):
+        is_static = name_of(type(value)) == "Static"
+        held = field_of(value, "value") if is_static else value
+        for inside, key in ((name, None), (held, path)):
+            seen = inspection.inspect(inside, at.depth + 1, sure=at.sure, key=key)
+            parts.append(seen)
+    found = InspectedItems(len(parts), parts)
+    return InspectedValue("GraphDef", *found.hashes("GraphDef"))
 
 
 _OF_JAX: dict[Kind, How] = {
@@ -374,6 +542,7 @@ _OF_JAX: dict[Kind, How] = {
 
 _BY_TYPE: tuple[tuple[type, How], ...] = (
     *EXACT,
+    (tuple, _tuple),
     (types.FunctionType, _function),
     (types.MethodType, _method),
     (types.BuiltinFunctionType, _builtin),

@@ -6,10 +6,7 @@ from __future__ import annotations
 ANOTHER = (
     " (a different object: compared by identity; define __eq__ and __hash__ by value)"
 )
-DROPPED = (
-    "identical arguments were compiled before: jax.clear_caches(), clear_cache() "
-    "or a full cache evicted the program"
-)
+DROPPED = "identical arguments were compiled before: {} evicted the program"
 
 CAUSES: dict[str, dict[str, list[str]]] = {
     "shape": {
@@ -354,8 +351,8 @@ CAUSES: dict[str, dict[str, list[str]]] = {
         "defined_again": ["a new function object at <string>:1, `f`: it was redefined"],
     },
     "evicted": {
-        "caches_cleared": [DROPPED],
-        "function_cleared": [DROPPED],
+        "caches_cleared": [DROPPED.format("jax.clear_caches()")],
+        "function_cleared": [DROPPED.format("clear_cache() or a full cache")],
     },
 }
 

@@ -145,6 +145,8 @@ COMPILES + COMPILES_IN_PROGRESS + COMPILE_SECONDS | hook compiles | replaced
 outcomes of compiles whose events were missed | group builds | replaced
     yyy-- jax._src.compiler.backend_compile
     -yyyy jax._src.compiler.backend_compile_and_load
+the line that cleared JAX's caches | replaced
+    yyyyy jax._src.util.clear_all_caches
 PROGRAMS + PROGRAM_INFO + PROGRAM_FLOPS + PROGRAM_ACCESSED_BYTES + labels of compiles
         not caused by a call
     yyyyy jax._src.interpreters.pxla:_cached_compilation({name xla_executable})
@@ -225,6 +227,9 @@ FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS
     yyyyy jax._src.pallas.core.GridMapping.grid
     yyyyy jax._src.pallas.core.CostEstimate.flops
     yyyyy <equation>.source_info.traceback.frames
+loops that were unrolled into a program
+    yyyyy <equation>.source_info.traceback.raw_frames
+    yyyyy <equation>.source_info.name_stack
 FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS | group axes of a shard_map
     ---yy <shard_map>.newly_manual_axes
     -yy-- <shard_map>.manual_axes
