@@ -93,7 +93,7 @@ class Probe:
         if caller is not None and _frame(1).f_code.co_name != caller:
             return original
         if allowance is not None and allowance.passing:
-            self.__class__ = _passing(self)  # from the next call on
+            self.__class__ = self._passing()  # from the next call on
             allowance.passing -= 1
             return original
         if self.active and site not in off:
@@ -102,6 +102,30 @@ class Probe:
             except Exception:  # noqa: BLE001 - contained: the user's call goes on
                 guard.failed(site)
         return original
+
+    def _passing(self) -> type[Probe]:
+        """
+        Return a class whose calls mostly pass: this probe's attributes, which are slow
+        to read, are variables of a function.
+        """
+        original, guard, site, off, allowance, caller = self._parts
+        observe = self._observe
+        assert allowance is not None  # noqa: S101 - for mypy
+
+        def call(probe: Probe) -> Callable[..., Any]:
+            if caller is not None and _frame(1).f_code.co_name != caller:
+                return original
+            if allowance.passing:
+                allowance.passing -= 1
+                return original
+            if probe.active and site not in off:
+                try:
+                    return observe(_frame(1), original) or original
+                except Exception:  # noqa: BLE001 - contained: the user's call goes on
+                    guard.failed(site)
+            return original
+
+        return type(Probe.__name__, (Probe,), {"__call__": property(call)})
 
     def __getattr__(self, name: str) -> Any:
         if name == "_parts":
@@ -136,31 +160,6 @@ TIME_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 OnEvent: TypeAlias = Callable[[], None]
 OnScalar: TypeAlias = Callable[[float], None]
 OnDuration: TypeAlias = Callable[[float, str | None], None]
-
-
-def _passing(probe: Probe) -> type[Probe]:
-    """
-    Return a class for *probe* whose calls mostly pass: its attributes, which are slow
-    to read, are variables of a function.
-    """
-    original, guard, site, off, allowance, caller = probe._parts  # noqa: SLF001 - of the same module
-    observe = probe._observe  # noqa: SLF001 - likewise
-    assert allowance is not None  # noqa: S101 - for mypy
-
-    def call(probe: Probe) -> Callable[..., Any]:
-        if caller is not None and _frame(1).f_code.co_name != caller:
-            return original
-        if allowance.passing:
-            allowance.passing -= 1
-            return original
-        if probe.active and site not in off:
-            try:
-                return observe(_frame(1), original) or original
-            except Exception:  # noqa: BLE001 - contained: the user's call goes on
-                guard.failed(site)
-        return original
-
-    return type(Probe.__name__, (Probe,), {"__call__": property(call)})
 
 
 class _ListenerKind(NamedTuple):
