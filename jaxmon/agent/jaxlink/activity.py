@@ -141,7 +141,7 @@ JOIN = "join"
 """Waits for another thread to end."""
 
 # Functions of JAX that trace, lower or compile.
-_COMPILING = frozenset(
+COMPILING = frozenset(
     (
         # The second since JAX 0.10, the third since 0.12.
         *("trace_to_jaxpr_dynamic", "trace_to_jaxpr", "trace_to_jaxpr_nocache"),
@@ -161,7 +161,7 @@ _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 )
 _ROLES = {
-    **dict.fromkeys(_COMPILING, COMPILE),
+    **dict.fromkeys(COMPILING, COMPILE),
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
@@ -188,7 +188,7 @@ _FOR_WORK = frozenset(
     )
 )
 # Of modules, whose own code a function of this file calls.
-_IMPORTING = "<frozen importlib"
+IMPORTING = "<frozen importlib"
 # May be what a module does that is imported.
 _MAY_IMPORT = frozenset(("", EAGER, GC, STARTUP))
 # Of asyncio; those of uvloop have no Python functions but the second.
@@ -237,12 +237,15 @@ class ActivityReader:
     Args:
         jax: the module.
         sites: the known places that call.
+
+    Attributes:
+        finder: of the user's lines.
     """
 
     def __init__(self, jax: ModuleType, sites: CallSites) -> None:
         self._sites = sites
         self._jax = directories(jax)
-        self._lines = SourceLineFinder(jax)
+        self.finder = SourceLineFinder(jax)
         self._kinds: dict[str, int] = {}
 
     def read(self, stack: Stack) -> Doing:
@@ -327,7 +330,7 @@ class ActivityReader:
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
             joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
-            is_packaged = joins is not None and self._lines.is_package(
+            is_packaged = joins is not None and self.finder.is_package(
                 joins.code.co_filename
             )
             return "" if is_packaged else JOIN
@@ -352,7 +355,7 @@ class ActivityReader:
             kind = _OURS
         else:
             # Frozen modules are the interpreter's own.
-            library = file.startswith("<frozen ") or self._lines.is_library(file)
+            library = file.startswith("<frozen ") or self.finder.is_library(file)
             kind = _LIBRARY if library else _USER
         if len(self._kinds) >= MAX_SITES:
             self._kinds.clear()
@@ -366,7 +369,7 @@ def _is_event_loop(code: CodeType) -> bool:
 
 
 def _imports(code: CodeType) -> bool:
-    return code.co_filename.startswith(_IMPORTING)
+    return code.co_filename.startswith(IMPORTING)
 
 
 def _is_ours(file: str) -> bool:

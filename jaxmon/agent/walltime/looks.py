@@ -9,7 +9,7 @@ moment it was due.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,9 +34,16 @@ from jaxmon.agent.jaxlink.activity import (
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, NUMPY, CallSites
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.source_lines import SourceLine
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
-from jaxmon.agent.walltime.tasks import Task, Tasks, program_threads
+from jaxmon.agent.walltime.tasks import (
+    GarbageCollections,
+    Holders,
+    Task,
+    Tasks,
+    holder,
+    program_threads,
+)
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.walltime import Now
 from jaxmon.host.sources import display_path
@@ -46,47 +53,6 @@ from jaxmon.indicators.marks import DATA_WAIT as MARKED_DATA_WAIT
 from jaxmon.indicators.marks import STEP, Marked
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
-
-
-# Of the processor time that threads of the program have used.
-_MOST_OF_IT = 0.5
-
-
-class Holders:
-    """
-    Compares the processor time of the program's threads over a moment.
-
-    Only a thread that has the interpreter runs Python, so the one that used most
-    processor time in a moment at which the interpreter was taken had it. Threads that
-    Python does not know, such as those of XLA, need none.
-    """
-
-    def __init__(self) -> None:
-        self._tasks = Tasks()
-
-    def mark(self) -> None:
-        """Begin a moment; a microsecond per thread."""
-        for ident in program_threads():
-            if (task := self._tasks.get(ident)) is not None:
-                task.cpu()
-
-    def used(self) -> dict[int, float]:
-        """Return the processor seconds of each thread since the moment began."""
-        return {
-            ident: task.cpu()
-            for ident in program_threads()
-            if (task := self._tasks.get(ident)) is not None
-        }
-
-    def close(self) -> None:
-        """Release what is open."""
-        self._tasks.close()
-
-
-def holder(used: Mapping[int, float]) -> int | None:
-    """Return the thread that had it for most of a moment, `None` if none had."""
-    most = max(used, key=used.__getitem__, default=None)
-    return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
 
 
 # A thread that has used less has not woken up: even a timer costs more.
@@ -237,6 +203,9 @@ def as_text(line: SourceLine) -> str:
     return f"{display_path(line.file)}:{line.line} in {line.function}"
 
 
+# C code has held the interpreter for that long: the look finds the line that called it,
+# and is worth that time.
+_HELD = 0.05
 # A look that waited for the interpreter waited for this thread, if the thread has
 # worked for this share of the delay.
 _BUSY = 0.2
@@ -291,6 +260,7 @@ class Looks:
 
     Attributes:
         progress: whether the program gets on.
+        garbage: the time of its collections.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each of them is read at every look
@@ -313,28 +283,27 @@ class Looks:
         self._main = main_ident()
         self._looked = perf_counter()
         self.progress = LineProgress(calls)
+        self.garbage = GarbageCollections(reader.finder, sites.threads)
 
-    def look(self, due: float, late: float, *, contended: bool = False) -> None:
+    def look(self, due: float, late: float) -> None:
         """
         Look now. It is worth the time from when the look before was due.
 
         Args:
             due: when the look was due, by the performance counter.
-            late: for how many seconds it had to wait for the interpreter then.
-            contended: whether another thread had it then, since `begin`.
+            late: for how many seconds it had to wait for the interpreter then, which
+                another thread has had since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
         """
+        asked, contended = due, 0 < late <= _HELD
+        if late > _HELD:
+            due += late
         marked = self._timeline.innermost()
         seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
         if seen.doing.state == JOIN:
-            others = self._read(partial(_others, seen.thread), late)
-            driving = [other for other in others if other.doing.drives]
-            seen = max(driving, key=_rank, default=seen)
-            # It waits for threads that wait for work, as those of a server do.
-            if seen.doing.state == JOIN and not all([other.works for other in others]):
-                seen = seen._replace(doing=seen.doing._replace(state=IDLE))
+            seen = self._awaited(seen, late)
         if contended:
             seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
@@ -350,13 +319,45 @@ class Looks:
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
         entry = LookEntry(activity, state, place, function, loops)
-        seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
             spent = self._made(entry, seen.thread, late)
         how = seen.how if spent is entry else ThreadState.WAITING
-        self._ledger.add(spent, how, seconds)
+        self._add(spent, how, asked, due)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
+
+    def _awaited(self, seen: _LookMemory, late: float) -> _LookMemory:
+        """Return the thread that *seen* waits for, if it drives the device."""
+        others = self._read(partial(_others, seen.thread), late)
+        driving = [other for other in others if other.doing.drives]
+        seen = max(driving, key=_rank, default=seen)
+        # It waits for threads that wait for work, as those of a server do.
+        if seen.doing.state == JOIN and not all([other.works for other in others]):
+            return seen._replace(doing=seen.doing._replace(state=IDLE))
+        return seen
+
+    def _add(
+        self, entry: LookEntry, how: ThreadState, asked: float, due: float
+    ) -> None:
+        """
+        Enter what was found, and the time of collections, which is measured.
+
+        A collection has the interpreter. A look that is *asked* for during one finds
+        the line after it, so only the next look is worth the rest of the time.
+        """
+        if entry.state == GC and self.garbage.measures:
+            entry, how = entry._replace(state=PYTHON), ThreadState.RUNNING
+        rest = max(due - self._looked, 0.0)
+        collected, during = self.garbage.take(rest, asked, entry.state)
+        for line, seconds in collected.items():
+            place = entry.place if line == UNKNOWN else self._place(line)
+            garbage = entry._replace(state=GC, place=place, function="")
+            self._ledger.add(garbage, ThreadState.WAITING, seconds, int(during))
+            rest -= seconds
+        if not (during and collected):
+            self._ledger.add(entry, how, rest)
+            rest = 0.0
+        self._looked = due - rest
 
     def task(self, ident: int) -> Task | None:
         """Return the thread *ident* as the kernel sees it, `None` if unknown."""
