@@ -53,6 +53,8 @@ FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
     "of_kind": "events",
     "compile_time": "functions",
     "load_time": "functions",
+    "spans": "functions",
+    "busy_seconds": "time",
     **dict.fromkeys(("process", "limits", "now", "recent", "lately"), ""),
     "requests_lately": "requests",
     "verdict": "",

@@ -316,11 +316,11 @@ def test_a_report_at_the_end_reads_like_this():
 
 def test_a_program_without_trouble_has_no_findings():
     """That nothing was found is stated, and empty sections are omitted."""
-    process = {"pid": 7, "program": "python a.py", "observed_seconds": 3.0}
+    process = {"pid": 7, "program": "python a.py", "observed_seconds": 30.0}
 
     assert explained({"process": process}, {}) == (
         "worker 0 · pid 7 · python a.py\n"
-        "observed for 3.0 s\n"
+        "observed for 30.0 s\n"
         "\n"
         "FINDINGS\n"
         "  Nothing to fix stands out.\n"

@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.screens import text
 from jaxmon.screens.time_table import stacks
-from jaxmon.symptoms.findings import about
+from jaxmon.symptoms.findings import about, verdict
 from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
 
 
@@ -251,12 +251,31 @@ def test_operations_are_no_fault_while_the_device_is_busy():
     assert topics(590.0) == ["device"]
 
 
-def test_few_looks_are_no_reason():
-    """Nothing is said about the first seconds of a program."""
-    few = ledger({"data_wait": 1.0})
-    few["since_start"]["looks"] = 20
+def test_of_few_looks_only_what_is_certain_is_judged():
+    """Of what may be chance, nothing is said, nor that nothing is to fix."""
 
-    assert findings(time=few, transfers={}) == []
+    def told(looks: int, share: float, error: float) -> list[Any]:
+        few = ledger({"eager": share, "startup": 1 - share})
+        period = few["since_start"]
+        period.update(seconds=4.0, looks=looks)
+        period["states"]["eager"] = {"seconds": 4 * share, "error_seconds": 4 * error}
+        period["places"][0]["seconds"] = 4 * share
+        process = {"observed_seconds": 4.0, "now": 1000.0}
+        return findings(time=few, process=process, transfers={})
+
+    short = "Too short to judge where the time goes (4.0 s; from 5 s on)."
+    (much, rest) = told(60, 0.8, 0.1)
+    assert much.verdict == (
+        "Operations outside of jit took at least 2.8 s, 70 % of 4.0 s: 99.9 % of it at "
+        "eager.py:7."
+    )
+    assert (much.seconds, rest.verdict) == (pytest.approx(2.8), short)
+    for looks, share, error in ((60, 0.3, 0.2), (10, 0.9, 0.1), (60, 0.25, 0.1)):
+        (only,) = told(looks, share, error)
+        assert only.verdict == short
+    assert not verdict([only])
+    lines = text.finding_lines([only], 88, observed=4.0)
+    assert lines == ["FINDINGS", f"  1. {short}"]
 
 
 def test_threads_with_equal_stacks_are_shown_once():
