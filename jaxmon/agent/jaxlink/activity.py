@@ -217,10 +217,11 @@ class Doing(NamedTuple):
     Attributes:
         state: one of the constants here; `PYTHON` if it runs, or waits in, anything
             else.
-        line: the innermost line of the user's code, else of a library.
+        line: the innermost line of the user's code, from a file if any of it is.
         function: the label of the jitted function that is being called, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
+        ours: whether it is what we do, on a thread of the program.
     """
 
     state: str
@@ -228,6 +229,7 @@ class Doing(NamedTuple):
     function: str = ""
     drives: bool = False
     event_loop: bool = False
+    ours: bool = False
 
 
 class ActivityReader:
@@ -257,12 +259,12 @@ class ActivityReader:
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None
-        library: Position | None = None
         drives = is_packaged = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
-                user = user or at
+                if user is None or _is_generated(user) > _is_generated(at):
+                    user = at
                 is_packaged = is_packaged or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
@@ -271,17 +273,16 @@ class ActivityReader:
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
-                library = library or at
                 if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
                     # An installed package that is imported is no line of the program.
                     state, user = STARTUP, None
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
-        chosen = user or library
-        line = _UNKNOWN if chosen is None else _line(chosen)
+        line = _UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
-        return Doing(state or PYTHON, line, function, drives, loops)
+        ours = user is None and _is_only_ours(stack)
+        return Doing(state or PYTHON, line, function, drives, loops, ours)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -363,6 +364,11 @@ class ActivityReader:
         return kind
 
 
+def _is_generated(at: Position) -> bool:
+    """Return whether it is no line of a file, as of a class that Python has made."""
+    return at.code.co_filename == "<string>"
+
+
 def _is_event_loop(code: CodeType) -> bool:
     file = _EVENT_LOOPS.get(code.co_name)
     return file is not None and code.co_filename.endswith(file)
@@ -374,6 +380,13 @@ def _imports(code: CodeType) -> bool:
 
 def _is_ours(file: str) -> bool:
     return file.startswith((OURS, AGENT))
+
+
+def _is_only_ours(stack: Stack) -> bool:
+    """Return whether it has functions of ours, and no others of packages."""
+    files = {at.code.co_filename for at in stack}
+    ours = {file for file in files if _is_ours(file)}
+    return bool(ours) and not any(map(package_of, files - ours))
 
 
 def _line(at: Position) -> SourceLine:

@@ -143,10 +143,26 @@ class SourceLineFinder:
         if file.startswith(self._jax):
             return sources.JAX
         found = sources.tier(file)
-        if found != sources.USER or sources.package_of(file):
+        package = sources.package_of(file)
+        if found == sources.USER and package:
+            return found if _may_be_program(package) else sources.LIBRARY
+        if found != sources.USER:
             return found
         standard = file.startswith(self._standard)
         return sources.LIBRARY if standard or _is_of_library(file) else found
+
+
+def _may_be_program(package: str) -> bool:
+    """
+    Return whether an installed *package* may be the program: a module of it imports
+    JAX, or none is loaded. Takes a tenth of a millisecond.
+    """
+    of_it = [
+        vars(module)
+        for name, module in sys.modules.copy().items()
+        if name.partition(".")[0] == package and hasattr(module, "__dict__")
+    ]
+    return not of_it or any("jax" in names or "jnp" in names for names in of_it)
 
 
 def _is_of_library(file: str) -> bool:

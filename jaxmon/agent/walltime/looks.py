@@ -302,8 +302,10 @@ class Looks:
             due += late
         marked = self._timeline.innermost()
         seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
-        if seen.doing.state == JOIN:
-            seen = self._awaited(seen, late)
+        if seen.doing.ours:  # such as the report at the exit
+            self._looked = due
+            return
+        seen = self._awaited(seen, late)
         if contended:
             seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
@@ -327,7 +329,9 @@ class Looks:
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
     def _awaited(self, seen: _LookMemory, late: float) -> _LookMemory:
-        """Return the thread that *seen* waits for, if it drives the device."""
+        """Return *seen*, or what drives the device if it waits for that thread."""
+        if seen.doing.state != JOIN:
+            return seen
         others = self._read(partial(_others, seen.thread), late)
         driving = [other for other in others if other.doing.drives]
         seen = max(driving, key=_rank, default=seen)
