@@ -37,6 +37,14 @@ _MORE = 5
 _RARELY = 10
 # The device is busy if it explains this share of the wait for it.
 _EXPLAINED = 0.7
+_LARGE = (
+    "A program that takes so long is often large: jax.lax.scan compiles the body of a "
+    "Python loop once."
+)
+_CACHE = (
+    "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
+    "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
+)
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
 # What a stalled loop does not do takes its time.
@@ -97,17 +105,21 @@ class TimePart(NamedTuple):
 
 def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    traced = _traced_again(snapshot, period)
-    dispatch = period.of("eager") + traced
-    took = dispatch + _eager_waits(snapshot, period)
+    parts = {
+        "eager": period.of("eager"),
+        "compile": _traced_again(snapshot, period),
+        "fetch": _eager_waits(snapshot, period),
+    }
+    took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
     hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
     if took - hidden < snapshot.limits.time_worth * period.seconds:
         return
-    lines = dict(period.lines("eager"))
-    for line, seconds in period.lines("compile") if traced else ():
-        share_of_it = seconds * traced / period.of("compile")
-        lines[line] = lines.get(line, 0.0) + share_of_it
+    lines: dict[str, float] = {}
+    for state, part_of_it in parts.items():
+        for line, seconds in period.lines(state) if part_of_it else ():
+            spent = seconds * part_of_it / period.of(state)
+            lines[line] = lines.get(line, 0.0) + spent
     lead = "Operations outside of jit took"
     yield _costs("eager", snapshot, period, took, lines, took, lead)._replace(
         action="Call them within a function decorated with jax.jit: one program "
@@ -132,8 +144,9 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     lines = {line: seconds * idle / took for line, seconds in period.lines("python")}
     lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
     yield _costs("host", snapshot, period, idle, lines, idle, lead)._replace(
-        action="Move this work out of the loop, to another thread or process, or do it "
-        "while the device computes: between the call and the first read of its result."
+        action="Do this work less often, out of the loop, or in another process. "
+        "Between a call and the first read of its result, while an accelerator "
+        "computes, it costs nothing."
     )
 
 
@@ -152,8 +165,10 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
-    # Who is asked waits for the answer; who reads rarely works ahead between reads.
-    waits = snapshot.requests or _reads_rarely(snapshot)
+    # Who is asked waits for the answer; who reads rarely works ahead between reads. A
+    # host that is its own device has no more processors for that.
+    shared = all(on.kind == "cpu" for on in snapshot.memory.devices)
+    waits = snapshot.requests or _reads_rarely(snapshot) or shared
     ahead = 0.0 if waits else min(work, computing)
     # While others hold the processors, neither device nor host gets on.
     starved = waited * (snapshot.usual.waiting or 0.0)
@@ -231,6 +246,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     whole = sum(function.compile_time for function in compiled)
     ratio = min(took / max(whole, 1e-9), 1.0)
     recompiled = f", of which recompiles about {duration(again * ratio)}"
+    cached = bool(snapshot.cache.enabled and snapshot.cache.directory)
     yield Finding(
         "compiling",
         compiled[0].name if compiled else "",
@@ -241,19 +257,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             for function in compiled[:_MOST_LINES]
             if period is snapshot.time.since_start
         ),
-        (
-            "A program that takes so long is often large: jax.lax.scan compiles the "
-            "body of a Python loop once. "
-            if large
-            else ""
-        )
-        + (
-            ""
-            if snapshot.cache.enabled and snapshot.cache.directory
-            else "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next "
-            "run; compiles below a second, only with "
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
-        ),
+        " ".join(filter(None, [_LARGE * large, _CACHE * (not cached)])),
     )
 
 
@@ -296,7 +300,8 @@ def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
         ),
         "",
         where,
-        _of_all(won, period, snapshot),
+        # As a part of the whole observed time.
+        won / period.seconds * (snapshot.process.observed_seconds or period.seconds),
     )
 
 
@@ -354,12 +359,6 @@ def part(seconds: float, period: Period) -> str:
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
-    """Return *seconds* of *period*, as a part of the whole observed time."""
-    observed = snapshot.process.observed_seconds
-    return seconds / period.seconds * observed if observed else seconds
-
-
 def _data_starvation(limits: Limits) -> Alert:
     what = "Training waits for its input; the accelerators idle meanwhile."
     return _share_alert(limits, _STARVED, limits.data_wait, what)
@@ -405,7 +404,8 @@ PARTS = (
         "transfer",
         ("Copying to the device took", ""),
         "Copy data that does not change once, and the rest ahead of time: call "
-        "jax.device_put on the next batch before the step of this one.",
+        "jax.device_put on the next batch before the step of this one. Make NumPy "
+        "arrays of lists and numbers first: JAX converts each element by itself.",
     ),
     TimePart(
         "blocked",

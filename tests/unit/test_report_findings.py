@@ -11,8 +11,11 @@ import pytest
 from jaxmon import catalog
 from jaxmon.catalog import WALL_STATES
 from jaxmon.facts.process import read
+from jaxmon.symptoms import time
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.recompiles import WHAT_TO_DO, WHY
+from jaxmon.symptoms.symptom import Urgency
+from tests.advice import LOOPS, PAGE
 from tests.helpers.findings import GIB, findings, function
 
 
@@ -49,6 +52,18 @@ def test_the_most_urgent_comes_first():
         "transfer",
         "compile_share",
     ]
+
+
+def test_advice_wins_at_least_half_of_what_it_promises():
+    """Each finding on time has a row, measured by ``python -m tests.advice``."""
+    row = r"^\| `(\w+)` \| .* \| ([\d.]+) s \| ([\d.]+) s \|$"
+    rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
+    costs = {one.name for one in time.SYMPTOMS if one.urgency is Urgency.TIME}
+
+    assert [topic for topic, *_ in rows] == [topic for topic, _ in LOOPS.values()]
+    assert costs - {topic for topic, *_ in rows} == {"fetch"}  # needs an accelerator
+    for topic, promised, won in rows:
+        assert 0 < float(promised) <= 2 * float(won), topic
 
 
 def test_exports_that_all_fail_are_found():

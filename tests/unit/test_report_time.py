@@ -126,6 +126,12 @@ def test_reads_are_a_fault_if_the_host_could_work_ahead():
     }
 
     assert by_topic["fetch"].seconds == pytest.approx(180.0)
+    on_cpu = found(
+        {"fetch": 0.5, "python": 0.3},
+        functions=computing(300.0),
+        memory={"devices": [{"device": 0, "kind": "cpu"}]},
+    )
+    assert "fetch" not in {one.topic for one in on_cpu}  # they share processors
 
 
 def test_python_is_no_fault_while_the_device_computes():
@@ -145,6 +151,36 @@ def test_operations_are_blamed_for_what_the_device_computes_of_them():
 
     assert only.topic == "eager"
     assert only.seconds == pytest.approx(570.0)
+    assert only.verdict.endswith(" 95 % of it at fetch.py:7.")
+
+
+def test_samples_are_no_sum():
+    """Times of a few calls, times all of them, may be more than the clock had."""
+    many = {
+        f"train.{name}": {"calls": calls, "samples": {"execution_mean": 1.0}}
+        for name, calls in (("step", 6_000), ("evaluate", 2_000))
+    }
+    (only,) = found({"fetch": 0.5}, functions=many)
+
+    assert (only.topic, only.evidence) == (
+        "device",
+        (
+            "train.step: about 75 % of it, in 6,000 calls",
+            "train.evaluate: about 25 % of it, in 2,000 calls",
+        ),
+    )
+
+
+def test_who_runs_on_devices_of_others_may_wait_for_them():
+    """Waiting for a slower rank is no computing."""
+    (step,) = computing(60.0).values()
+    alone, together = (
+        found({"fetch": 0.5}, functions={"step": {**step, "program": {"devices": n}}})
+        for n in (1, 8)
+    )
+
+    assert "the device was computing for about 1 min: " in alone[0].verdict
+    assert "for about 1 min, or waiting for other processes: " in together[0].verdict
 
 
 def test_tracing_without_a_compile_belongs_to_the_operations():

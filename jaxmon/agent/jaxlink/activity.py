@@ -136,6 +136,8 @@ GIL = "gil"
 """Waits for the interpreter, which another thread has."""
 ITEM = "item"
 """Waits for an item of a queue: for data in training, for work in serving."""
+MAKE = "make"
+"""Makes an array of something that is none: it computes, and copies to the device."""
 IDLE = "idle"
 JOIN = "join"
 """Waits for another thread to end."""
@@ -167,9 +169,14 @@ _ROLES = {
     _COLLECTING: GC,
     _INITIALISING: STARTUP,
 }
+# Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
+_MAKING = frozenset(("array", "asarray"))
+_MAKERS = tuple(
+    [_end("_src", "numpy", name) for name in ("array_constructors.py", "lax_numpy.py")]
+)
 _DISPATCHES = ("", EAGER)
 # Whose line does that, through libraries or not, drives the device.
-_DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER))
+_DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER, MAKE))
 # Whatever has called it.
 _STAYS = frozenset((COMPILE, GC, STARTUP))
 # Also if it has called code that is not JAX's.
@@ -402,6 +409,8 @@ def _in_jax(code: CodeType, state: str) -> str:
     if state in _DISPATCHES and name in _RUNNING:
         runs = code.co_filename.endswith(_RUNNING[name])
         return DEVICE if runs else EAGER
+    if state in _DISPATCHES and name in _MAKING:
+        return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
     if state in _STAYS or (state and name not in _ROLES and name != "cache_miss"):
         return state
     if (role := _ROLES.get(name)) is not None:

@@ -23,6 +23,7 @@ from jaxmon.agent.jaxlink.activity import (
     IDLE,
     ITEM,
     JOIN,
+    MAKE,
     PYTHON,
     STARTUP,
     TRANSFER,
@@ -203,13 +204,12 @@ def as_text(line: SourceLine) -> str:
     return f"{display_path(line.file)}:{line.line} in {line.function}"
 
 
-# C code has held the interpreter for that long: the look finds the line that called it,
-# and is worth that time.
+# C code has had the interpreter for so long: a look finds the line that called it.
 _HELD = 0.05
 # A look that waited for the interpreter waited for this thread, if the thread has
 # worked for this share of the delay.
 _BUSY = 0.2
-_RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC))
+_RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC, MAKE))
 # Of a thread that needs the interpreter to go on.
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
@@ -456,7 +456,9 @@ class Looks:
             how = ThreadState.RUNNING
         else:
             how = ThreadState.WAITING
-        if doing.state == NUMPY:
+        if doing.state == MAKE:
+            doing = doing._replace(state=TRANSFER)
+        elif doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
             runs = how is ThreadState.RUNNING and task is not None and task.computes()
             reads = doing.drives and not runs
