@@ -55,6 +55,7 @@ FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
     "load_time": "functions",
     "spans": "functions",
     "busy_seconds": "time",
+    "saves_blocked": "checkpoints",
     **dict.fromkeys(("process", "limits", "now", "recent", "lately"), ""),
     "requests_lately": "requests",
     "verdict": "",

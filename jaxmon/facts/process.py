@@ -146,6 +146,18 @@ class Snapshot(Fact):
         busy = self.device_seconds * period.seconds / since_start
         return min(busy, period.seconds)
 
+    def saves_blocked(self, period: Period) -> float:
+        """
+        Return for how long saves of checkpoints blocked the program in *period*, or
+        waited for an earlier one, in proportion.
+        """
+        blocked = sum(
+            saves.count * (saves.mean_seconds or 0.0)
+            for saves in self.checkpoints
+            if saves.name in {"blocking", "wait"}
+        )
+        return blocked * period.seconds / max(self.time.since_start.seconds, 1e-9)
+
     @property
     def compile_time(self) -> float:
         """Seconds that the compiles of all functions together took."""

@@ -85,9 +85,6 @@ class ProcessLimits:
     compile_settled = duration(
         "1m", "Age of a process from which the share of its compiles is judged."
     )
-    large_program = duration(
-        "10s", "Time of one compile from which the program is called large."
-    )
     operations_slow = duration(
         "5s", "Minimum time of the compiles of eager operations."
     )

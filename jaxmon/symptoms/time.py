@@ -7,7 +7,7 @@ Which of them is to blame depends on the device: while it is busy, the host may 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
@@ -37,21 +37,31 @@ _MORE = 5
 _RARELY = 10
 # The device is busy if it explains this share of the wait for it.
 _EXPLAINED = 0.7
-_LARGE = (
-    "A program that takes so long is often large: jax.lax.scan compiles the body of a "
-    "Python loop once."
-)
 _CACHE = (
     "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
     "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
 )
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
-# What a stalled loop does not do takes its time.
-TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
-_STARVED = "data_wait"
-# States in which the device waits for the program.
-_LOST = "eager|gc|gil|blocked"
+_TIME_LOST = "JaxmonTimeLost"
+# By limit: the alert, its states, of which the device waits for the program, and what
+# it says.
+_ALERTED = {
+    "data_wait": (
+        "JaxmonDataStarvation",
+        "data_wait",
+        "waits for its input; the accelerators idle meanwhile.",
+    ),
+    "time_lost": (
+        _TIME_LOST,
+        "eager|gc|gil|blocked",
+        "spends most of its time on something else.",
+    ),
+}
+_OF_SAVES = (
+    "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
+    "at the end: the next one waits by itself if it must."
+)
 
 
 PeriodJudge: TypeAlias = Callable[[Snapshot, Period], Iterator[Finding]]
@@ -100,7 +110,9 @@ class TimePart(NamedTuple):
         won = 0.0 if self.urgency is NOTE else took
         found = _costs(self.topic, snapshot, period, took, lines, won, *self.verdict)
         severity = _severity(took, self.limit, period, snapshot)
-        yield found._replace(action=self.action, severity=severity)
+        of_saves = not marked and 2 * snapshot.saves_blocked(period) > took
+        action = _OF_SAVES if of_saves else self.action
+        yield found._replace(action=action, severity=severity)
 
 
 def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
@@ -236,17 +248,10 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
     compiled = [function for function in functions if function.built]
-    users = [function for function in snapshot.users if function.built]
-    each_took = (function.compile_time / function.built for function in users)
-    longest = max([snapshot.compiling.oldest_seconds, *each_took])
-    # A small program takes long, too, while others hold the processors.
-    alone = longest * (1 - (snapshot.usual.waiting or 0.0))
-    large = alone >= seconds_in(snapshot.limits.large_program)
     # Threads that compile at once take more together than the clock.
     whole = sum(function.compile_time for function in compiled)
     ratio = min(took / max(whole, 1e-9), 1.0)
     recompiled = f", of which recompiles about {duration(again * ratio)}"
-    cached = bool(snapshot.cache.enabled and snapshot.cache.directory)
     yield Finding(
         "compiling",
         compiled[0].name if compiled else "",
@@ -257,7 +262,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             for function in compiled[:_MOST_LINES]
             if period is snapshot.time.since_start
         ),
-        " ".join(filter(None, [_LARGE * large, _CACHE * (not cached)])),
+        "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
 
 
@@ -359,17 +364,8 @@ def part(seconds: float, period: Period) -> str:
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def _data_starvation(limits: Limits) -> Alert:
-    what = "Training waits for its input; the accelerators idle meanwhile."
-    return _share_alert(limits, _STARVED, limits.data_wait, what)
-
-
-def _time_lost(limits: Limits) -> Alert:
-    what = "Training spends most of its time on something else."
-    return _share_alert(limits, _LOST, limits.time_lost, what)
-
-
-def _share_alert(limits: Limits, states: str, limit: float, description: str) -> Alert:
+def _share_alert(limit: str, limits: Limits) -> Alert:
+    _, states, what = _ALERTED[limit]
     window = limits.time_lost_window
     lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
     # Of processes in a loop: a server waits for requests, not for data.
@@ -377,8 +373,8 @@ def _share_alert(limits: Limits, states: str, limit: float, description: str) ->
     share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
     return Alert(
         # All ranks wait for the slowest.
-        expr=share.max("job", "state") > limit,
-        description=description,
+        expr=share.max("job", "state") > getattr(limits, limit),
+        description=f"Training {what}",
         summary=(
             "A process of job {{ $labels.job }} spent "
             f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
@@ -387,6 +383,11 @@ def _share_alert(limits: Limits, states: str, limit: float, description: str) ->
     )
 
 
+TIME_ALERTS = tuple([alert for alert, *_ in _ALERTED.values()])
+_RULES = {
+    limit: (alert, partial(_share_alert, limit))
+    for limit, (alert, *_) in _ALERTED.items()
+}
 PARTS = (
     TimePart(
         "data_wait",
@@ -464,21 +465,17 @@ def _symptom(
         found = judge(snapshot, period.certain) if period.seconds else iter(())
         return (finding for finding in found if finding.seconds > worth)
 
-    alert, build = {
-        "data_wait": (TIME_ALERTS[0], _data_starvation),
-        "time_lost": (TIME_ALERTS[1], _time_lost),
-    }.get(limit, ("", None))
     metric, panel = {
         "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
         "device": (catalog.EXECUTION_SECONDS, "Execution time by function"),
     }.get(name, (catalog.WALL_SECONDS, "Where the time goes"))
     return Symptom(
         *(name, "F1" if name == "compiling" else "", sentence, urgency, finding),
-        rule=(alert, build),
+        rule=_RULES.get(limit, ("", None)),
         metric=metric,
         panel=f"Debug: {panel}",
-        missing="" if alert else NOTHING if urgency is NOTE else LINES,
-        other_runbook="" if urgency is NOTE else TIME_ALERTS[1],
+        missing="" if limit else NOTHING if urgency is NOTE else LINES,
+        other_runbook="" if urgency is NOTE else _TIME_LOST,
     )
 
 

@@ -52,6 +52,21 @@ def test_waiting_in_an_activity_that_the_program_marks_is_expected():
     assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 60.0)
 
 
+def test_waiting_for_checkpoints_is_no_riddle():
+    """Orbax says how long its saves block, and wait for each other."""
+
+    def advice(seconds: float) -> str:
+        saves = {
+            "wait": {"count": 7, "mean_seconds": seconds / 7},
+            "save": {"count": 7},
+        }
+        (only,) = found({"blocked": 0.5}, checkpoints=saves)
+        return only.action
+
+    assert "checkpoints" in advice(240.0)
+    assert "checkpoints" not in advice(60.0)
+
+
 def test_garbage_is_told_with_its_line():
     """Time in the collector is not taken for Python of that line."""
     (only,) = found({"gc": 0.4})
@@ -190,17 +205,6 @@ def test_tracing_without_a_compile_belongs_to_the_operations():
 
     assert only.topic == "eager"
     assert only.seconds == pytest.approx(180 + 360 - 6)
-
-
-@pytest.mark.parametrize(("waiting", "large"), [(0.0, True), (0.8, False)])
-def test_only_a_program_that_takes_long_by_itself_is_large(waiting, large):
-    """One that waited for a processor may be small."""
-    phases = {"backend_compile": {"seconds": 40.0, "count": 1}}
-    functions = function(compiles={"compiled": 1}, recompiles={}, phases=phases)
-    all_ = found({"compile": 0.11}, functions=functions, usual={"waiting": waiting})
-
-    (only,) = [one for one in all_ if one.topic == "compiling"]
-    assert ("jax.lax.scan" in only.action) is large
 
 
 def test_large_numpy_arguments_are_copied_on_each_call():
