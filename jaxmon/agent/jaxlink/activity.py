@@ -123,6 +123,11 @@ def calls_back(stack: Stack) -> bool:
     )
 
 
+def compiles_or_imports(code: CodeType) -> bool:
+    """Return whether *code* compiles a program, or imports a module."""
+    return code.co_name in _COMPILING or _imports(code)
+
+
 COMPILE = "compile"
 DATA_WAIT = "data_wait"
 FETCH = "fetch"
@@ -143,7 +148,7 @@ JOIN = "join"
 """Waits for another thread to end."""
 
 # Functions of JAX that trace, lower or compile.
-COMPILING = frozenset(
+_COMPILING = frozenset(
     (
         # The second since JAX 0.10, the third since 0.12.
         *("trace_to_jaxpr_dynamic", "trace_to_jaxpr", "trace_to_jaxpr_nocache"),
@@ -163,7 +168,7 @@ _PUTTING = frozenset(
     ("device_put", "batched_device_put", "_batched_device_put_impl", "_device_put_impl")
 )
 _ROLES = {
-    **dict.fromkeys(COMPILING, COMPILE),
+    **dict.fromkeys(_COMPILING, COMPILE),
     **dict.fromkeys(_FETCHING, FETCH),
     **dict.fromkeys(_PUTTING, TRANSFER),
     _COLLECTING: GC,
@@ -195,7 +200,7 @@ _FOR_WORK = frozenset(
     )
 )
 # Of modules, whose own code a function of this file calls.
-IMPORTING = "<frozen importlib"
+_IMPORTING = "<frozen importlib"
 # May be what a module does that is imported.
 _MAY_IMPORT = frozenset(("", EAGER, GC, STARTUP))
 # Of asyncio; those of uvloop have no Python functions but the second.
@@ -382,7 +387,7 @@ def _is_event_loop(code: CodeType) -> bool:
 
 
 def _imports(code: CodeType) -> bool:
-    return code.co_filename.startswith(IMPORTING)
+    return code.co_filename.startswith(_IMPORTING)
 
 
 def _is_ours(file: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.activity import COMPILE, COMPILING, IMPORTING, STARTUP
+from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP, compiles_or_imports
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.clocks import perf_counter
 from jaxmon.host.files.descriptor import Descriptor
@@ -331,7 +331,7 @@ class GarbageCollections:
             if frame is None:
                 break
             code = frame.f_code
-            if code.co_name in COMPILING or code.co_filename.startswith(IMPORTING):
+            if compiles_or_imports(code):
                 return None
             if user is None and self._finder.is_user(code.co_filename):
                 user = SourceLine(code.co_filename, frame.f_lineno or 0, code.co_name)
