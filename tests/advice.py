@@ -24,7 +24,7 @@ LOOPS = {
     "data_wait": ("data_wait", "A thread loads the next batches."),
     "copies": ("copies", "What does not change is copied once."),
     "lists": ("copies", "NumPy makes an array of the list first."),
-    "blocked": ("blocked", "Another thread waits for the disk."),
+    "blocked": ("blocked", "The disk is waited for each tenth step."),
     "garbage": ("garbage", "The loop no longer calls `gc.collect`."),
     "interpreter": ("interpreter", "The other thread works on whole arrays, in C."),
 }
@@ -34,10 +34,11 @@ _HEAD = """\
 # What advice wins
 
 Each row is a loop that loses time. jaxmon looks at it for eight seconds; *promised*
-is what its finding says could be won back. Then the same steps run with the advice
-applied; *won* is the difference by the program's own clock. More than promised is won
-where the advice also saves what others did meanwhile. Advice that wins less than half
-of what it promises is removed.
+is what its finding says could be won back. Then some of its steps, and the same steps
+with the advice applied, run by turns; *won* is how much sooner all would have been
+done, by the program's own clock and the quickest turn of each. More than promised is
+won where the advice also saves what others did meanwhile. Advice that wins less than
+half of what it promises is removed.
 
 On a CPU, host and device have the same processors, so that nothing is promised for
 doing both at once: that reads (`fetch`) keep the host from working ahead is a finding
@@ -71,7 +72,7 @@ def measure(name: str) -> Win:
     found: dict[str, Any] = json.loads(ended.out.splitlines()[-1])
     of_it = (one for one in found["findings"] if one["topic"] == LOOPS[name][0])
     promised = next((one["seconds"] for one in of_it), 0.0)
-    return Win(name, promised, found["took"] - found["mended"])
+    return Win(name, promised, found["won"])
 
 
 def main() -> None:

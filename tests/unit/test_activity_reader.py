@@ -11,6 +11,7 @@ from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -201,6 +202,19 @@ def test_a_place_is_a_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> No
     assert line(generated) == "<string>"  # of `python -c`, there is no other
     assert not line(stdlib)
     assert not line(painter)
+
+
+def test_collections_while_jax_compiles_are_compile_time() -> None:
+    """Elsewhere they are of the line that they interrupt."""
+    of_jax = str(Path(jax.__file__).with_name("_src") / "some.py")
+    collects, traces = code_of(of_jax, "_xla_gc_callback"), code_of(of_jax, "run")
+    lowers, program = code_of(of_jax, "trace_to_jaxpr"), code_of("/srv/train.py")
+
+    def state(*stack: Position) -> str:
+        return ActivityReader(jax, CallSites()).read(list(stack)).state
+
+    assert state(collects, traces, lowers, program) == "compile"
+    assert state(collects, traces, program) == "gc"
 
 
 def test_what_we_do_at_the_exit_is_no_time_of_the_program() -> None:

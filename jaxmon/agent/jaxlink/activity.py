@@ -416,7 +416,8 @@ def _in_jax(code: CodeType, state: str) -> str:
         return DEVICE if runs else EAGER
     if state in _DISPATCHES and name in _MAKING:
         return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
-    if state in _STAYS or (state and name not in _ROLES and name != "cache_miss"):
+    stays = state in _STAYS and (state != GC or name not in _COMPILING)
+    if stays or (state and name not in _ROLES and name != "cache_miss"):
         return state
     if (role := _ROLES.get(name)) is not None:
         return role
