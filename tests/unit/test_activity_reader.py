@@ -180,6 +180,13 @@ def code_of(file: str, function: str = "run") -> Position:
     return Position(names[function].__code__, 0, {})
 
 
+class Lazy(ModuleType):
+    """A module that is loaded by its first use, as by `importlib.util.LazyLoader`."""
+
+    def __getattribute__(self, name: str) -> Any:
+        pytest.fail(f"it was used: {name}")
+
+
 def test_a_place_is_a_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The nearest caller: not a library that draws, nor what Python has generated."""
     packages = "/opt/lib/python3.11/site-packages"
@@ -188,7 +195,7 @@ def test_a_place_is_a_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> No
     painter = code_of(f"{packages}/painter/units.py")
     generated = code_of("<string>", "__init__")
     monkeypatch.setitem(sys.modules, "trainer", ModuleType("trainer"))
-    monkeypatch.setitem(sys.modules, "painter", ModuleType("painter"))
+    monkeypatch.setitem(sys.modules, "painter", Lazy("painter"))
     loop = ModuleType("trainer.loop")
     monkeypatch.setattr(loop, "jax", jax, raising=False)
     monkeypatch.setitem(sys.modules, "trainer.loop", loop)

@@ -158,9 +158,10 @@ def _may_be_program(package: str) -> bool:
     JAX, or none is loaded. Takes a tenth of a millisecond.
     """
     of_it = [
-        vars(module)
+        # Without loading a module that waits for its first use.
+        object.__getattribute__(module, "__dict__")
         for name, module in sys.modules.copy().items()
-        if name.partition(".")[0] == package and hasattr(module, "__dict__")
+        if name.partition(".")[0] == package and issubclass(type(module), ModuleType)
     ]
     return not of_it or any("jax" in names or "jnp" in names for names in of_it)
 
