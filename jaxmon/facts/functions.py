@@ -400,11 +400,6 @@ class FunctionFact(Fact):
         """Seconds that the device computed it: mean execution time, times calls."""
         return (self.samples.execution_mean or 0.0) * (self.calls or 0)
 
-    @property
-    def recompile_seconds(self) -> float:
-        """Seconds of compile time for all causes of recompiles."""
-        return sum(map(self.recompile_time, self.recompiles))
-
     def recompile_time(self, cause: str) -> float:
         """Seconds of compile time for *cause*, as if all compiles took as long."""
         part = self.recompiles.get(cause, 0) / max(self.built, 1)

@@ -19,7 +19,7 @@ from jaxmon.facts.memory import Allocations, Memory, Transfers
 from jaxmon.facts.reader import from_json, mapping, sifted
 from jaxmon.facts.record import NOTHING, Fact
 from jaxmon.facts.run import RunRecord
-from jaxmon.facts.walltime import WallTime
+from jaxmon.facts.walltime import Period, WallTime
 from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 
@@ -128,6 +128,35 @@ class Snapshot(Fact):
     def device_seconds(self) -> float:
         """Seconds that the device computed all functions."""
         return sum(function.device_seconds for function in self.functions)
+
+    @property
+    def spans(self) -> bool:
+        """Whether functions run on devices of other processes: they may wait there."""
+        here = max(len(self.memory.devices), 1)
+        return any((of.program.devices or 1) > here for of in self.functions)
+
+    def busy_seconds(self, period: Period) -> float:
+        """
+        Return for how long the device computed in *period*, as far as known: mean
+        execution time times calls of each function, in proportion.
+        """
+        since_start = self.time.since_start.seconds
+        if since_start <= 0:
+            return 0.0
+        busy = self.device_seconds * period.seconds / since_start
+        return min(busy, period.seconds)
+
+    def saves_blocked(self, period: Period) -> float:
+        """
+        Return for how long saves of checkpoints blocked the program in *period*, or
+        waited for an earlier one, in proportion.
+        """
+        blocked = sum(
+            saves.count * (saves.mean_seconds or 0.0)
+            for saves in self.checkpoints
+            if saves.name in {"blocking", "wait"}
+        )
+        return blocked * period.seconds / max(self.time.since_start.seconds, 1e-9)
 
     @property
     def compile_time(self) -> float:

@@ -70,7 +70,10 @@ _LONG_SECONDS = 900.0
 ENOUGH_LOOKS = 100
 """What so many looks at a program say is judged."""
 
-_SHORT_SECONDS = 5.0
+SHORT_SECONDS = 5.0
+"""Of a shorter time, only what is certain is judged."""
+
+_FEWEST_LOOKS = 20
 
 
 class StateTime(Fact):
@@ -115,7 +118,26 @@ class Period(Fact):
     @property
     def settled(self) -> bool:
         """Whether there are enough looks to judge."""
-        return self.looks >= ENOUGH_LOOKS and self.seconds >= _SHORT_SECONDS
+        return self.looks >= ENOUGH_LOOKS and self.seconds >= SHORT_SECONDS
+
+    @property
+    def certain(self) -> Period:
+        """What it went into at least: the lower ends of the confidence intervals."""
+        if self.looks < _FEWEST_LOOKS:
+            return self.replace(states={}, places=())
+        least = {
+            name: state.replace(seconds=max(state.seconds - state.error_seconds, 0.0))
+            for name, state in self.states.items()
+        }
+        part = {
+            name: least[name].seconds / state.seconds if state.seconds else 0.0
+            for name, state in self.states.items()
+        }
+        places = (
+            place.replace(seconds=place.seconds * part.get(place.state, 0.0))
+            for place in self.places
+        )
+        return self.replace(states=least, places=tuple(places))
 
     def of(self, *states: str) -> float:
         """Return the seconds of *states* together."""

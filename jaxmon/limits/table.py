@@ -79,9 +79,6 @@ class ProcessLimits:
     compile_settled = duration(
         "1m", "Age of a process from which the share of its compiles is judged."
     )
-    large_program = duration(
-        "10s", "Time of one compile from which the program is called large."
-    )
     unrolled_times = count(
         16,
         "How often the body of a loop must be in a program to be called unrolled, ...",

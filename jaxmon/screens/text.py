@@ -330,8 +330,12 @@ def _memory(snapshot: Snapshot, width: int) -> list[str]:
     else:
         details = f"peak of the snapshots {size(held)} in live arrays"
     lines = [f"DEVICE MEMORY: {details}, on device {device.device}"]
-    for top in snapshot.allocations.peak_of(device.device).lines[:1]:
-        text = f"{INDENT}largest: {size(top.bytes)} from "
+    seen = snapshot.allocations.peak_of(device.device)
+    # The allocator's peak has more than arrays, and is of another moment.
+    other = seen.bytes and size(seen.bytes) != size(held)
+    of = f" of {size(seen.bytes)} in arrays" if other else ""
+    for top in seen.lines[:1]:
+        text = f"{INDENT}largest{of}: {size(top.bytes)} from "
         lines.append(text + ending(top.place, width - columns(text)))
     return [shortened(line, width) for line in lines]
 

@@ -183,6 +183,6 @@ def _heading(threads: list[Thread]) -> str:
     number = f" ({first.native_id})" if first.native_id is not None else ""
     name = f"{first.name or 'a thread of native code'}{number}"
     more = f" and {len(threads) - 1} more" if len(threads) > 1 else ""
-    state = STATES.get(first.state, first.state)
+    state = {**STATES, "make": STATES["transfer"]}.get(first.state, first.state)
     doing = "acquiring a lock" if first.lock and first.state == "python" else state
     return f"{name}{more}: {doing}"

@@ -493,11 +493,14 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     calls = {place.place for place in period.places if place.function}
     # A library may call the function, as equinox.filter_jit does.
     calls |= {of.place for of in snapshot.recompiles if of.function in users}
-    return [
-        (line, min(seconds, took))
+    found = [
+        (line, seconds)
         for line, seconds in period.lines("compile")[:_MOST_EVIDENCE]
         if line not in calls and seconds >= _WORTH_A_LINE * took
     ]
+    # They also did what is no compile of an operation.
+    ratio = min(took / max(sum(seconds for _, seconds in found), 1e-9), 1.0)
+    return [(line, seconds * ratio) for line, seconds in found]
 
 
 def _effects(snapshot: Snapshot) -> Iterator[Finding]:

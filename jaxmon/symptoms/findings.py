@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary
@@ -78,8 +79,11 @@ def about(finding: Finding) -> Symptom:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """Return `NOTHING` if nothing is to fix among *findings*, else ``""``."""
-    quiet = all(about(finding).urgency is Urgency.NOTE for finding in findings)
+    """Return `NOTHING` if enough was seen and nothing of it is to fix, else ``""``."""
+    quiet = all(
+        about(finding).urgency is Urgency.NOTE and finding.topic != "short"
+        for finding in findings
+    )
     return NOTHING if quiet else ""
 
 
@@ -102,7 +106,13 @@ def _alone(snapshot: Snapshot) -> list[Finding]:
     judges = dict.fromkeys(
         symptom.finding for symptom in SYMPTOMS.values() if symptom.finding
     )
-    return [finding for judge in judges for finding in judge(snapshot)]
+    # What threads did at once takes more together than the clock.
+    most = snapshot.process.observed_seconds or inf
+    return [
+        finding._replace(seconds=min(finding.seconds, most))
+        for judge in judges
+        for finding in judge(snapshot)
+    ]
 
 
 def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Monitoring itself: what stops reporting, and what does not arrive by OTLP."""
+"""Monitoring itself: what stops reporting, does not arrive, or has not seen enough."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from jaxmon import catalog, promql
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
+from jaxmon.facts.walltime import ENOUGH_LOOKS, SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
@@ -15,7 +16,14 @@ from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import listed, period, processes, reason
-from jaxmon.symptoms.symptom import HINT, NO_SCREEN, RULES_ONLY, Finding, Symptom
+from jaxmon.symptoms.symptom import (
+    HINT,
+    NO_SCREEN,
+    NOTHING,
+    RULES_ONLY,
+    Finding,
+    Symptom,
+)
 
 
 _REASON = (
@@ -233,7 +241,25 @@ def _spans_dropped(limits: Limits) -> Alert:
     )
 
 
+def _short(snapshot: Snapshot) -> Iterator[Finding]:
+    """Say that too little was seen to judge where the time goes."""
+    period, observed = snapshot.time.period, snapshot.process.observed_seconds
+    seconds = period.seconds or observed
+    if period.settled or not seconds or (not period.looks and seconds > SHORT_SECONDS):
+        return
+    few, of, enough = "Too short", duration(seconds), f"{SHORT_SECONDS:g} s"
+    if seconds >= SHORT_SECONDS:
+        few, of, enough = "Too few looks", f"{period.looks}", f"{ENOUGH_LOOKS}"
+    text = f"{few} to judge where the time goes ({of}; from {enough} on)."
+    yield Finding("short", "", text, (), "")
+
+
 SYMPTOMS = (
+    Symptom(
+        *("short", "", "Too little was seen to judge where the time goes."),
+        finding=_short,
+        missing=NOTHING,
+    ),
     Symptom(
         *("target_down", "", "Prometheus cannot scrape a target."),
         rule=("JaxmonTargetDown", _target_down),

@@ -1,14 +1,13 @@
 """
-What the wall time goes into.
+What the wall time goes into: a state is worth a finding from a tenth of the time on.
 
-A state is worth a finding from a tenth of the time on. Which of them is to blame
-depends on the device: while it is busy, the host may wait.
+Which of them is to blame depends on the device: while it is busy, the host may wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, wraps
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
@@ -20,6 +19,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
 from jaxmon.symptoms import compiles, memory
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
+from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
     LINES,
@@ -38,13 +38,31 @@ _MORE = 5
 _RARELY = 10
 # The device is busy if it explains this share of the wait for it.
 _EXPLAINED = 0.7
+_CACHE = (
+    "A persistent cache (JAX_COMPILATION_CACHE_DIR) saves it in the next run; compiles "
+    "below a second, only with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0."
+)
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
-# What a stalled loop does not do takes its time.
-TIME_ALERTS = ("JaxmonDataStarvation", "JaxmonTimeLost")
-_STARVED = "data_wait"
-# States in which the device waits for the program.
-_LOST = "eager|gc|gil|blocked"
+_TIME_LOST = "JaxmonTimeLost"
+# By limit: the alert, its states, of which the device waits for the program, and what
+# it says.
+_ALERTED = {
+    "data_wait": (
+        "JaxmonDataStarvation",
+        "data_wait",
+        "waits for its input; the accelerators idle meanwhile.",
+    ),
+    "time_lost": (
+        _TIME_LOST,
+        "eager|gc|gil|blocked",
+        "spends most of its time on something else.",
+    ),
+}
+_OF_SAVES = (
+    "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
+    "at the end: the next one waits by itself if it must."
+)
 
 
 PeriodJudge: TypeAlias = Callable[[Snapshot, Period], Iterator[Finding]]
@@ -74,55 +92,58 @@ class TimePart(NamedTuple):
 
     def judge(self, snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
-        took = self._took(snapshot, period)
-        if took < snapshot.limits.time_worth * period.seconds:
-            return
         # What a program marks is expected.
-        lines = period.lines(self.state, marked=self.state != "blocked")
-        lead, rest = self.verdict
-        won = 0.0 if self.urgency is NOTE else _of_all(took, period, snapshot)
-        text = f"{lead} {part(took, period)}{rest}{_mostly(lines, took)}"
-        yield _costs(self.topic, text, lines, self.action, won)._replace(
-            severity=_severity(took, self.limit, period, snapshot)
-        )
-
-    def _took(self, snapshot: Snapshot, period: Period) -> float:
+        marked = self.state != "blocked"
+        lines = dict(period.lines(self.state, marked=marked))
         took, now = period.of(self.state), snapshot.time.now
-        if self.state == "blocked":
+        if not marked:
             took -= period.marked(self.state)
         if now.state == self.state and (
-            (self.state == "blocked" and not now.activity)
+            (not marked and not now.activity)
             or (self.state == "data_wait" and is_long(now, snapshot.limits))
         ):
             # What has not ended is for `stalled` to judge.
             took -= min(now.seconds, took)
-        return took
+            if now.place in lines:
+                lines[now.place] = max(lines[now.place] - now.seconds, 0.0)
+        if took < snapshot.limits.time_worth * period.seconds:
+            return
+        won = 0.0 if self.urgency is NOTE else took
+        found = _costs(self.topic, snapshot, period, took, lines, won, *self.verdict)
+        severity = _severity(took, self.limit, period, snapshot)
+        of_saves = not marked and 2 * snapshot.saves_blocked(period) > took
+        action = _OF_SAVES if of_saves else self.action
+        yield found._replace(action=action, severity=severity)
 
 
 def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     """Detect time spent in operations outside of jit."""
-    traced = _traced_again(snapshot, period)
-    dispatch = period.of("eager") + traced
-    took = dispatch + _eager_waits(snapshot, period)
+    parts = {
+        "eager": period.of("eager"),
+        "compile": _traced_again(snapshot, period),
+        "fetch": _eager_waits(snapshot, period),
+    }
+    took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
-    hidden = max(_busy(snapshot, period) - period.of("device", "fetch"), 0.0)
+    hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
     if took - hidden < snapshot.limits.time_worth * period.seconds:
         return
-    lines = period.lines("eager", *(["compile"] if traced else []))
-    text = f"Operations outside of jit took {part(took, period)}"
-    yield _costs(
-        "eager",
-        f"{text}{_mostly(lines, dispatch)}",
-        lines,
-        "Call them within a function decorated with jax.jit: one program instead of "
-        "one dispatch for each operation. Replace loops over elements by jax.vmap, "
-        "jax.lax.scan or array operations.",
-        _of_all(took, period, snapshot),
-    )._replace(severity=_severity(period.of("eager"), "time_lost", period, snapshot))
+    lines: dict[str, float] = {}
+    for state, part_of_it in parts.items():
+        for line, seconds in period.lines(state) if part_of_it else ():
+            spent = seconds * part_of_it / period.of(state)
+            lines[line] = lines.get(line, 0.0) + spent
+    lead = "Operations outside of jit took"
+    yield _costs("eager", snapshot, period, took, lines, took, lead)._replace(
+        action="Call them within a function decorated with jax.jit: one program "
+        "instead of one dispatch for each operation. Replace loops over elements by "
+        "jax.vmap, jax.lax.scan or array operations.",
+        severity=_severity(period.of("eager"), "time_lost", period, snapshot),
+    )
 
 
 def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    took, busy = period.of("python"), _busy(snapshot, period)
+    took, busy = period.of("python"), snapshot.busy_seconds(period)
     # What the device computes while the host does not wait for it.
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     idle = took - min(hidden, took)
@@ -132,15 +153,13 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         return
     if snapshot.requests and period.of("idle") > idle:
         return  # the device waits for requests
-    lines = period.lines("python")
-    did = "kept the device waiting for" if busy else "took"
-    yield _costs(
-        "host",
-        f"Python {did} {part(idle, period)}{_mostly(lines, took)}",
-        lines,
-        "Move this work out of the loop, to another thread or process, or do it while "
-        "the device computes: between the call and the first read of its result.",
-        _of_all(idle, period, snapshot),
+    # When it was idle, samples say, of which no line is certain.
+    lines = {line: seconds * idle / took for line, seconds in period.lines("python")}
+    lead = f"Python {'kept the device waiting for about' if busy else 'took'}"
+    yield _costs("host", snapshot, period, idle, lines, idle, lead)._replace(
+        action="Do this work less often, out of the loop, or in another process. "
+        "Between a call and the first read of its result, while an accelerator "
+        "computes, it costs nothing."
     )
 
 
@@ -149,7 +168,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     Detect reads of results that cost time: because the device is not busy meanwhile, or
     because the host cannot work ahead.
     """
-    busy = _busy(snapshot, period)
+    busy = snapshot.busy_seconds(period)
     waited = period.of("fetch") - _eager_waits(snapshot, period)
     if waited < snapshot.limits.time_worth * period.seconds:
         return
@@ -159,57 +178,61 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         computing = waited
     hidden = max(busy - period.of("device", "fetch"), 0.0)
     work = max(period.of("python", "eager", "transfer") - hidden, 0.0)
-    # Who is asked waits for the answer; who reads rarely works ahead between reads.
-    waits = snapshot.requests or _reads_rarely(snapshot)
+    # Who is asked waits for the answer; who reads rarely works ahead between reads. A
+    # host that is its own device has no more processors for that.
+    shared = all(on.kind == "cpu" for on in snapshot.memory.devices)
+    waits = snapshot.requests or _reads_rarely(snapshot) or shared
     ahead = 0.0 if waits else min(work, computing)
     # While others hold the processors, neither device nor host gets on.
     starved = waited * (snapshot.usual.waiting or 0.0)
     won = max(waited - computing - starved, 0.0) + ahead
     if won < snapshot.limits.time_worth_estimated * period.seconds:
         return
-    lines = period.lines("fetch")
-    yield _costs(
-        "fetch",
-        f"Reading results took {part(waited, period)}; the device was computing for "
-        f"{duration(computing)} of that{_mostly(lines, waited)}",
-        lines,
-        "Each read waits for all preceding device work, and the host cannot work "
-        "ahead. Read a value one step later, every hundredth step, or several at once "
-        "with jax.device_get.",
-        _of_all(won, period, snapshot),
+    computed = f", of which the device was computing for about {duration(computing)}"
+    if not busy:
+        computed = ""
+    elif snapshot.spans:
+        computed += ", or waiting for other processes"
+    texts = ("Reading results took", computed)
+    lines = dict(period.lines("fetch"))
+    yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
+        action="Each read waits for all preceding device work, and the host cannot "
+        "work ahead. Read a value one step later, every hundredth step, or several at "
+        "once with jax.device_get."
     )
 
 
 def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
-    """Say that the device computes, if that is what takes the time."""
+    """Say that calls of jitted functions take the time, if the device is busy."""
     took = period.of("device", "fetch") - _eager_waits(snapshot, period)
     now = snapshot.time.now
     if now.state in {"device", "fetch"} and is_long(now, snapshot.limits):
         took -= min(now.seconds, took)  # `stalled` tells
     if took < snapshot.limits.time_worth * period.seconds:
         return
-    busy = _busy(snapshot, period)
+    busy = snapshot.busy_seconds(period)
     copies = next(memory.arguments(snapshot), None)
     if (busy and busy < _EXPLAINED * took) or copies is not None:
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
-    computed = [of for of in most[:_MOST_LINES] if of.device_seconds > 0]
-    # Its time is that of samples, times all calls.
+    computed = [of for of in most if of.device_seconds > 0]
+    # Times are those of samples, times all calls: no sum of them is known.
     whole = sum(function.device_seconds for function in computed)
-    ratio = min(snapshot.time.since_start.seconds / max(whole, 1e-9), 1.0)
-    named = f", mostly {computed[0].name}" if computed else ""
+    keeps = busy and took >= _EXPLAINED * period.seconds
+    spans = snapshot.spans
     yield Finding(
         "device",
         computed[0].name if computed else "",
-        f"The device computed, or the program waited for it, for "
-        f"{part(took, period)}{named}.",
+        "Calls of jitted functions, and waits for their results, took "
+        f"{part(took, period)}{f', mostly {computed[0].name}' if computed else ''}.",
         tuple(
-            f"{function.name}: about {duration(function.device_seconds * ratio)} in "
+            f"{function.name}: about {share(function.device_seconds, whole)} of it, in "
             f"{function.calls or 0:,} calls"
-            for function in computed
+            for function in computed[:_MOST_LINES]
+            if len(computed) > 1
         ),
-        ("The host keeps it busy. " if took >= _EXPLAINED * period.seconds else "")
-        + "`jaxmon profile` shows which operations take the time.",
+        ("The host keeps the device busy. " if keeps and not spans else "")
+        + "While it runs, `jaxmon profile` shows which operations take the time.",
     )
 
 
@@ -222,33 +245,25 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         functions = snapshot.users
         measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
-    again = sum(function.recompile_seconds for function in functions)
+    again = every_recompile_time(functions, snapshot)
     if took < snapshot.limits.time_worth * period.seconds or again > took / 2:
         return
-    compiled = [function for function in functions if function.built][:_MOST_LINES]
-    users = [function for function in snapshot.users if function.built]
-    each_took = (function.compile_time / function.built for function in users)
-    longest = max([snapshot.compiling.oldest_seconds, *each_took])
-    # A small program takes long, too, while others hold the processors.
-    alone = longest * (1 - (snapshot.usual.waiting or 0.0))
-    large = alone >= seconds_in(snapshot.limits.large_program)
+    compiled = [function for function in functions if function.built]
+    # Threads that compile at once take more together than the clock.
+    whole = sum(function.compile_time for function in compiled)
+    ratio = min(took / max(whole, 1e-9), 1.0)
+    recompiled = f", of which recompiles about {duration(again * ratio)}"
     yield Finding(
         "compiling",
         compiled[0].name if compiled else "",
-        f"Compiling {'functions ' if told else ''}took {part(took, period)}, most of "
-        "it first compiles.",
+        f"Compiling {'functions ' if told else ''}took {part(took, period)}"
+        f"{recompiled if again else ', all of it first compiles'}.",
         tuple(
-            f"{function.name}: {duration(function.compile_time)}"
-            for function in compiled
+            f"{function.name}: {duration(function.compile_time * ratio)}"
+            for function in compiled[:_MOST_LINES]
+            if period is snapshot.time.since_start
         ),
-        (
-            "A program that takes so long is large: Python loops are unrolled, and "
-            "jax.lax.scan compiles their body once. "
-            if large
-            else ""
-        )
-        + "A longer run does not compile more; a persistent cache (see "
-        "JAX_COMPILATION_CACHE_DIR) saves it in the next.",
+        "" if snapshot.cache.enabled and snapshot.cache.directory else _CACHE,
     )
 
 
@@ -260,12 +275,40 @@ def idle(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         yield Finding("idle", "", text, (), "")
 
 
-def _costs(
-    topic: str, text: str, lines: list[tuple[str, float]], action: str, won: float
+def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
+    topic: str,
+    snapshot: Snapshot,
+    period: Period,
+    took: float,
+    lines: Mapping[str, float],
+    won: float,
+    lead: str,
+    rest: str = "",
 ) -> Finding:
-    """Return that something costs time, most of it at the first of *lines*."""
-    where = lines[0][0] if lines else ""
-    return Finding(topic, where, text, _further(lines), action, where, won)
+    """
+    Return that something *took* so long that as much can be *won*, most of it at the
+    first of *lines*: these are parts of it, and together no more than that.
+    """
+    ratio = min(took / max(sum(lines.values()), 1e-9), 1.0)
+    most = sorted(lines.items(), key=lambda item: -item[1])[:_MOST_LINES]
+    parts = [(line, seconds * ratio) for line, seconds in most if seconds]
+    where = parts[0][0] if parts else ""
+    mostly = f": {share(parts[0][1], took)} of it at {where}" if parts else ""
+    least = "" if period.settled or lead.endswith("about") else " at least"
+    return Finding(
+        topic,
+        where,
+        f"{lead}{least} {part(took, period)}{rest}{mostly}.",
+        tuple(
+            f"{place}: {duration(seconds)}"
+            for place, seconds in parts[1:]
+            if seconds >= OF_A_LINE * took
+        ),
+        "",
+        where,
+        # As a part of the whole observed time.
+        won / period.seconds * (snapshot.process.observed_seconds or period.seconds),
+    )
 
 
 def _severity(
@@ -295,7 +338,7 @@ def _eager_waits(snapshot: Snapshot, period: Period) -> float:
     it hardly dispatches anything else, these are what the device computes.
     """
     dispatch, called = period.of("eager"), period.of("device")
-    waited, busy = period.of("fetch"), _busy(snapshot, period)
+    waited, busy = period.of("fetch"), snapshot.busy_seconds(period)
     if not any(function.calls or function.misses for function in snapshot.users):
         return waited
     few = dispatch < OF_A_LINE * period.seconds or dispatch < _MORE * called
@@ -316,57 +359,14 @@ def _traced_again(snapshot: Snapshot, period: Period) -> float:
     return traced - compiled if compiled < traced / 2 else 0.0
 
 
-def _busy(snapshot: Snapshot, period: Period) -> float:
-    """
-    Return for how long the device computed in *period*, as far as known: mean execution
-    time times calls of each function, in proportion.
-    """
-    since_start = snapshot.time.since_start.seconds
-    if since_start <= 0:
-        return 0.0
-    return min(snapshot.device_seconds * period.seconds / since_start, period.seconds)
-
-
 def part(seconds: float, period: Period) -> str:
     """Return ``12 s, 10 % of 2 min``."""
     of_it = share(seconds, period.seconds)
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def _of_all(seconds: float, period: Period, snapshot: Snapshot) -> float:
-    """Return *seconds* of *period*, as a part of the whole observed time."""
-    observed = snapshot.process.observed_seconds
-    return seconds / period.seconds * observed if observed else seconds
-
-
-def _mostly(lines: list[tuple[str, float]], took: float) -> str:
-    """Return which of *lines*, most first, has most of what *took* so long."""
-    if not lines or not took:
-        return "."
-    return f": {share(min(lines[0][1], took), took)} of it at {lines[0][0]}."
-
-
-def _further(lines: list[tuple[str, float]]) -> tuple[str, ...]:
-    """Return the lines after the first, as evidence."""
-    whole = sum(seconds for _, seconds in lines)
-    return tuple(
-        f"{place}: {duration(seconds)}"
-        for place, seconds in lines[1:_MOST_LINES]
-        if seconds >= OF_A_LINE * whole
-    )
-
-
-def _data_starvation(limits: Limits) -> Alert:
-    what = "Training waits for its input; the accelerators idle meanwhile."
-    return _share_alert(limits, _STARVED, limits.data_wait, what)
-
-
-def _time_lost(limits: Limits) -> Alert:
-    what = "Training spends most of its time on something else."
-    return _share_alert(limits, _LOST, limits.time_lost, what)
-
-
-def _share_alert(limits: Limits, states: str, limit: float, description: str) -> Alert:
+def _share_alert(limit: str, limits: Limits) -> Alert:
+    _, states, what = _ALERTED[limit]
     window = limits.time_lost_window
     lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
     # Of processes in a loop: a server waits for requests, not for data.
@@ -374,8 +374,8 @@ def _share_alert(limits: Limits, states: str, limit: float, description: str) ->
     share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
     return Alert(
         # All ranks wait for the slowest.
-        expr=share.max("job", "state") > limit,
-        description=description,
+        expr=share.max("job", "state") > getattr(limits, limit),
+        description=f"Training {what}",
         summary=(
             "A process of job {{ $labels.job }} spent "
             f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
@@ -384,6 +384,11 @@ def _share_alert(limits: Limits, states: str, limit: float, description: str) ->
     )
 
 
+TIME_ALERTS = tuple([alert for alert, *_ in _ALERTED.values()])
+_RULES = {
+    limit: (alert, partial(_share_alert, limit))
+    for limit, (alert, *_) in _ALERTED.items()
+}
 PARTS = (
     TimePart(
         "data_wait",
@@ -401,7 +406,8 @@ PARTS = (
         "transfer",
         ("Copying to the device took", ""),
         "Copy data that does not change once, and the rest ahead of time: call "
-        "jax.device_put on the next batch before the step of this one.",
+        "jax.device_put on the next batch before the step of this one. Make NumPy "
+        "arrays of lists and numbers first: JAX converts each element by itself.",
     ),
     TimePart(
         "blocked",
@@ -452,25 +458,25 @@ def _symptom(
 ) -> Symptom:
     @wraps(judge)
     def finding(snapshot: Snapshot) -> Iterator[Finding]:
-        # Of few looks, nothing is said.
         period = snapshot.time.period
-        return judge(snapshot, period) if period.settled else iter(())
+        if period.settled:
+            return judge(snapshot, period)
+        # Of few looks, only what is certain, and would matter in a longer run, too.
+        worth = snapshot.limits.time_worth_in_doubt * period.seconds
+        found = judge(snapshot, period.certain) if period.seconds else iter(())
+        return (finding for finding in found if finding.seconds > worth)
 
-    alert, build = {
-        "data_wait": (TIME_ALERTS[0], _data_starvation),
-        "time_lost": (TIME_ALERTS[1], _time_lost),
-    }.get(limit, ("", None))
     metric, panel = {
         "compiling": (catalog.COMPILE_SECONDS, "Compile time by function"),
         "device": (catalog.EXECUTION_SECONDS, "Execution time by function"),
     }.get(name, (catalog.WALL_SECONDS, "Where the time goes"))
     return Symptom(
         *(name, "F1" if name == "compiling" else "", sentence, urgency, finding),
-        rule=(alert, build),
+        rule=_RULES.get(limit, ("", None)),
         metric=metric,
         panel=f"Debug: {panel}",
-        missing="" if alert else NOTHING if urgency is NOTE else LINES,
-        other_runbook="" if urgency is NOTE else TIME_ALERTS[1],
+        missing="" if limit else NOTHING if urgency is NOTE else LINES,
+        other_runbook="" if urgency is NOTE else _TIME_LOST,
     )
 
 

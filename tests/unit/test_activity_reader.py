@@ -11,7 +11,8 @@ from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import FunctionType
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ from jaxmon.agent.jaxlink.activity import (
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSites
 from jaxmon.agent.jaxlink.other_threads import Position, read_stacks, repeatedly
+from jaxmon.host.sources import display_path
 from tests.helpers.processes import until
 
 
@@ -171,3 +173,69 @@ def test_a_handler_is_called_by_its_event_loop(loop: FunctionType) -> None:
     assert reader.read([*below, at]).event_loop
     assert not reader.read([*below, other]).event_loop
     assert [reader.read([one]).state for one in (at, other)] == [IDLE, PYTHON]
+
+
+def code_of(file: str, function: str = "run") -> Position:
+    """Return where a function of *file* is."""
+    names: dict[str, Any] = {}
+    exec(compile(f"def {function}():\n    pass", file, "exec"), names)  # noqa: S102 - our own
+    return Position(names[function].__code__, 0, {})
+
+
+class Lazy(ModuleType):
+    """A module that is loaded by its first use, as by `importlib.util.LazyLoader`."""
+
+    def __getattribute__(self, name: str) -> Any:
+        pytest.fail(f"it was used: {name}")
+
+
+def test_a_place_is_a_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest caller: not a library that draws, nor what Python has generated."""
+    packages = "/opt/lib/python3.11/site-packages"
+    program, stdlib = code_of("/srv/train.py"), code_of(queue.__file__)
+    trainer = code_of(f"{packages}/trainer/loop.py")
+    painter = code_of(f"{packages}/painter/units.py")
+    generated = code_of("<string>", "__init__")
+    monkeypatch.setitem(sys.modules, "trainer", ModuleType("trainer"))
+    monkeypatch.setitem(sys.modules, "painter", Lazy("painter"))
+    loop = ModuleType("trainer.loop")
+    monkeypatch.setattr(loop, "jax", jax, raising=False)
+    monkeypatch.setitem(sys.modules, "trainer.loop", loop)
+
+    def line(*stack: Position) -> str:
+        return ActivityReader(jax, CallSites()).read(list(stack)).line.file
+
+    assert line(painter, generated, program) == "/srv/train.py"
+    assert line(trainer, program) == f"{packages}/trainer/loop.py"
+    assert line(painter, trainer) == f"{packages}/trainer/loop.py"
+    assert line(generated) == "<string>"  # of `python -c`, there is no other
+    assert not line(stdlib)
+    assert not line(painter)
+
+
+def test_collections_while_jax_compiles_are_compile_time() -> None:
+    """Elsewhere they are of the line that they interrupt."""
+    of_jax = str(Path(jax.__file__).with_name("_src") / "some.py")
+    collects, traces = code_of(of_jax, "_xla_gc_callback"), code_of(of_jax, "run")
+    lowers, program = code_of(of_jax, "trace_to_jaxpr"), code_of("/srv/train.py")
+
+    def state(*stack: Position) -> str:
+        return ActivityReader(jax, CallSites()).read(list(stack)).state
+
+    assert state(collects, traces, lowers, program) == "compile"
+    assert state(collects, traces, program) == "gc"
+
+
+def test_what_we_do_at_the_exit_is_no_time_of_the_program() -> None:
+    """Not so where a library calls us."""
+    report = Position(display_path.__code__, 0, {})
+    stdlib, program = code_of(queue.__file__), code_of("/srv/train.py")
+    library = code_of("/opt/lib/python3.11/site-packages/starlette/routing.py")
+
+    def ours(*stack: Position) -> bool:
+        return ActivityReader(jax, CallSites()).read(list(stack)).ours
+
+    assert ours(stdlib, report)
+    assert not ours(report, library)
+    assert not ours(report, program)
+    assert not ours(stdlib)

@@ -269,7 +269,7 @@ COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min; 1 min 13 s for recompiles
   eager operations (1)           -         -        12           0        0.60 s
 
 DEVICE MEMORY: peak 66 GiB of 80 GiB, on device 0
-  largest: 48 GiB from /srv/models/train.py:57
+  largest of 64 GiB in arrays: 48 GiB from /srv/models/train.py:57
 
 FINDINGS
   1. The device ran out of memory once.
@@ -318,11 +318,11 @@ def test_a_report_at_the_end_reads_like_this():
 
 def test_a_program_without_trouble_has_no_findings():
     """That nothing was found is stated, and empty sections are omitted."""
-    process = {"pid": 7, "program": "python a.py", "observed_seconds": 3.0}
+    process = {"pid": 7, "program": "python a.py", "observed_seconds": 30.0}
 
     assert explained({"process": process}, {}) == (
         "worker 0 · pid 7 · python a.py\n"
-        "observed for 3.0 s\n"
+        "observed for 30.0 s\n"
         "\n"
         "FINDINGS\n"
         "  Nothing to fix stands out.\n"

@@ -8,7 +8,7 @@ import pytest
 
 from jaxmon.screens import text
 from jaxmon.screens.time_table import stacks
-from jaxmon.symptoms.findings import about
+from jaxmon.symptoms.findings import about, verdict
 from tests.helpers.findings import NO_MORE, computing, findings, found, function, ledger
 
 
@@ -50,6 +50,21 @@ def test_waiting_in_an_activity_that_the_program_marks_is_expected():
     (only,) = findings(time=time, **NO_MORE)
 
     assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 60.0)
+
+
+def test_waiting_for_checkpoints_is_no_riddle():
+    """Orbax says how long its saves block, and wait for each other."""
+
+    def advice(seconds: float) -> str:
+        saves = {
+            "wait": {"count": 7, "mean_seconds": seconds / 7},
+            "save": {"count": 7},
+        }
+        (only,) = found({"blocked": 0.5}, checkpoints=saves)
+        return only.action
+
+    assert "checkpoints" in advice(240.0)
+    assert "checkpoints" not in advice(60.0)
 
 
 def test_garbage_is_told_with_its_line():
@@ -126,6 +141,12 @@ def test_reads_are_a_fault_if_the_host_could_work_ahead():
     }
 
     assert by_topic["fetch"].seconds == pytest.approx(180.0)
+    on_cpu = found(
+        {"fetch": 0.5, "python": 0.3},
+        functions=computing(300.0),
+        memory={"devices": [{"device": 0, "kind": "cpu"}]},
+    )
+    assert "fetch" not in {one.topic for one in on_cpu}  # they share processors
 
 
 def test_python_is_no_fault_while_the_device_computes():
@@ -145,6 +166,36 @@ def test_operations_are_blamed_for_what_the_device_computes_of_them():
 
     assert only.topic == "eager"
     assert only.seconds == pytest.approx(570.0)
+    assert only.verdict.endswith(" 95 % of it at fetch.py:7.")
+
+
+def test_samples_are_no_sum():
+    """Times of a few calls, times all of them, may be more than the clock had."""
+    many = {
+        f"train.{name}": {"calls": calls, "samples": {"execution_mean": 1.0}}
+        for name, calls in (("step", 6_000), ("evaluate", 2_000))
+    }
+    (only,) = found({"fetch": 0.5}, functions=many)
+
+    assert (only.topic, only.evidence) == (
+        "device",
+        (
+            "train.step: about 75 % of it, in 6,000 calls",
+            "train.evaluate: about 25 % of it, in 2,000 calls",
+        ),
+    )
+
+
+def test_who_runs_on_devices_of_others_may_wait_for_them():
+    """Waiting for a slower rank is no computing."""
+    (step,) = computing(60.0).values()
+    alone, together = (
+        found({"fetch": 0.5}, functions={"step": {**step, "program": {"devices": n}}})
+        for n in (1, 8)
+    )
+
+    assert "the device was computing for about 1 min: " in alone[0].verdict
+    assert "for about 1 min, or waiting for other processes: " in together[0].verdict
 
 
 def test_tracing_without_a_compile_belongs_to_the_operations():
@@ -154,17 +205,6 @@ def test_tracing_without_a_compile_belongs_to_the_operations():
 
     assert only.topic == "eager"
     assert only.seconds == pytest.approx(180 + 360 - 6)
-
-
-@pytest.mark.parametrize(("waiting", "large"), [(0.0, True), (0.8, False)])
-def test_only_a_program_that_takes_long_by_itself_is_large(waiting, large):
-    """One that waited for a processor may be small."""
-    phases = {"backend_compile": {"seconds": 40.0, "count": 1}}
-    functions = function(compiles={"compiled": 1}, recompiles={}, phases=phases)
-    all_ = found({"compile": 0.11}, functions=functions, usual={"waiting": waiting})
-
-    (only,) = [one for one in all_ if one.topic == "compiling"]
-    assert ("jax.lax.scan" in only.action) is large
 
 
 def test_large_numpy_arguments_are_copied_on_each_call():
@@ -251,12 +291,31 @@ def test_operations_are_no_fault_while_the_device_is_busy():
     assert topics(590.0) == ["device"]
 
 
-def test_few_looks_are_no_reason():
-    """Nothing is said about the first seconds of a program."""
-    few = ledger({"data_wait": 1.0})
-    few["since_start"]["looks"] = 20
+def test_of_few_looks_only_what_is_certain_is_judged():
+    """Of what may be chance, nothing is said, nor that nothing is to fix."""
 
-    assert findings(time=few, transfers={}) == []
+    def told(looks: int, share: float, error: float) -> list[Any]:
+        few = ledger({"eager": share, "startup": 1 - share})
+        period = few["since_start"]
+        period.update(seconds=4.0, looks=looks)
+        period["states"]["eager"] = {"seconds": 4 * share, "error_seconds": 4 * error}
+        period["places"][0]["seconds"] = 4 * share
+        process = {"observed_seconds": 4.0, "now": 1000.0}
+        return findings(time=few, process=process, transfers={})
+
+    short = "Too short to judge where the time goes (4.0 s; from 5 s on)."
+    (much, rest) = told(60, 0.8, 0.1)
+    assert much.verdict == (
+        "Operations outside of jit took at least 2.8 s, 70 % of 4.0 s: 99.9 % of it at "
+        "eager.py:7."
+    )
+    assert (much.seconds, rest.verdict) == (pytest.approx(2.8), short)
+    for looks, share, error in ((60, 0.3, 0.2), (10, 0.9, 0.1), (60, 0.25, 0.1)):
+        (only,) = told(looks, share, error)
+        assert only.verdict == short
+    assert not verdict([only])
+    lines = text.finding_lines([only], 88, observed=4.0)
+    assert lines == ["FINDINGS", f"  1. {short}"]
 
 
 def test_threads_with_equal_stacks_are_shown_once():

@@ -9,24 +9,31 @@ import os
 import sys
 import threading
 
+import jax
 import pytest
 
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import frames, other_threads
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.walltime.ledger import (
     LedgerPeriod,
     LookEntry,
     ThreadState,
     TimeLedger,
 )
-from jaxmon.agent.walltime.looks import LineProgress
-from jaxmon.agent.walltime.tasks import Starvation, Task, seconds_held
+from jaxmon.agent.walltime.tasks import (
+    GarbageCollections,
+    Starvation,
+    Task,
+    seconds_held,
+)
 from jaxmon.agent.walltime.time_by_call import (
     CallCount,
     CallPauses,
     DeviceSeconds,
     DeviceTime,
     LatestCalls,
+    LineProgress,
     TimeByCallRows,
 )
 from jaxmon.clocks import perf_counter
@@ -362,3 +369,39 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     assert devices.since(now, 30) == DeviceTime(2.5, 0.0, is_known=False)
     called(10, together)
     assert devices.since(now + 60.0, 10) == DeviceTime(0.0, 0.0, is_known=False)
+
+
+def test_collections_are_measured_and_belong_to_their_line():
+    """Looks cannot find them; those of compiling are compile time."""
+    kept = [{"number": number} for number in range(300_000)]
+    garbage = GarbageCollections(SourceLineFinder(jax), {threading.get_ident()})
+    garbage.begin()
+    try:
+        began = perf_counter()
+        gc.collect()
+        ended = perf_counter()
+        line = sys._getframe().f_lineno - 2
+        took, during = garbage.take(60.0, (began + ended) / 2, "python")
+        trace_to_jaxpr()
+        compiled, _ = garbage.take(60.0, 0.0, "compile")
+        gc.collect()
+        first, after = garbage.take(1e-4, perf_counter(), "python")
+        rest, _ = garbage.take(60.0, 0.0, "python")
+    finally:
+        garbage.end()
+        kept.clear()
+    ((where, seconds),) = [item for item in took.items() if item[0].file]
+
+    assert (where.file, where.line) == (__file__, line)
+    assert 0.001 <= seconds < ended - began
+    assert during
+    assert not after
+    assert not any(found.file for found in compiled)
+    assert sum(first.values()) == pytest.approx(1e-4)
+    assert sum(rest.values()) > 0.001
+    assert not garbage.measures
+
+
+def trace_to_jaxpr() -> None:
+    """Collect garbage as JAX may while it traces, in a function of that name."""
+    gc.collect()

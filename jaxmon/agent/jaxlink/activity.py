@@ -130,6 +130,11 @@ def calls_back(stack: Stack) -> bool:
     )
 
 
+def compiles_or_imports(code: CodeType) -> bool:
+    """Return whether *code* compiles a program, or imports a module."""
+    return code.co_name in _COMPILING or _imports(code)
+
+
 COMPILE = "compile"
 DATA_WAIT = "data_wait"
 PYTHON = "python"
@@ -141,6 +146,8 @@ GIL = "gil"
 """Waits for the interpreter, which another thread has."""
 ITEM = "item"
 """Waits for an item of a queue: for data in training, for work in serving."""
+MAKE = "make"
+"""Makes an array of something that is none: it computes, and copies to the device."""
 IDLE = "idle"
 JOIN = "join"
 """Waits for another thread to end."""
@@ -172,9 +179,14 @@ _ROLES = {
     _COLLECTING: GC,
     _INITIALISING: STARTUP,
 }
+# Of JAX's NumPy, which convert what is no array; of lists, each element by itself.
+_MAKING = frozenset(("array", "asarray"))
+_MAKERS = tuple(
+    [_end("_src", "numpy", name) for name in ("array_constructors.py", "lax_numpy.py")]
+)
 _DISPATCHES = ("", EAGER)
 # Whose line does that, through libraries or not, drives the device.
-_DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER))
+_DRIVEN = frozenset((EAGER, DEVICE, FETCH, TRANSFER, MAKE))
 # Whatever has called it.
 _STAYS = frozenset((COMPILE, GC, STARTUP))
 # Also if it has called code that is not JAX's.
@@ -223,12 +235,13 @@ class Doing(NamedTuple):
     Attributes:
         state: one of the constants here; `PYTHON` if it runs, or waits in, anything
             else.
-        line: the innermost line of the user's code, else of a library.
+        line: the innermost line of the user's code, from a file if any of it is.
         function: the label of the jitted function that is being called, if known.
         drives: whether it is in code that calls jitted functions or operations.
         event_loop: whether an event loop of asyncio has called that.
         of_user: whether code of the user's does.
         parked: whether it waits for an event or a condition of `threading`.
+        ours: whether it is what we do, on a thread of the program.
     """
 
     state: str
@@ -238,6 +251,7 @@ class Doing(NamedTuple):
     event_loop: bool = False
     of_user: bool = False
     parked: bool = False
+    ours: bool = False
 
 
 class ActivityReader:
@@ -247,12 +261,15 @@ class ActivityReader:
     Args:
         jax: the module.
         sites: the known places that call.
+
+    Attributes:
+        finder: of the user's lines.
     """
 
     def __init__(self, jax: ModuleType, sites: CallSites) -> None:
         self._sites = sites
         self._jax = directories(jax)
-        self._lines = SourceLineFinder(jax)
+        self.finder = SourceLineFinder(jax)
         self._kinds: dict[str, int] = {}
 
     def read(self, stack: Stack) -> Doing:
@@ -264,12 +281,12 @@ class ActivityReader:
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None
-        library: Position | None = None
         drives = is_packaged = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
-                user = user or at
+                if user is None or _is_generated(user) > _is_generated(at):
+                    user = at
                 is_packaged = is_packaged or package_of(at.code.co_filename) is None
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
@@ -278,19 +295,19 @@ class ActivityReader:
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
-                library = library or at
                 if not is_packaged and state in _MAY_IMPORT and _imports(at.code):
                     # An installed package that is imported is no line of the program.
                     state, user = STARTUP, None
             elif kind == _JAX and state != STARTUP:
                 role = _ROLES.get(at.code.co_name, "")
                 state = role if role in _WHATEVER_BELOW else state
-        chosen = user or library
-        line = _UNKNOWN if chosen is None else _line(chosen)
+        line = _UNKNOWN if user is None else _line(user)
         loops = any([_is_event_loop(at.code) for at in rest])
         parked = bool(stack) and _where(stack[0].code) == _PARKED
         of_user = user is not None
-        return Doing(state or PYTHON, line, function, drives, loops, of_user, parked)
+        ours = user is None and _is_only_ours(stack)
+        state = state or PYTHON
+        return Doing(state, line, function, drives, loops, of_user, parked, ours)
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -340,7 +357,7 @@ class ActivityReader:
         if where[0] in _FOR_THREADS:
             # What a library's own thread does, it does for the program: a checkpoint.
             joins = next((at for at in stack if _where(at.code)[0] != _THREADING), None)
-            is_packaged = joins is not None and self._lines.is_package(
+            is_packaged = joins is not None and self.finder.is_package(
                 joins.code.co_filename
             )
             return "" if is_packaged else JOIN
@@ -365,12 +382,17 @@ class ActivityReader:
             kind = _OURS
         else:
             # Frozen modules are the interpreter's own.
-            library = file.startswith("<frozen ") or self._lines.is_library(file)
+            library = file.startswith("<frozen ") or self.finder.is_library(file)
             kind = _LIBRARY if library else _USER
         if len(self._kinds) >= MAX_SITES:
             self._kinds.clear()
         self._kinds[file] = kind
         return kind
+
+
+def _is_generated(at: Position) -> bool:
+    """Return whether it is no line of a file, as of a class that Python has made."""
+    return at.code.co_filename == "<string>"
 
 
 def _is_event_loop(code: CodeType) -> bool:
@@ -386,6 +408,13 @@ def _is_ours(file: str) -> bool:
     return file.startswith((OURS, AGENT))
 
 
+def _is_only_ours(stack: Stack) -> bool:
+    """Return whether it has functions of ours, and no others of packages."""
+    files = {at.code.co_filename for at in stack}
+    ours = {file for file in files if _is_ours(file)}
+    return bool(ours) and not any(map(package_of, files - ours))
+
+
 def _line(at: Position) -> SourceLine:
     return SourceLine(at.code.co_filename, at.line, at.code.co_name)
 
@@ -399,7 +428,10 @@ def _in_jax(code: CodeType, state: str) -> str:
     if state in _DISPATCHES and name in _RUNNING:
         runs = code.co_filename.endswith(_RUNNING[name])
         return DEVICE if runs else EAGER
-    if state in _STAYS or (state and name not in _ROLES and name != "cache_miss"):
+    if state in _DISPATCHES and name in _MAKING:
+        return MAKE if code.co_filename.endswith(_MAKERS) else EAGER
+    stays = state in _STAYS and (state != GC or name not in _COMPILING)
+    if stays or (state and name not in _ROLES and name != "cache_miss"):
         return state
     if (role := _ROLES.get(name)) is not None:
         return role

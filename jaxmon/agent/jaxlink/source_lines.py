@@ -148,7 +148,10 @@ class SourceLineFinder:
         if file.startswith(self._jax):
             return sources.JAX
         found = sources.tier(file)
-        if found != sources.USER or sources.package_of(file):
+        package = sources.package_of(file)
+        if found == sources.USER and package:
+            return found if _may_be_program(package) else sources.LIBRARY
+        if found != sources.USER:
             return found
         standard = file.startswith(self._standard)
         return sources.LIBRARY if standard or _is_of_library(file) else found
@@ -179,6 +182,20 @@ def set_at(setting: str, lines: SourceLineFinder) -> str:
         if match := name.search(text):
             return f"{display_path(file)}:{text.count(chr(10), 0, match.end()) + 1}"
     return ""
+
+
+def _may_be_program(package: str) -> bool:
+    """
+    Return whether an installed *package* may be the program: a module of it imports
+    JAX, or none is loaded. Takes a tenth of a millisecond.
+    """
+    of_it = [
+        # Without loading a module that waits for its first use.
+        object.__getattribute__(module, "__dict__")
+        for name, module in sys.modules.copy().items()
+        if name.partition(".")[0] == package and issubclass(type(module), ModuleType)
+    ]
+    return not of_it or any("jax" in names or "jnp" in names for names in of_it)
 
 
 def _is_of_library(file: str) -> bool:

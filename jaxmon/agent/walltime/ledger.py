@@ -76,13 +76,15 @@ class LedgerPeriod:
             how: defaultdict(float) for how in ThreadState
         }
 
-    def add(self, entry: LookEntry, how: ThreadState, seconds: float) -> None:
-        """Add a look that found *entry*."""
+    def add(
+        self, entry: LookEntry, how: ThreadState, seconds: float, looks: int = 1
+    ) -> None:
+        """Add a look that found *entry*, or 0 *looks* for what was measured."""
         entries = self.entries[how]
         if entry not in entries and len(entries) >= _MOST_PLACES:
             entry = entry._replace(place="", function="")
         self.seconds += seconds
-        self.looks += 1
+        self.looks += looks
         entries[entry] += seconds
 
     def merge(self, other: LedgerPeriod) -> None:
@@ -150,13 +152,15 @@ class TimeLedger:
         self._floor: dict[str, float] = {}
         self._lock = RLock()
 
-    def add(self, entry: LookEntry, how: ThreadState, seconds: float) -> None:
-        """Add a look that found *entry*, worth *seconds*."""
+    def add(
+        self, entry: LookEntry, how: ThreadState, seconds: float, looks: int = 1
+    ) -> None:
+        """Add *looks* that found *entry*, together worth *seconds*."""
         with self._lock:
-            self._since_start.add(entry, how, seconds)
+            self._since_start.add(entry, how, seconds, looks)
             if self._minutes[-1].seconds >= _MINUTE:
                 self._minutes = [*self._minutes[-_LATELY:], LedgerPeriod()]
-            self._minutes[-1].add(entry, how, seconds)
+            self._minutes[-1].add(entry, how, seconds, looks)
 
     def since_start(self) -> LedgerPeriod:
         """Return all looks."""

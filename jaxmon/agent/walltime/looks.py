@@ -22,6 +22,7 @@ from jaxmon.agent.jaxlink.activity import (
     IDLE,
     ITEM,
     JOIN,
+    MAKE,
     PYTHON,
     STARTUP,
     ActivityReader,
@@ -39,18 +40,18 @@ from jaxmon.agent.jaxlink.call_sites import (
     CallSites,
 )
 from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
-from jaxmon.agent.jaxlink.source_lines import SourceLine
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
+    GarbageCollections,
     Holders,
     Task,
     Tasks,
     holder,
     program_threads,
 )
-from jaxmon.agent.walltime.time_by_call import LatestCalls
+from jaxmon.agent.walltime.time_by_call import LatestCalls, LineProgress
 from jaxmon.clocks import perf_counter
-from jaxmon.facts.walltime import Now
 from jaxmon.host.sources import display_path
 from jaxmon.indicators.marks import COMPILE as MARKED_COMPILE
 from jaxmon.indicators.marks import DATA_WAIT as MARKED_DATA_WAIT
@@ -58,89 +59,6 @@ from jaxmon.indicators.marks import STEP, Marked
 from jaxmon.indicators.recorder import OTHER
 from jaxmon.indicators.timeline import Timeline
 from jaxmon.threads import is_ours, main_ident
-
-
-# A thread that has used less has not woken up: even a timer costs more.
-_ASLEEP = 2e-5
-_MOST_TIMED = 1_000
-
-
-class Current(NamedTuple):
-    """
-    What the program is doing.
-
-    Attributes:
-        entry: what and where.
-        thread: the thread that does it.
-        since: when it began to do so, by the performance counter.
-    """
-
-    entry: LookEntry
-    thread: int
-    since: float
-
-
-class LineProgress:
-    """
-    Follows how long the program does the same thing without a pause.
-
-    The same line may be found at every look although the program gets on, so it counts
-    as the same only if the thread has not woken up, or no jitted function was called.
-
-    Args:
-        calls: counts the calls of jitted functions.
-
-    Attributes:
-        current: what the program is doing.
-        changes: how often it began to do something else.
-    """
-
-    def __init__(self, calls: LatestCalls) -> None:
-        self._calls = calls
-        self._called = False
-        self._longest: dict[str, float] = {}
-        self.current: Current | None = None
-        self.changes = 0
-
-    def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
-        """Record that a look found *entry*; *cpu* seconds were used since the last."""
-        current = self.current
-        self._called = self._calls.count(now) or self._called
-        if current is None:
-            self.current = Current(entry, thread, now)
-            return
-        same = (current.entry, current.thread) == (entry, thread)
-        if same and (cpu < _ASLEEP or not self._called):
-            return
-        self._called = False
-        took, state = max(now - current.since, 0.0), current.entry.state
-        # A first compile says nothing about how long calls on that line take.
-        place = "" if state in {COMPILE, STARTUP} else current.entry.place
-        for key in (state, place):
-            if took > self._longest.get(key, 0.0):
-                if len(self._longest) >= _MOST_TIMED:
-                    self._longest.clear()
-                self._longest[key] = took
-        self.changes += 1
-        self.current = Current(entry, thread, now)
-
-    def describe(self, now: float) -> Now:
-        """
-        Return what the program is doing at *now*, since how many seconds, and the
-        longest time that it has been doing such a thing, and on that line, before.
-        """
-        current = self.current
-        if current is None:
-            return Now()
-        return Now(
-            **current.entry._asdict(),
-            seconds=max(now - current.since, 0.0),
-            longest_before=self._longest.get(current.entry.state, 0.0),
-            longest_there=self._longest.get(current.entry.place, 0.0),
-            changes=self.changes,
-            called=self._calls.called,
-            repeats=self._calls.repeats,
-        )
 
 
 _MOST_STACKS = 500
@@ -203,10 +121,12 @@ def as_text(line: SourceLine) -> str:
     return f"{display_path(line.file)}:{line.line} in {line.function}"
 
 
+# C code has had the interpreter for so long: a look finds the line that called it.
+_HELD = 0.05
 # A look that waited for the interpreter waited for this thread, if the thread has
 # worked for this share of the delay.
 _BUSY = 0.2
-_RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC))
+_RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC, MAKE))
 # Of a thread that needs the interpreter to go on.
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
@@ -257,6 +177,7 @@ class Looks:
 
     Attributes:
         progress: whether the program gets on.
+        garbage: the time of its collections.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each of them is read at every look
@@ -279,28 +200,29 @@ class Looks:
         self._main = main_ident()
         self._looked = perf_counter()
         self.progress = LineProgress(calls)
+        self.garbage = GarbageCollections(reader.finder, sites.threads)
 
-    def look(self, due: float, late: float, *, contended: bool = False) -> None:
+    def look(self, due: float, late: float) -> None:
         """
         Look now. It is worth the time from when the look before was due.
 
         Args:
             due: when the look was due, by the performance counter.
-            late: for how many seconds it had to wait for the interpreter then.
-            contended: whether another thread had it then, since `begin`.
+            late: for how many seconds it had to wait for the interpreter then, which
+                another thread has had since `begin`.
 
         Raises:
             NotNowError: the stacks cannot be read now.
         """
+        asked, contended = due, 0 < late <= _HELD
+        if late > _HELD:
+            due += late
         marked = self._timeline.innermost()
         seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
-        if seen.doing.state == JOIN:
-            others = self._read(partial(_others, seen.thread), late)
-            driving = [other for other in others if other.doing.drives]
-            seen = max(driving, key=_rank, default=seen)
-            # It waits for threads that wait for work, as those of a server do.
-            if seen.doing.state == JOIN and not all([other.works for other in others]):
-                seen = seen._replace(doing=seen.doing._replace(state=IDLE))
+        if seen.doing.ours:  # such as the report at the exit
+            self._looked = due
+            return
+        seen = self._awaited(seen, late)
         if contended:
             seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
@@ -317,13 +239,47 @@ class Looks:
         place, function = self._place(seen.doing.line), seen.doing.function
         loops = seen.doing.event_loop and self._serves()
         entry = LookEntry(activity, state, place, function, loops)
-        seconds, self._looked = max(due - self._looked, 0.0), due
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
             spent = self._made(entry, seen.thread, late)
         how = seen.how if spent is entry else ThreadState.WAITING
-        self._ledger.add(spent, how, seconds)
+        self._add(spent, how, asked, due)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
+
+    def _awaited(self, seen: _LookMemory, late: float) -> _LookMemory:
+        """Return *seen*, or what drives the device if it waits for that thread."""
+        if seen.doing.state != JOIN:
+            return seen
+        others = self._read(partial(_others, seen.thread), late)
+        driving = [other for other in others if other.doing.drives]
+        seen = max(driving, key=_rank, default=seen)
+        # It waits for threads that wait for work, as those of a server do.
+        if seen.doing.state == JOIN and not all([other.works for other in others]):
+            return seen._replace(doing=seen.doing._replace(state=IDLE))
+        return seen
+
+    def _add(
+        self, entry: LookEntry, how: ThreadState, asked: float, due: float
+    ) -> None:
+        """
+        Enter what was found, and the time of collections, which is measured.
+
+        A collection has the interpreter. A look that is *asked* for during one finds
+        the line after it, so only the next look is worth the rest of the time.
+        """
+        if entry.state == GC and self.garbage.measures:
+            entry, how = entry._replace(state=PYTHON), ThreadState.RUNNING
+        rest = max(due - self._looked, 0.0)
+        collected, during = self.garbage.take(rest, asked, entry.state)
+        for line, seconds in collected.items():
+            place = entry.place if line == UNKNOWN else self._place(line)
+            garbage = entry._replace(state=GC, place=place, function="")
+            self._ledger.add(garbage, ThreadState.WAITING, seconds, int(during))
+            rest -= seconds
+        if not (during and collected):
+            self._ledger.add(entry, how, rest)
+            rest = 0.0
+        self._looked = due - rest
 
     def task(self, ident: int) -> Task | None:
         """Return the thread *ident* as the kernel sees it, `None` if unknown."""
@@ -436,7 +392,9 @@ class Looks:
             how = ThreadState.RUNNING
         else:
             how = ThreadState.WAITING
-        if doing.state == NUMPY:
+        if doing.state == MAKE:
+            doing = doing._replace(state=TRANSFER)
+        elif doing.state == NUMPY:
             # A thread that has got its array may still wait for a processor.
             runs = how is ThreadState.RUNNING and task is not None and task.computes()
             reads = doing.drives and not runs

@@ -60,9 +60,6 @@ _MOST_OTHERS = 5
 _MOST_BUSY = 6
 _FOR_DEVICE = frozenset((DEVICE, FETCH))
 _SOON = 0.001
-# C code has held the interpreter for that long: the look finds the line that called it,
-# and is worth that time.
-_HELD = 0.05
 # Doing the same thing for so many seconds is worth a stack; less, if a job is judged.
 _LONG, _LONG_FOR_OTHERS = 5.0, 2.0
 
@@ -133,10 +130,12 @@ class WallTimePart(Part):
         )
         if self._guard.start(thread, SITE):
             self._thread = thread
+            self._looks.garbage.begin()
 
     def stop(self) -> None:
         """Stop looking."""
         self._stopped = True
+        self._looks.garbage.end()
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -147,6 +146,7 @@ class WallTimePart(Part):
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
         self._stopped = True
+        self._looks.garbage.end()
         self._thread = None
 
     def collect(self) -> list[Family]:
@@ -327,9 +327,7 @@ class WallTimePart(Part):
             self._held += seconds_held(late, pause, slept - 1)
             late = late if waited else 0.0
             try:
-                if late > _HELD:
-                    due += late
-                self._looks.look(due, late, contended=waited and late <= _HELD)
+                self._looks.look(due, late)
                 self._follow()
             except NotNowError:
                 soon = True

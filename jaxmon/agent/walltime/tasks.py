@@ -1,18 +1,28 @@
-"""Threads as the kernel sees them: processor time, and whether they run. Linux only."""
+"""
+Threads as the kernel sees them: processor time, and whether they run. Linux only.
+
+And what stops them all: collections of garbage.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import FrameType
 
 from jaxmon import interrupts
+from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP, compiles_or_imports
+from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
+from jaxmon.clocks import perf_counter
 from jaxmon.host.files.descriptor import Descriptor
-from jaxmon.threads import is_ours, main_ident
+from jaxmon.threads import get_ident, is_ours, main_ident
 
 
 _MOST = 64
@@ -149,39 +159,6 @@ class Tasks:
         self._by_ident.clear()
 
 
-class Starvation:
-    """
-    Follows how much of its time a thread waits for a processor; 20 µs every 5 s.
-
-    Attributes:
-        ratio: of the latest 5 s, `None` if the kernel does not say.
-        seconds: so far, as far as the kernel says.
-    """
-
-    def __init__(self) -> None:
-        self.ratio: float | None = None
-        self.seconds = 0.0
-        self._number = 0
-        self._read = 0.0
-        self._waited: float | None = None
-
-    def check(self, task: Task | None, now: float) -> None:
-        """Read the times of *task*, if that is due at *now*, by a monotonic clock."""
-        number = 0 if task is None else task.number
-        passed = now - self._read
-        if number == self._number and passed < _EVERY_SECONDS:
-            return
-        waited = None if task is None else task.waited()
-        before = self._waited if number == self._number else None
-        if waited is not None and before is not None:
-            fresh = min(max(waited - before, 0.0), passed)
-            self.ratio = fresh / passed
-            self.seconds += fresh
-        else:
-            self.ratio = None
-        self._number, self._read, self._waited = number, now, waited
-
-
 # Of the processor time that threads of the program have used.
 _MOST_OF_IT = 0.5
 
@@ -221,3 +198,142 @@ def holder(used: Mapping[int, float]) -> int | None:
     """Return the thread that had it for most of a moment, `None` if none had."""
     most = max(used, key=used.__getitem__, default=None)
     return most if most and used[most] > _MOST_OF_IT * sum(used.values()) else None
+
+
+class Starvation:
+    """
+    Follows how much of its time a thread waits for a processor; 20 µs every 5 s.
+
+    Attributes:
+        ratio: of the latest 5 s, `None` if the kernel does not say.
+        seconds: so far, as far as the kernel says.
+    """
+
+    def __init__(self) -> None:
+        self.ratio: float | None = None
+        self.seconds = 0.0
+        self._number = 0
+        self._read = 0.0
+        self._waited: float | None = None
+
+    def check(self, task: Task | None, now: float) -> None:
+        """Read the times of *task*, if that is due at *now*, by a monotonic clock."""
+        number = 0 if task is None else task.number
+        passed = now - self._read
+        if number == self._number and passed < _EVERY_SECONDS:
+            return
+        waited = None if task is None else task.waited()
+        before = self._waited if number == self._number else None
+        if waited is not None and before is not None:
+            fresh = min(max(waited - before, 0.0), passed)
+            self.ratio = fresh / passed
+            self.seconds += fresh
+        else:
+            self.ratio = None
+        self._number, self._read, self._waited = number, now, waited
+
+
+# A collection that takes so long is worth its line.
+_LONG_COLLECTION = 0.001
+_DEEPEST = 100
+_MOST_COLLECTIONS = 10_000
+
+
+class GarbageCollections:
+    """
+    Measures the collections of garbage on threads of the program that call JAX.
+
+    A collection has the interpreter until it ends, so looks do not find it. Costs
+    0.3 µs for each; one that takes long, also a walk up its stack.
+
+    Args:
+        finder: finds the user's line.
+        threads: those that call JAX; the main one always counts.
+    """
+
+    def __init__(self, finder: SourceLineFinder, threads: Collection[int]) -> None:
+        self._finder = finder
+        self._threads = threads
+        self._main = main_ident()
+        self._began = 0.0
+        self._short = 0.0
+        self._taken = 0.0
+        self._long: deque[tuple[float, float, SourceLine]] = deque(
+            maxlen=_MOST_COLLECTIONS
+        )
+        self._owed: dict[SourceLine, float] = {}
+
+    @property
+    def measures(self) -> bool:
+        """Whether Python reports collections; a program may have removed that."""
+        return self._report in gc.callbacks
+
+    def begin(self) -> None:
+        """Begin to measure."""
+        gc.callbacks.append(self._report)
+
+    def end(self) -> None:
+        """Measure no more."""
+        if self.measures:
+            gc.callbacks.remove(self._report)
+
+    def take(
+        self, most: float, moment: float, state: str
+    ) -> tuple[Mapping[SourceLine, float], bool]:
+        """
+        Return the seconds of collections by line since the last time, at most so many;
+        and whether one was going on at that *moment*. Those of compiling and starting
+        up are a part of that.
+
+        Args:
+            most: what exceeds it is returned the next time.
+            moment: by the performance counter.
+            state: what the program does: short collections belong to it.
+        """
+        during = 0 < self._began <= moment
+        for _ in range(len(self._long)):
+            began, ended, line = self._long.popleft()
+            during = during or began <= moment <= ended
+            self._owed[line] = self._owed.get(line, 0.0) + ended - began
+        short, self._taken = self._short - self._taken, self._short
+        if state not in {COMPILE, STARTUP}:
+            self._owed[UNKNOWN] = self._owed.get(UNKNOWN, 0.0) + short
+        taken: dict[SourceLine, float] = {}
+        for line, seconds in self._owed.copy().items():
+            taken[line] = min(seconds, most)
+            most -= taken[line]
+            self._owed[line] -= taken[line]
+            if not self._owed[line]:
+                del self._owed[line]
+        return {line: seconds for line, seconds in taken.items() if seconds}, during
+
+    def _report(self, phase: str, _: object) -> None:
+        """Called by Python before and after each, with the interpreter."""
+        if phase == "start":
+            self._began = perf_counter()
+            return
+        began, self._began = self._began, 0.0
+        ident = get_ident()
+        if not began or not (ident == self._main or ident in self._threads):
+            return
+        ended = perf_counter()
+        if ended - began < _LONG_COLLECTION:
+            self._short += ended - began
+            return
+        line = self._line(sys._getframe().f_back)  # noqa: SLF001 - of this thread
+        if line is not None:
+            self._long.append((began, ended, line))
+
+    def _line(self, frame: FrameType | None) -> SourceLine | None:
+        """Return the user's line, `None` while JAX compiles or modules are imported."""
+        user: SourceLine | None = None
+        for _ in range(_DEEPEST):
+            if frame is None:
+                break
+            code = frame.f_code
+            if compiles_or_imports(code):
+                return None
+            if user is None and self._finder.is_user(code.co_filename):
+                user = SourceLine(code.co_filename, frame.f_lineno or 0, code.co_name)
+            frame = frame.f_back
+        return user or UNKNOWN

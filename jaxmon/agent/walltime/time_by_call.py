@@ -24,9 +24,10 @@ from jaxmon.agent.jaxlink.activity import (
     STARTUP,
 )
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, FETCH, TRANSFER
-from jaxmon.agent.walltime.ledger import BLOCKED
+from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry
 from jaxmon.clocks import perf_counter
 from jaxmon.facts.rank import COLUMNS, MOST_ROWS, CallPause
+from jaxmon.facts.walltime import Now
 
 
 _EVERY_SECONDS = 2.0
@@ -356,3 +357,86 @@ class CallPauses:
         """Return the seconds since the latest call, and of a pause that is usual."""
         age = max(now - self._since, 0.0) if self.calls else None
         return CallPause(age, self._gaps[0])
+
+
+# A thread that has used less has not woken up: even a timer costs more.
+_ASLEEP = 2e-5
+_MOST_TIMED = 1_000
+
+
+class Current(NamedTuple):
+    """
+    What the program is doing.
+
+    Attributes:
+        entry: what and where.
+        thread: the thread that does it.
+        since: when it began to do so, by the performance counter.
+    """
+
+    entry: LookEntry
+    thread: int
+    since: float
+
+
+class LineProgress:
+    """
+    Follows how long the program does the same thing without a pause.
+
+    The same line may be found at every look although the program gets on, so it counts
+    as the same only if the thread has not woken up, or no jitted function was called.
+
+    Args:
+        calls: counts the calls of jitted functions.
+
+    Attributes:
+        current: what the program is doing.
+        changes: how often it began to do something else.
+    """
+
+    def __init__(self, calls: LatestCalls) -> None:
+        self._calls = calls
+        self._called = False
+        self._longest: dict[str, float] = {}
+        self.current: Current | None = None
+        self.changes = 0
+
+    def seen(self, entry: LookEntry, thread: int, now: float, *, cpu: float) -> None:
+        """Record that a look found *entry*; *cpu* seconds were used since the last."""
+        current = self.current
+        self._called = self._calls.count(now) or self._called
+        if current is None:
+            self.current = Current(entry, thread, now)
+            return
+        same = (current.entry, current.thread) == (entry, thread)
+        if same and (cpu < _ASLEEP or not self._called):
+            return
+        self._called = False
+        took, state = max(now - current.since, 0.0), current.entry.state
+        # A first compile says nothing about how long calls on that line take.
+        place = "" if state in {COMPILE, STARTUP} else current.entry.place
+        for key in (state, place):
+            if took > self._longest.get(key, 0.0):
+                if len(self._longest) >= _MOST_TIMED:
+                    self._longest.clear()
+                self._longest[key] = took
+        self.changes += 1
+        self.current = Current(entry, thread, now)
+
+    def describe(self, now: float) -> Now:
+        """
+        Return what the program is doing at *now*, since how many seconds, and the
+        longest time that it has been doing such a thing, and on that line, before.
+        """
+        current = self.current
+        if current is None:
+            return Now()
+        return Now(
+            **current.entry._asdict(),
+            seconds=max(now - current.since, 0.0),
+            longest_before=self._longest.get(current.entry.state, 0.0),
+            longest_there=self._longest.get(current.entry.place, 0.0),
+            changes=self.changes,
+            called=self._calls.called,
+            repeats=self._calls.repeats,
+        )
