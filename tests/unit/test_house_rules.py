@@ -164,7 +164,7 @@ ELSEWHERE = [
     "agent/compiles/programs",
     "agent/devices/driver_metrics",
     "agent/devices/hardware",
-    "agent/errors/part",
+    "agent/errors/helpers",
     "agent/eventlog",
     "agent/goodput/part",
     "agent/goodput/store",
