@@ -16,14 +16,12 @@ NO_LIMITS = {
     "comparison.py": {
         *("_APART", "_AS_LONG", "_BEHIND_SECONDS", "_BEHIND_STEPS", "_FIRST_CALLS"),
         *("_LATELY", "_LEAST_SECONDS", "_PART", "_RECENT_SECONDS", "WINDOW", "WINDOWS"),
-    },
-    "collectives.py": {"_DEVIATIONS", "_LEAST_RECORDED", "_OLDEST_SECONDS", "_WINDOWS"},
-    "differences.py": {"_DIGITS"},
-    "failures.py": {"_OLDEST"},
-    "lags.py": {
         *("_DEVIATIONS", "_IS_KNOWN", "_LASTS", "_MANY_STEPS", "_MOSTLY", "_OFTEN"),
         *("_STEPS", "_STUDENT"),
     },
+    "collectives.py": {"_DEVIATIONS", "_LEAST_RECORDED", "_OLDEST_SECONDS", "_WINDOWS"},
+    "differences.py": {"_DIGITS", "_WRITER"},
+    "failures.py": {"_OLDEST"},
     "memory.py": {"_DAY", "_OF_A_NUMBER", "_SLOWEST"},
     "post_mortem.py": {"_SLACK"},
     "post_mortem_text.py": {"_SAME"},
