@@ -208,6 +208,37 @@ class Keys(Fact):
     calls: int = 0
 
 
+class Copied(Fact):
+    """
+    Arguments that each call copies, because they are not donated.
+
+    Attributes:
+        bytes: of them, on one device.
+        fraction: what the copies are of all that the program accesses.
+        arguments: their names, as far as they are known.
+        donated_inside: the line that calls a jitted function that donates, inside the
+            function, in vain.
+        kept: sampled calls after which the program kept one of the arguments.
+        dropped: those after which it did not.
+        copying: sampled calls of a program that copies, and *others*, of one that does
+            not.
+    """
+
+    bytes: float = 0.0
+    fraction: float = 0.0
+    arguments: tuple[str, ...] = ()
+    donated_inside: str = ""
+    kept: int = 0
+    dropped: int = 0
+    copying: int = 0
+    others: int = 0
+
+    @property
+    def of_calls(self) -> float:
+        """The fraction of the calls that copy, as far as samples show."""
+        return self.copying / max(self.copying + self.others, 1)
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -220,6 +251,7 @@ class Program(Fact):
         model_flops: those of products of matrices and convolutions, on all devices.
         recomputed_flops: those of them that `jax.checkpoint` computes once more.
         double: whether it multiplies matrices of float64, or convolves with them.
+        copied: what it copies, for it must not write into its arguments.
     """
 
     programs: int | None = None
@@ -238,6 +270,7 @@ class Program(Fact):
     peak_bytes: float | None = None
     code_bytes: float | None = None
     double: bool = False
+    copied: Copied = Copied()
 
 
 class Uncounted(Fact):

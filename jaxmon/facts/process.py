@@ -32,6 +32,8 @@ class Process(Fact):
         started: Unix time when jaxmon was started there.
         observed_seconds: since then.
         now: Unix time of the report.
+        debugging: settings of JAX that are on and meant for debugging, each with the
+            line of the program that sets it, if it is known.
     """
 
     pid: int | None = None
@@ -42,6 +44,7 @@ class Process(Fact):
     jaxmon: str = ""
     jax: str = ""
     python: str = ""
+    debugging: Mapping[str, str] = NOTHING
 
 
 class Environment(Fact):

@@ -292,6 +292,14 @@ class ProcessLimits:
     large_argument = count(
         1048576, "Bytes of NumPy arrays in the arguments of a call that are many."
     )
+    dropped_samples = count(
+        2,
+        "Sampled calls after which an argument that they copied must be dropped, to "
+        "be called one that could be donated.",
+    )
+    debugged_calls = count(
+        1000, "Calls from which a setting for debugging is no longer one run's."
+    )
 
     # Exports.
     export_window = duration(

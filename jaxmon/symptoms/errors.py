@@ -255,6 +255,33 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
     return sum(counts) if counts else None
 
 
+_CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
+_DEBUGGING = {
+    "jax_debug_nans": _CHECKED.format("NaN"),
+    "jax_debug_infs": _CHECKED.format("infinities"),
+    "jax_disable_jit": "no jitted function is compiled, and operations run singly",
+    "jax_enable_checks": "JAX checks its own types and data in each call",
+}
+
+
+def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect settings that a long run should not have."""
+    calls = sum(function.calls or 0 for function in snapshot.users)
+    for setting, where in snapshot.process.debugging.items():
+        off = setting == "jax_disable_jit"  # then there are no calls
+        if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
+            count = "" if off else f" There were {calls:,} calls."
+            yield Finding(
+                "debugging",
+                setting,
+                f"{setting} is on: {_DEBUGGING[setting]}.{count}",
+                (),
+                f"Turn it off, and set {setting.upper()}=1 for a run that is to find "
+                "an error. It is slow.",
+                where=where,
+            )
+
+
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
@@ -263,6 +290,10 @@ SYMPTOMS = (
         missing=(
             "the program may expect it; requests that fail for it have an objective"
         ),
+    ),
+    Symptom(
+        *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),
+        missing="only the process knows its settings",
     ),
     *(
         Symptom(

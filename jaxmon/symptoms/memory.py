@@ -324,6 +324,44 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _copies(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect calls that copy a large argument, which the caller does not keep."""
+    observed, limits = snapshot.process.observed_seconds, snapshot.limits
+    for function in snapshot.functions:
+        copied = function.program.copied
+        calls = round((function.calls or 0) * copied.of_calls)
+        took = copied.fraction * copied.of_calls * function.device_seconds
+        took = min(took, observed)
+        if (
+            took < limits.time_worth_estimated * observed
+            or copied.dropped < limits.dropped_samples
+            or copied.kept
+        ):
+            continue
+        what = ", ".join(copied.arguments) or "an argument"
+        evidence = [
+            f"the caller kept none of it after any of {copied.dropped} sampled calls"
+        ]
+        if copied.donated_inside:
+            evidence.append(
+                f"donation at {copied.donated_inside} has no effect: it is inside "
+                f"{function.name}, which is jitted itself"
+            )
+        yield Finding(
+            "copied_argument",
+            function.name,
+            f"{function.name} copies {size(copied.bytes)} of {what} in each call, "
+            f"because it is not donated: about {size(copied.bytes * calls)} in "
+            f"{calls:,} calls, in {duration(took)}.",
+            (*evidence,),
+            f"Donate it to {function.name}, with donate_argnums or donate_argnames of "
+            "jax.jit: the update is then made in place. The donated array must not be "
+            "used after the call.",
+            where=copied.donated_inside or snapshot.time.period.calls(function.name),
+            seconds=took,
+        )
+
+
 def _instead_of(line: Transfer) -> str:
     if line.direction != "host_to_device":
         return FETCH
@@ -389,5 +427,10 @@ SYMPTOMS = (
         *("numpy_argument", "", "Calls copy large NumPy arrays.", TIME),
         *(arguments, catalog.DISPATCH_SECONDS, "Debug: Dispatch time by function"),
         missing=LINES,
+    ),
+    Symptom(
+        *("copied_argument", "", "Calls copy arguments that could be donated.", TIME),
+        *(_copies, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing="only the program shows what is used afterwards",
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, name_of
 from jaxmon.agent.jaxlink.jit import is_class
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
 from jaxmon.tuples import NamedTuple
 
 
@@ -97,6 +98,28 @@ def is_calling(jax: Any) -> Callable[[], bool]:
     """
     clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
     return clean
+
+
+_DEBUGGING = (
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_enable_checks",
+)
+
+
+def debugging(jax: Any) -> dict[str, str]:
+    """
+    Return the settings that are on and meant for debugging, each with the line of the
+    program that sets it, empty if none or several do.
+    """
+    found = {}
+    for name in _DEBUGGING:
+        if getattr(jax.config, name, False) is True:
+            setting = rf"(?i:\b{name}\b)['\"]?\]?\s*[,=](?!=)(?!\s*False)"
+            lines = lines_with(setting, SourceLineFinder(jax))
+            found[name] = lines[0] if len(lines) == 1 else ""
+    return found
 
 
 def surroundings(jax: Any) -> Callable[[], object]:
