@@ -179,6 +179,10 @@ class ProcessLimits:
     host_memory_left = ratio(
         0.05, "Fraction of the memory of a host that must be left."
     )
+    host_growth_for = duration(
+        "10m",
+        "How long the memory of a process must grow to be said without its cause.",
+    )
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,
