@@ -192,13 +192,37 @@ class Output(Fact):
     recovered: int = 0
 
 
+class Frozen(Fact):
+    """
+    A state that a function returns, and that does not change any more.
+
+    Attributes:
+        outputs: where what is read of it is in what the function returns.
+        call: number of the first call that returned it so, and *calls*, those since.
+        samples: those of them in which it was read.
+        counts: integers among the outputs that count what is not finite, by name.
+        where: the line of the program that guards its updates, if it is known.
+    """
+
+    outputs: tuple[str, ...] = ()
+    call: int = 0
+    calls: int = 0
+    samples: int = 0
+    counts: Mapping[str, int] = NOTHING
+    where: str = ""
+
+
 class Numerics(Fact):
-    """Values read from a function's outputs, and its programs in float64."""
+    """
+    Values read from a function's outputs, its programs in float64, and its state if
+    that is *frozen*.
+    """
 
     values: int = 0
     nonfinite: int = 0
     float64_programs: int = 0
     outputs: tuple[Output, ...] = ()
+    frozen: Frozen = Frozen()
 
 
 class Keys(Fact):

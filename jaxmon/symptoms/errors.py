@@ -1,4 +1,7 @@
-"""Errors and warnings of JAX, and what happens only while it traces a function."""
+"""
+Errors and warnings of JAX, and what happens only while it traces a function; settings
+that look for errors, and updates that are skipped instead of an error.
+"""
 
 from __future__ import annotations
 
@@ -255,6 +258,40 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
     return sum(counts) if counts else None
 
 
+FROZEN = (
+    "If a guard skips updates whose gradient is NaN, count and log what it skips; "
+    "else see whether the learning rate has become 0."
+)
+FROZEN_NONFINITE = (
+    "Gradients are not finite, and a guard skips such updates. Log this count, and "
+    "find the operation with JAX_DEBUG_NANS=1: often a square root, logarithm or "
+    "division meets 0, also in the branch that jnp.where does not take."
+)
+
+
+def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect states that a function returns unchanged, call after call."""
+    for function in snapshot.functions:
+        frozen = function.numerics.frozen
+        if not frozen.samples:
+            continue
+        named = ", ".join(frozen.outputs[:_MOST_EVIDENCE])
+        counts = [f"{name} is {n:,}" for name, n in frozen.counts.items() if n]
+        yield Finding(
+            "frozen_state",
+            function.name,
+            f"The state that {function.name} returns has not changed since call "
+            f"{frozen.call:,}, for {frozen.calls:,} calls, although other outputs do: "
+            "its updates are skipped, or zero.",
+            (
+                f"unchanged in {frozen.samples} sampled calls: output {named}",
+                *counts[:_MOST_EVIDENCE],
+            ),
+            FROZEN_NONFINITE if counts else FROZEN,
+            where=frozen.where or snapshot.time.period.calls(function.name),
+        )
+
+
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
 _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
@@ -290,6 +327,11 @@ SYMPTOMS = (
         missing=(
             "the program may expect it; requests that fail for it have an objective"
         ),
+    ),
+    Symptom(
+        *("frozen_state", "F4", "A state does not change any more.", FAILURE, _frozen),
+        severity=TICKET,
+        missing="only samples of one process show it",
     ),
     Symptom(
         *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),

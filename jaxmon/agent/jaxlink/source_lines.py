@@ -164,7 +164,8 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
         file: the only one to search, if it is known.
     """
     modules = [vars(module).get("__file__") for module in list(sys.modules.values())]
-    files = dict.fromkeys([file] if file else modules)
+    # At the end of a program, what it ran as its main module may be gone.
+    files = dict.fromkeys([file] if file else [*sys.argv[:1], *modules])
     users = [name for name in files if isinstance(name, str) and finder.is_user(name)]
     found = []
     for name in users[:_MOST_SOURCES]:
