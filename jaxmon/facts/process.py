@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxmon.facts.events import Errors, EventFact, Recompile, Slower, Tracing, Warned
-from jaxmon.facts.functions import Cache, Compiling, FunctionFact, Signatures
+from jaxmon.facts.functions import Cache, Compiling, Draws, FunctionFact, Signatures
 from jaxmon.facts.marked import (
     Checkpoints,
     Loop,
@@ -102,6 +102,7 @@ class Snapshot(Fact):
     signatures: Signatures = Signatures()
     transfers: Transfers = Transfers()
     tracing: Tracing = Tracing()
+    draws: tuple[Draws, ...] = ()
     errors: Errors = Errors()
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()

@@ -204,6 +204,18 @@ PROGRAMS = (
     ),
     *names((catalog.KEY_REUSE,), "yyyyy <jaxpr>.invars"),
     *names(
+        ("keys that are drawn from outside of jitted functions",),
+        "yyyy- jax._src.random._check_prng_key",
+        "---yy jax._src.random.core._check_prng_key",
+        group="keys",
+        hook="draws",
+        replaced=True,
+    ),
+    *names(
+        ("copies of arguments by a donation that has no effect",),
+        "yyyyy <equation>.params.donated_invars",
+    ),
+    *names(
         _REPEATED,
         "-yyyy jax._src.ffi:ffi_call(has_side_effect)",
         "y---- jax._src.extend.ffi:ffi_call(has_side_effect)",
