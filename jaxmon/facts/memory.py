@@ -73,7 +73,7 @@ class Line(Fact):
         return place(self.file, self.line)
 
 
-class Holder(Fact):
+class MemoryHolder(Fact):
     """
     A collection of the program that holds much.
 
@@ -111,7 +111,7 @@ class HostGrowth(Fact):
     seconds: float = 0.0
     calls: int = 0
     full_in_seconds: float | None = None
-    holder: Holder = Holder()
+    holder: MemoryHolder = MemoryHolder()
 
 
 class Leak(Fact):
@@ -130,7 +130,7 @@ class Leak(Fact):
     full_in_seconds: float | None = None
     lines: tuple[Line, ...] = ()
     calls: int = 0
-    holder: Holder = Holder()
+    holder: MemoryHolder = MemoryHolder()
 
 
 class MemoryPeak(Fact):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.memory import Device, Holder, Transfer
+from jaxmon.facts.memory import Device, MemoryHolder, Transfer
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -176,7 +176,7 @@ def _full(left: float | None) -> str:
     return f". At that pace it is full in {duration(left)}."
 
 
-def _held(holder: Holder) -> Iterator[str]:
+def _held(holder: MemoryHolder) -> Iterator[str]:
     if holder.name:
         where = f", and grows at {' or '.join(holder.adds)}" if holder.adds else ""
         yield (

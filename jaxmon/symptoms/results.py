@@ -278,8 +278,8 @@ GRADIENTS = (
     "Check its custom derivative, if any; rounding and comparisons have no gradient."
 )
 NEW_KEY = (
-    "Use a new key each time: key, subkey = jax.random.split(key); or fold the number "
-    "of the step in: jax.random.fold_in(key, step)."
+    "Pass a new key to each call: key, subkey = jax.random.split(key); or fold the "
+    "number of the step in: jax.random.fold_in(key, step)."
 )
 _SAME_SAMPLES = 5
 
@@ -360,19 +360,21 @@ def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
     for function in snapshot.functions:
         name, keys = function.name, function.keys
         if keys.samples >= _SAME_SAMPLES and keys.calls >= least:
-            what = f"{name} draws from the same PRNG key in {keys.calls:,} calls"
-            where = snapshot.time.period.calls(name)
-            found.append((name, what, keys.samples, where))
+            verdict = (
+                f"{name} got the same PRNG key in {keys.calls:,} calls, as far as "
+                f"{keys.samples:,} samples show, and draws from it"
+            )
+            found.append((name, verdict, snapshot.time.period.calls(name)))
     for line in snapshot.draws:
         if line.samples >= _SAME_SAMPLES and line.same >= least:
-            what = f"{line.place} drew from the same PRNG key {times(line.same)}"
-            found.append((line.place, what, line.samples, line.place))
-    for subject, what, samples, where in found:
-        verdict = (
-            f"{what}, as far as {samples:,} samples show: equal shapes get the same "
-            "random numbers each time."
-        )
-        yield Finding("same_key", subject, verdict, (), NEW_KEY, where=where)
+            verdict = (
+                f"{line.place} drew from the same PRNG key {times(line.same)}, as far "
+                f"as {line.samples:,} samples show"
+            )
+            found.append((line.place, verdict, line.place))
+    for subject, verdict, where in found:
+        text = f"{verdict}: the same random numbers each time."
+        yield Finding("same_key", subject, text, (), NEW_KEY, where=where)
 
 
 def _key_reuse(limits: Limits) -> Alert:

@@ -422,6 +422,7 @@ def test_command_lines_and_messages_are_shown_by_one_module():
         "jaxmon/agent/history/part.py",  # names a file by their digest
         "jaxmon/agent/oom/part.py",  # the name of the script
         "jaxmon/agent/warm/compiling.py",  # its own
+        "jaxmon/agent/jaxlink/source_lines.py",  # the script, by `display_path`
         "jaxmon/host/bootstrap/sitecustomize.py",  # a comparison
         "jaxmon/cli/baseline.py",  # starts a process with them
         "jaxmon/cli/entry.py",  # its own

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from jaxmon import interrupts
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
@@ -161,7 +162,8 @@ class States:
                 found = b"".join([array_of(leaf).tobytes() for leaf in state.values()])
                 numbers = {name: int(array_of(leaf)) for name, leaf in counts.items()}
                 others = b"".join([array_of(leaf).tobytes() for leaf in beside])
-        except Exception:  # noqa: BLE001 - deleted, or its program failed
+        except Exception as error:  # noqa: BLE001 - deleted, or its program failed
+            interrupts.pass_on(error)
             return
         history = self._histories.setdefault(function, StateHistory())
         history.add(tuple(state), found, others, call)

@@ -318,8 +318,11 @@ class Programs(Part):
                 programs=record.programs,
                 fingerprint=record.fingerprint,
                 finished=record.finished,
-                copied=self._copies.of(function),
-            ).replace(**({"double": True} if record.double else {}), **record.figures)
+            ).replace(
+                **({"double": True} if record.double else {}),
+                **self._copies.of(function),
+                **record.figures,
+            )
             for function, record in self._latest().items()
             if not function.internal
         }

@@ -19,6 +19,7 @@ import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.host import sources
 from jaxmon.host.sources import OURS, display_path
@@ -172,7 +173,8 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
         try:
             with open(name, encoding="utf-8", errors="replace") as source:  # noqa: PTH123 - a Path takes longer
                 text = source.read(_MOST_TEXT)
-        except OSError:
+        except OSError as error:
+            interrupts.pass_on(error)
             continue
         for number, line in enumerate(text.splitlines(), 1):
             if re.search(pattern, line.partition("#")[0]):

@@ -44,7 +44,6 @@ class ArgumentCopies:
 
     def __init__(self, context: Context) -> None:
         self._jax = context.jax
-        self._lines = SourceLineFinder(context.jax)
         self._found: dict[Function, _CopiesOfFunction] = {}
         context.observers.sample.append(self.sampled)
 
@@ -75,7 +74,8 @@ class ArgumentCopies:
             # It is read and written.
             fraction = min(2 * total / accessed, 1.0)
             # Another program of the function, which donates, leaves this in place.
-            fact = self.of(function).replace(
+            before = self._found.get(function)
+            fact = (Copied() if before is None else before.fact).replace(
                 bytes=total, fraction=fraction, arguments=tuple(names)
             )
             sizes = frozenset(copy.bytes for copy in large)
@@ -85,7 +85,8 @@ class ArgumentCopies:
         """Note where *jaxpr* of *function* donates inside, in vain."""
         found = self._found.get(function)
         if found is not None and jaxpr is not None:
-            place = executables.donated_inside(jaxpr, self._lines)
+            lines = SourceLineFinder(self._jax)
+            place = executables.donated_inside(jaxpr, lines)
             found.fact = found.fact.replace(donated_inside=place)
 
     def sampled(self, sample: Sample) -> None:
@@ -113,10 +114,10 @@ class ArgumentCopies:
             copying=fact.copying + copies, others=fact.others + (not copies)
         )
 
-    def of(self, function: Function) -> Copied:
-        """Return what the latest program of *function* copies."""
+    def of(self, function: Function) -> dict[str, Copied]:
+        """Return what programs of *function* copy, by its name among the facts."""
         found = self._found.get(function)
-        return Copied() if found is None else found.fact
+        return {} if found is None else {"copied": found.fact}
 
 
 def _is_dropped(array: Any) -> bool:

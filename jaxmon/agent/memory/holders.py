@@ -16,6 +16,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from jaxmon import interrupts
 from jaxmon.agent.inspection import (
     fields_of,
     is_subclass,
@@ -23,8 +24,9 @@ from jaxmon.agent.inspection import (
     name_of,
     package_of,
 )
+from jaxmon.agent.jaxlink.arrays import array_bytes
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
-from jaxmon.facts.memory import Holder
+from jaxmon.facts.memory import MemoryHolder
 
 
 LEAST_ITEMS = 16
@@ -41,7 +43,7 @@ class _Variable(NamedTuple):
     What a name of the program refers to.
 
     Attributes:
-        name: as `Holder` has it.
+        name: as `MemoryHolder` has it.
         last: a pattern of how the source refers to it, in *file*.
     """
 
@@ -52,7 +54,7 @@ class _Variable(NamedTuple):
     depth: int
 
 
-class Holders:
+class HolderFinder:
     """Finds collections of the program. Takes some milliseconds."""
 
     def __init__(self, finder: SourceLineFinder) -> None:
@@ -63,7 +65,7 @@ class Holders:
         """Remember how many items collections have."""
         self._before = {holder.name: holder.items for holder, _ in self._found()}
 
-    def largest(self, least: float, *, growing: bool) -> Holder:
+    def largest(self, least: float, *, growing: bool) -> MemoryHolder:
         """
         Return the collection that holds most arrays, in all at least so many bytes, an
         empty one if there is none.
@@ -79,25 +81,28 @@ class Holders:
             and not (growing and holder.items <= self._before.get(holder.name, 0))
         ]
         if not found:
-            return Holder()
+            return MemoryHolder()
         holder, variable = max(found, key=lambda pair: pair[0].bytes)
         adds = rf"{variable.last}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)"
         lines = lines_with(adds, self._finder, variable.file)
         return holder.replace(adds=tuple(lines[:_MOST_LINES]))
 
-    def _found(self) -> Iterator[tuple[Holder, _Variable]]:
+    def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
         """Yield collections of many items, without those that have a maximum."""
         for variable in self._variables():
             value = variable.value
             kind = type(value)
             if not _is_in(kind, _COLLECTIONS) or kind is tuple:
                 continue
-            if len(value) < LEAST_ITEMS or getattr(value, "maxlen", None) is not None:
+            bounded = kind is deque and value.maxlen is not None
+            if bounded or len(value) < LEAST_ITEMS:
                 continue
             items = list(_items(value, _SAMPLED))
             size = sum(_bytes(item) for item in items) / max(len(items), 1) * len(value)
             yield (
-                Holder(variable.name, name_of(kind), items=len(value), bytes=size),
+                MemoryHolder(
+                    variable.name, name_of(kind), items=len(value), bytes=size
+                ),
                 variable,
             )
 
@@ -107,7 +112,7 @@ class Holders:
         for name, module in list(sys.modules.items()):
             file = vars(module).get("__file__") if type(module) is _MODULE else None
             if isinstance(file, str) and self._finder.is_user(file):
-                held: list[tuple[object, Any]] = list(vars(module).items())
+                held = vars(module).copy().items()
                 prefix = "" if name == "__main__" else f"{name}."
                 waiting += [
                     _Variable(prefix + key, rf"\b{re.escape(key)}", file, value, 0)
@@ -162,8 +167,8 @@ def _items(value: Any, most: int) -> Iterator[Any]:
             yield from value[:: max(len(value) // most, 1)][:most]
         else:
             yield from list(itertools.islice(value, most))
-    except RuntimeError:  # changed meanwhile
-        return
+    except RuntimeError as error:  # changed meanwhile
+        interrupts.pass_on(error)
 
 
 def _bytes(value: Any, depth: int = 0) -> int:
@@ -171,9 +176,8 @@ def _bytes(value: Any, depth: int = 0) -> int:
     kind = type(value)
     if _is_in(kind, (bytes, str)):
         return len(value)
-    if package_of(kind) in {"jax", "jaxlib", "numpy"}:
-        size = getattr(value, "nbytes", 0)
-        return size if type(size) is int else 0
+    if package_of(kind):
+        return array_bytes(value)
     if depth >= _DEEPEST:
         return 0
     if is_subclass(kind, tuple):

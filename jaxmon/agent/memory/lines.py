@@ -23,7 +23,7 @@ from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.memory.holders import Holders
+    from jaxmon.agent.memory.holders import HolderFinder
     from jaxmon.agent.memory.leaks import (
         FillingDetector,
         LeakDetector,
@@ -61,9 +61,9 @@ class Suspicion:
         self._rooms: Mapping[str, Room] = {}
         self._fills = False
         self._young: YoungDetector | None = None
-        self._holders: Holders | None = None
+        self._holders: HolderFinder | None = None
         # By the device, "" for the host, and when they may be looked for again.
-        self._held: dict[str, facts.Holder] = {}
+        self._held: dict[str, facts.MemoryHolder] = {}
         self._find_at = 0.0
 
     def look(self, now: float) -> bool:
@@ -118,7 +118,7 @@ class Suspicion:
 
     def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
         """Return what accumulates since the program began, if that is not long ago."""
-        from jaxmon.agent.memory.holders import Holders  # noqa: PLC0415
+        from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
         from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
 
         young = self._young = self._young or YoungDetector()
@@ -131,7 +131,7 @@ class Suspicion:
         rest = max((resident_bytes() or 0) - arrays, 0)
         young.add(profile, rest, self._calls(), now)
         if young.host is not None and self._holders is None:
-            self._holders = Holders(self._sites)
+            self._holders = HolderFinder(self._sites)
             self._holders.note()
         return young.leaks if now - self._began < self._window else {}
 
@@ -147,9 +147,9 @@ class Suspicion:
             holder=self._holder(""),
         )
 
-    def _holder(self, device: str) -> facts.Holder:
+    def _holder(self, device: str) -> facts.MemoryHolder:
         """Return what holds much of what grew on *device*, or on the host."""
-        return self._held.get(device, facts.Holder())
+        return self._held.get(device, facts.MemoryHolder())
 
     def _find_holders(self) -> None:
         """
@@ -162,9 +162,9 @@ class Suspicion:
         if not grown or monotonic() < self._find_at:
             return
         before = thread_time()
-        from jaxmon.agent.memory.holders import Holders  # noqa: PLC0415
+        from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
 
-        holders = self._holders = self._holders or Holders(self._sites)
+        holders = self._holders = self._holders or HolderFinder(self._sites)
         try:
             for device, growth in grown.items():
                 found = holders.largest(growth * _OF_GROWTH, growing=not device)
