@@ -63,7 +63,9 @@ class HolderFinder:
 
     def note(self) -> None:
         """Remember how many items collections have."""
-        self._before = {holder.name: holder.items for holder, _ in self._found()}
+        for holder, _ in self._found():
+            before = self._before.get(holder.name, 0)
+            self._before[holder.name] = max(before, holder.items)
 
     def largest(self, least: float, *, growing: bool) -> MemoryHolder:
         """
@@ -98,18 +100,16 @@ class HolderFinder:
             if bounded or len(value) < LEAST_ITEMS:
                 continue
             items = list(_items(value, _SAMPLED))
-            size = sum(_bytes(item) for item in items) / max(len(items), 1) * len(value)
-            yield (
-                MemoryHolder(
-                    variable.name, name_of(kind), items=len(value), bytes=size
-                ),
-                variable,
-            )
+            seen = set[int]()
+            size = sum(_bytes(item, seen) for item in items)
+            size = size * len(value) // max(len(items), 1)
+            name = name_of(kind)
+            yield MemoryHolder(variable.name, name, len(value), size), variable
 
     def _variables(self) -> Iterator[_Variable]:
         """Yield what the program's names refer to, from its modules on."""
         waiting: deque[_Variable] = deque()
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():
             file = vars(module).get("__file__") if type(module) is _MODULE else None
             if isinstance(file, str) and self._finder.is_user(file):
                 held = vars(module).copy().items()
@@ -117,7 +117,7 @@ class HolderFinder:
                 waiting += [
                     _Variable(prefix + key, rf"\b{re.escape(key)}", file, value, 0)
                     for key, value in held
-                    if isinstance(key, str) and not key.startswith("__")
+                    if not key.startswith("__")
                 ]
         seen = set[int]()
         while waiting and len(seen) < _MOST_OBJECTS:
@@ -171,19 +171,21 @@ def _items(value: Any, most: int) -> Iterator[Any]:
         interrupts.pass_on(error)
 
 
-def _bytes(value: Any, depth: int = 0) -> int:
-    """Return the bytes of arrays in *value*, and of texts."""
+def _bytes(value: Any, seen: set[int], depth: int = 0) -> int:
+    """Return the bytes of arrays and texts in *value*, without those *seen* already."""
     kind = type(value)
+    if depth > _DEEPEST or id(value) in seen or len(seen) > _MOST_OBJECTS:
+        return 0
+    seen.add(id(value))
     if _is_in(kind, (bytes, str)):
         return len(value)
-    if package_of(kind):
-        return array_bytes(value)
-    if depth >= _DEEPEST:
-        return 0
     if is_subclass(kind, tuple):
-        return sum(_bytes(item, depth + 1) for item in tuple.__iter__(value))
+        return sum(_bytes(item, seen, depth + 1) for item in tuple.__iter__(value))
+    if package_of(kind) and not _is_in(kind, _COLLECTIONS):
+        return array_bytes(value)
     if not _is_in(kind, _COLLECTIONS):
-        return sum(_bytes(field, depth + 1) for field in fields_of(value).values())
+        fields = fields_of(value).values()
+        return sum(_bytes(field, seen, depth + 1) for field in fields)
     found = list(_items(value, _SAMPLED))
-    size = sum(_bytes(item, depth + 1) for item in found)
+    size = sum(_bytes(item, seen, depth + 1) for item in found)
     return size * len(value) // max(len(found), 1)
