@@ -143,7 +143,7 @@ def test_a_line_that_draws_from_one_key_outside_of_jit_is_found(agent: Agent) ->
     def noise(key: Any) -> Any:
         return random.normal(key, (4,))
 
-    @jax.jit
+    @jax.jit  # type: ignore[untyped-decorator]
     def traced(key: Any) -> Any:
         return random.uniform(key, (4,))
 
