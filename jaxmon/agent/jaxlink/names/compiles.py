@@ -213,7 +213,7 @@ PROGRAMS = (
     ),
     *names(
         ("copies of arguments by a donation that has no effect",),
-        "yyyyy <equation>.params.donated_invars",
+        "yyyyy <jitted inside>.donated_invars",
     ),
     *names(
         _REPEATED,
