@@ -205,7 +205,7 @@ PROGRAMS = (
     *names((catalog.KEY_REUSE,), "yyyyy <jaxpr>.invars"),
     *names(
         ("keys that are drawn from outside of jitted functions",),
-        "yyyy- jax._src.random._check_prng_key",
+        "yyy-- jax._src.random._check_prng_key",
         "---yy jax._src.random.core._check_prng_key",
         group="keys",
         hook="draws",
