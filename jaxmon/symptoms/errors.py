@@ -281,8 +281,8 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
             "frozen_state",
             function.name,
             f"The state that {function.name} returns has not changed since call "
-            f"{frozen.call:,}, for {frozen.calls:,} calls, although other outputs do: "
-            "its updates are skipped, or zero.",
+            f"{frozen.call:,} at the latest, for {frozen.calls:,} calls, although "
+            "other outputs do: its updates are skipped, or zero.",
             (
                 f"unchanged in {frozen.samples} sampled calls: output {named}",
                 *counts[:_MOST_EVIDENCE],

@@ -302,8 +302,9 @@ CASES: dict[str, Case] = {
         },
         [],
         (
-            "The state that train.step returns has not changed since call 301, for 599 "
-            "calls, although other outputs do: its updates are skipped, or zero."
+            "The state that train.step returns has not changed since call 301 at the "
+            "latest, for 599 calls, although other outputs do: its updates are "
+            "skipped, or zero."
         ),
         (
             "unchanged in 9 sampled calls: output [0], [1].mu",

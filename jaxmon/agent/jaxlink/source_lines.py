@@ -151,7 +151,8 @@ class SourceLineFinder:
         return sources.LIBRARY if standard or _is_of_library(file) else found
 
 
-_MOST_SOURCES, _MOST_TEXT = 200, 1_000_000
+_MOST_SOURCES, _MOST_TEXT, _MOST_SEARCHES = 200, 1_000_000, 100
+_searched: dict[tuple[str, str], list[str]] = {}
 
 
 def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[str]:
@@ -164,6 +165,8 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
         finder: knows whose files are whose.
         file: the only one to search, if it is known.
     """
+    if kept := _searched.get((pattern, file)):
+        return kept
     modules = [vars(module).get("__file__") for module in list(sys.modules.values())]
     # At the end of a program, what it ran as its main module may be gone.
     files = dict.fromkeys([file] if file else [*sys.argv[:1], *modules])
@@ -179,6 +182,8 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
         for number, line in enumerate(text.splitlines(), 1):
             if re.search(pattern, line.partition("#")[0]):
                 found.append(f"{display_path(name)}:{number}")
+    if len(_searched) < _MOST_SEARCHES:
+        _searched[pattern, file] = found
     return found
 
 

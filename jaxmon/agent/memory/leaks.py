@@ -308,7 +308,11 @@ class YoungDetector:
         looks = self._looks
         if looks and calls <= looks[-1].calls:
             return
-        looks.append(_YoungLook(now, calls, resident, _by_device(profile)))
+        devices = {
+            device: {at: line for at, line in lines.items() if line.bytes > MIN_GROWTH}
+            for device, lines in _by_device(profile).items()
+        }
+        looks.append(_YoungLook(now, calls, resident, devices))
         if len(looks) > 2 * _LOOKS:
             del looks[1:-1:2]
         self.leaks, self.host = {}, None

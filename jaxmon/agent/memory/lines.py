@@ -91,12 +91,15 @@ class Suspicion:
         """Return the bytes in use on devices and host; `None` without a backend."""
         if not backends.initialised(self._jax):
             return None
-        from jaxmon.agent.memory.leaks import rooms  # noqa: PLC0415
-
-        found = rooms(self._jax.local_devices())
-        # Arrays on the CPU are in the memory of the process.
-        used = {room.used for room in found.values()}
-        return sum(used) + (resident_bytes() or 0)
+        used = resident_bytes() or 0
+        try:
+            for device in self._jax.local_devices():
+                if device.platform != "cpu":
+                    used += (device.memory_stats() or {}).get("bytes_in_use", 0)
+        except Exception:  # noqa: BLE001 - contained: a device is lost
+            self._guard.failed("memory_stats", stays_on=True)
+            return None
+        return used
 
     def judge(self, profile: MemoryProfile, devices: tuple[str, ...]) -> None:
         """Update the suspects from a snapshot of *devices*, just taken."""
