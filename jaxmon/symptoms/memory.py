@@ -393,7 +393,7 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
             function.name,
             f"{function.name} copies {size(copied.bytes)} of {what} in each call, "
             f"because it is not donated: about {size(copied.bytes * calls)} in "
-            f"{calls:,} calls, in {duration(took)}.",
+            f"{calls:,} calls, in about {duration(took)}.",
             (*evidence,),
             f"Donate it to {function.name}, with donate_argnums or donate_argnames of "
             "jax.jit: the update is then made in place. The donated array must not be "

@@ -75,7 +75,7 @@ def test_copies_of_arguments_are_found(copied, mean, found) -> None:
         (finding,) = got
         assert finding.verdict == (
             "train.step copies 1 GiB of cache in each call, because it is not donated: "
-            "about 8.79 TiB in 9,000 calls, in 2 min 42 s."
+            "about 8.79 TiB in 9,000 calls, in about 2 min 42 s."
         )
         assert finding.evidence[1] == (
             "donation at train.py:7 has no effect: it is inside train.step, which is "
