@@ -102,11 +102,16 @@ def test_what_a_young_program_keeps_is_found(monkeypatch: pytest.MonkeyPatch) ->
         until(lambda: found(keeps=False).time > began + 2, "more snapshots")
         assert found(keeps=False).leaks == ()
         (leak,) = until(lambda: found(keeps=True).leaks, "a leak", seconds=60)
-        held = until(lambda: found(keeps=True).leaks[0].holder, "what holds it")
+        (held,) = until(
+            lambda: [k.holder for k in found(keeps=True).leaks if k.holder.name],
+            "what holds it",
+            seconds=60,
+        )
         KEPT.clear()
 
     assert leak.lines[0].growth_bytes == leak.lines[0].growth_arrays << 16
-    assert leak.calls >= leak.lines[0].growth_arrays
+    # A snapshot and the number of calls are of two moments.
+    assert leak.calls >= 10
     assert held.name.endswith("test_allocations.KEPT")
     assert [place.rpartition("/")[2] for place in held.adds] == [ADDS]
 

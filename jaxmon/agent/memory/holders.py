@@ -32,7 +32,7 @@ from jaxmon.facts.memory import MemoryHolder
 LEAST_ITEMS = 16
 _MOST_LINES = 3
 
-_MOST_OBJECTS, _DEEPEST, _SAMPLED = 20_000, 6, 8
+_MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _COLLECTIONS = (list, tuple, set, deque, *_MAPPINGS)
 _ADDS = r"\.(?:append|appendleft|add|extend|insert|setdefault|update)\("
@@ -55,32 +55,24 @@ class _Variable(NamedTuple):
 
 
 class HolderFinder:
-    """Finds collections of the program. Takes some milliseconds."""
+    """Finds collections that grow from now on. Takes some milliseconds each time."""
 
     def __init__(self, finder: SourceLineFinder) -> None:
         self._finder = finder
         self._before: dict[str, int] = {}
-
-    def note(self) -> None:
-        """Remember how many items collections have."""
         for holder, _ in self._found():
             before = self._before.get(holder.name, 0)
             self._before[holder.name] = max(before, holder.items)
 
-    def largest(self, least: float, *, growing: bool) -> MemoryHolder:
+    def largest(self, least: float) -> MemoryHolder:
         """
-        Return the collection that holds most arrays, in all at least so many bytes, an
-        empty one if there is none.
-
-        Args:
-            least: bytes.
-            growing: whether it must have more items than when they were noted.
+        Return the collection that holds most, at least so many bytes, and has more
+        items than at first; an empty one if there is none.
         """
         found = [
             (holder, variable)
             for holder, variable in self._found()
-            if holder.bytes >= least
-            and not (growing and holder.items <= self._before.get(holder.name, 0))
+            if holder.bytes >= least and holder.items > self._before.get(holder.name, 0)
         ]
         if not found:
             return MemoryHolder()
@@ -186,6 +178,5 @@ def _bytes(value: Any, seen: set[int], depth: int = 0) -> int:
     if not _is_in(kind, _COLLECTIONS):
         fields = fields_of(value).values()
         return sum(_bytes(field, seen, depth + 1) for field in fields)
-    found = list(_items(value, _SAMPLED))
-    size = sum(_bytes(item, seen, depth + 1) for item in found)
-    return size * len(value) // max(len(found), 1)
+    # No estimate of an estimate: of a large collection inside, this is less.
+    return sum(_bytes(item, seen, depth + 1) for item in _items(value, _INSIDE))

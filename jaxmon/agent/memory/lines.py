@@ -113,15 +113,14 @@ class Suspicion:
             early = self._filling.add(profile, self._rooms, self._calls(), now)
             leaks = {**early, **leaks}
         leaks = self._leaks = {**self._judge_young(profile, now), **leaks}
-        self._find_holders()
         for device, leak in leaks.items():
             if device not in before:
                 fact = self._fact(leak)
                 self._events.add("leak", None, _message(fact), **encoded(fact))
+        self._find_holders()
 
     def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
         """Return what accumulates since the program began, if that is not long ago."""
-        from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
         from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
 
         young = self._young = self._young or YoungDetector()
@@ -133,9 +132,6 @@ class Suspicion:
         )
         rest = max((resident_bytes() or 0) - arrays, 0)
         young.add(profile, rest, self._calls(), now)
-        if young.host is not None and self._holders is None:
-            self._holders = HolderFinder(self._sites)
-            self._holders.note()
         return young.leaks if now - self._began < self._window else {}
 
     def host(self) -> facts.HostGrowth:
@@ -165,12 +161,14 @@ class Suspicion:
         if not grown or monotonic() < self._find_at:
             return
         before = thread_time()
-        from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
-
-        holders = self._holders = self._holders or HolderFinder(self._sites)
         try:
+            if self._holders is None:
+                from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
+
+                self._holders = HolderFinder(self._sites)
+                return
             for device, growth in grown.items():
-                found = holders.largest(growth * _OF_GROWTH, growing=not device)
+                found = self._holders.largest(growth * _OF_GROWTH)
                 if found.name:
                     self._held[device] = found
         except Exception:  # noqa: BLE001 - contained: the growth is known without
