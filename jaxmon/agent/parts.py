@@ -17,6 +17,7 @@ The parts of an agent, and what each hooks into JAX.
 | monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
 | calls | calls | ``pjit._cpp_pjit``, what `jax.pmap` calls | calls and hits |
+| draws | keys | `jax.random` | keys outside of jitted functions |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |
 | timing | sampling | the same, for `jaxmon baseline` | the time of each call |
 

@@ -193,13 +193,37 @@ class Output(Fact):
     recovered: int = 0
 
 
+class Frozen(Fact):
+    """
+    A state that a function returns, and that does not change any more.
+
+    Attributes:
+        outputs: where what is read of it is in what the function returns.
+        call: number of the first call that returned it so, and *calls*, those since.
+        samples: those of them in which it was read.
+        counts: integers among the outputs that count what is not finite, by name.
+        where: the line of the program that guards its updates, if it is known.
+    """
+
+    outputs: tuple[str, ...] = ()
+    call: int = 0
+    calls: int = 0
+    samples: int = 0
+    counts: Mapping[str, int] = NOTHING
+    where: str = ""
+
+
 class Numerics(Fact):
-    """Values read from a function's outputs, and its programs in float64."""
+    """
+    Values read from a function's outputs, its programs in float64, and its state if
+    that is *frozen*.
+    """
 
     values: int = 0
     nonfinite: int = 0
     float64_programs: int = 0
     outputs: tuple[Output, ...] = ()
+    frozen: Frozen = Frozen()
 
 
 class Keys(Fact):
@@ -226,6 +250,54 @@ class Unrolled(Fact):
     operations: int = 0
 
 
+class Draws(Fact):
+    """
+    A line of the program that draws random numbers outside of jitted functions.
+
+    Attributes:
+        place: the line.
+        draws: how often.
+        samples: the latest of those whose key was read that had the same one.
+        same: the draws from the first to the last of these.
+    """
+
+    place: str = ""
+    draws: int = 0
+    samples: int = 0
+    same: int = 0
+
+
+class Copied(Fact):
+    """
+    Arguments that each call copies, because they are not donated.
+
+    Attributes:
+        bytes: of them, on one device.
+        fraction: what the copies are of all that the program accesses.
+        arguments: their names, as far as they are known.
+        donated_inside: the line that calls a jitted function that donates, inside the
+            function, in vain.
+        kept: sampled calls after which the program kept one of the arguments.
+        dropped: those after which it did not.
+        copying: sampled calls of a program that copies, and *others*, of one that does
+            not.
+    """
+
+    bytes: float = 0.0
+    fraction: float = 0.0
+    arguments: tuple[str, ...] = ()
+    donated_inside: str = ""
+    kept: int = 0
+    dropped: int = 0
+    copying: int = 0
+    others: int = 0
+
+    @property
+    def of_calls(self) -> float:
+        """The fraction of the calls that copy, as far as samples show."""
+        return self.copying / max(self.copying + self.others, 1)
+
+
 class Program(Fact):
     """
     XLA's analysis of a function's latest program; `None` if unknown.
@@ -241,6 +313,7 @@ class Program(Fact):
             them.
         double_at: the line of the program that enables float64, if one does.
         unrolled: the loop that is most of it, if one is.
+        copied: what it copies, for it must not write into its arguments.
     """
 
     programs: int | None = None
@@ -261,6 +334,7 @@ class Program(Fact):
     double: bool = False
     double_at: str = ""
     unrolled: Unrolled | None = None
+    copied: Copied = Copied()
 
 
 class Uncounted(Fact):

@@ -73,12 +73,55 @@ class Line(Fact):
         return place(self.file, self.line)
 
 
+class MemoryHolder(Fact):
+    """
+    A collection of the program that holds much.
+
+    Attributes:
+        name: of the variable or attribute, ``train.History.states``.
+        kind: its type, ``list``.
+        items: how many it has, and *bytes* of arrays, estimated from some of them.
+        adds: lines of the source that add to it, as far as its name shows.
+    """
+
+    name: str = ""
+    kind: str = ""
+    items: int = 0
+    bytes: float = 0.0
+    adds: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The line that adds to it, empty if it is not the only one."""
+        return self.adds[0] if len(self.adds) == 1 else ""
+
+
+class HostGrowth(Fact):
+    """
+    Memory of the process beside arrays of JAX that grew with the calls of a program.
+
+    Attributes:
+        calls: those of jitted functions meanwhile.
+        full_in_seconds: when it fills the host or container at that pace; `None` if
+            unknown.
+        holder: what has grown, empty if it was not found.
+    """
+
+    growth_bytes: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+    full_in_seconds: float | None = None
+    holder: MemoryHolder = MemoryHolder()
+
+
 class Leak(Fact):
     """
     Device memory that kept growing, and the lines that hold it.
 
     Attributes:
         full_in_seconds: when it fills the device at that pace; `None` if unknown.
+        calls: those of jitted functions meanwhile, in a program that is still young.
+        holder: what keeps the arrays, empty if it was not found.
     """
 
     device: str = ""
@@ -86,6 +129,8 @@ class Leak(Fact):
     seconds: float = 0.0
     full_in_seconds: float | None = None
     lines: tuple[Line, ...] = ()
+    calls: int = 0
+    holder: MemoryHolder = MemoryHolder()
 
 
 class MemoryPeak(Fact):
@@ -106,6 +151,7 @@ class Allocations(Fact):
         bytes: in all live arrays, and *arrays*, their number.
         lines: of all devices, in the last snapshot.
         peaks: of single devices.
+        host: growth of the rest of the process, if that goes on.
     """
 
     time: float | None = None
@@ -115,6 +161,7 @@ class Allocations(Fact):
     lines: tuple[Line, ...] = ()
     peaks: tuple[MemoryPeak, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    host: HostGrowth = HostGrowth()
 
     def peak_of(self, device: str) -> MemoryPeak:
         """Return the peak of *device*, empty if it is unknown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxmon.facts.events import Errors, EventFact, Recompile, Slower, Tracing, Warned
-from jaxmon.facts.functions import Cache, Compiling, FunctionFact, Signatures
+from jaxmon.facts.functions import Cache, Compiling, Draws, FunctionFact, Signatures
 from jaxmon.facts.marked import (
     Checkpoints,
     Loop,
@@ -32,6 +32,8 @@ class Process(Fact):
         started: Unix time when jaxmon was started there.
         observed_seconds: since then.
         now: Unix time of the report.
+        debugging: settings of JAX that are on and meant for debugging, each with the
+            line of the program that sets it, if it is known.
     """
 
     pid: int | None = None
@@ -42,6 +44,7 @@ class Process(Fact):
     jaxmon: str = ""
     jax: str = ""
     python: str = ""
+    debugging: Mapping[str, str] = NOTHING
 
 
 class Environment(Fact):
@@ -99,6 +102,7 @@ class Snapshot(Fact):
     signatures: Signatures = Signatures()
     transfers: Transfers = Transfers()
     tracing: Tracing = Tracing()
+    draws: tuple[Draws, ...] = ()
     errors: Errors = Errors()
     values: tuple[Quantity, ...] = ()
     slower: tuple[Slower, ...] = ()

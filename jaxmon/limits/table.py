@@ -186,6 +186,10 @@ class ProcessLimits:
     host_memory_left = ratio(
         0.05, "Fraction of the memory of a host that must be left."
     )
+    host_growth_for = duration(
+        "10m",
+        "How long the memory of a process must grow to be said without its cause.",
+    )
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,
@@ -298,6 +302,14 @@ class ProcessLimits:
     transfers_slow_share = ratio(0.01, "... and minimum fraction of the time.")
     large_argument = count(
         1048576, "Bytes of NumPy arrays in the arguments of a call that are many."
+    )
+    dropped_samples = count(
+        2,
+        "Sampled calls after which an argument that they copied must be dropped, to "
+        "be called one that could be donated.",
+    )
+    debugged_calls = count(
+        1000, "Calls from which a setting for debugging is no longer one run's."
     )
 
     # Exports.

@@ -1,4 +1,7 @@
-"""Errors and warnings of JAX, and what happens only while it traces a function."""
+"""
+Errors and warnings of JAX, and what happens only while it traces a function; settings
+that look for errors, and updates that are skipped instead of an error.
+"""
 
 from __future__ import annotations
 
@@ -255,6 +258,67 @@ def _repeated(snapshot: Snapshot, mistake: TraceMistake) -> int | None:
     return sum(counts) if counts else None
 
 
+FROZEN = (
+    "If a guard skips updates whose gradient is NaN, count and log what it skips; "
+    "else see whether the learning rate has become 0."
+)
+FROZEN_NONFINITE = (
+    "Gradients are not finite, and a guard skips such updates. Log this count, and "
+    "find the operation with JAX_DEBUG_NANS=1: often a square root, logarithm or "
+    "division meets 0, also in the branch that jnp.where does not take."
+)
+
+
+def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect states that a function returns unchanged, call after call."""
+    for function in snapshot.functions:
+        frozen = function.numerics.frozen
+        if not frozen.samples:
+            continue
+        named = ", ".join(frozen.outputs[:_MOST_EVIDENCE])
+        counts = [f"{name} is {n:,}" for name, n in frozen.counts.items() if n]
+        yield Finding(
+            "frozen_state",
+            function.name,
+            f"The state that {function.name} returns has not changed since call "
+            f"{frozen.call:,} at the latest, for {frozen.calls:,} calls, although "
+            "other outputs do: its updates are skipped, or zero.",
+            (
+                f"unchanged in {frozen.samples} sampled calls: output {named}",
+                *counts[:_MOST_EVIDENCE],
+            ),
+            FROZEN_NONFINITE if counts else FROZEN,
+            where=frozen.where or snapshot.time.period.calls(function.name),
+        )
+
+
+_CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
+_DEBUGGING = {
+    "jax_debug_nans": _CHECKED.format("NaN"),
+    "jax_debug_infs": _CHECKED.format("infinities"),
+    "jax_disable_jit": "no jitted function is compiled, and operations run singly",
+    "jax_enable_checks": "JAX checks its own types and data in each call",
+}
+
+
+def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect settings that a long run should not have."""
+    calls = sum(function.calls or 0 for function in snapshot.users)
+    for setting, where in snapshot.process.debugging.items():
+        off = setting == "jax_disable_jit"  # then there are no calls
+        if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
+            count = "" if off else f" There were {calls:,} calls."
+            yield Finding(
+                "debugging",
+                setting,
+                f"{setting} is on: {_DEBUGGING[setting]}.{count}",
+                (),
+                f"Turn it off, and set {setting.upper()}=1 for a run that is to find "
+                "an error. It is slow.",
+                where=where,
+            )
+
+
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
@@ -263,6 +327,15 @@ SYMPTOMS = (
         missing=(
             "the program may expect it; requests that fail for it have an objective"
         ),
+    ),
+    Symptom(
+        *("frozen_state", "F4", "A state does not change any more.", FAILURE, _frozen),
+        severity=TICKET,
+        missing="only samples of one process show it",
+    ),
+    Symptom(
+        *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),
+        missing="only the process knows its settings",
     ),
     *(
         Symptom(

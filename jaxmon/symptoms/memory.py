@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jaxmon import catalog, promql
-from jaxmon.facts.memory import Device, Transfer
+from jaxmon.facts.memory import Device, MemoryHolder, Transfer
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
@@ -22,7 +22,6 @@ from jaxmon.symptoms.symptom import (
     FAILURE,
     HINT,
     LINES,
-    NO_SCREEN,
     TIME,
     Finding,
     Symptom,
@@ -153,19 +152,61 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
             leak.device,
             f"Memory of device {leak.device} grew steadily by "
             f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
-            + (
-                f". At that pace it is full in {duration(left)}."
-                if (left := leak.full_in_seconds) is not None and left <= _DAY
-                else "."
-            ),
-            tuple(
-                f"{line.place} grew by {size(line.growth_bytes)}, to "
-                f"{counted(line.arrays, 'array')}"
-                for line in leak.lines[:_MOST_EVIDENCE]
+            + (f" and {leak.calls:,} calls" if leak.calls else "")
+            + _full(leak.full_in_seconds),
+            (
+                *(
+                    f"{line.place} grew by {size(line.growth_bytes)}, to "
+                    f"{counted(line.arrays, 'array')}"
+                    for line in leak.lines[:_MOST_EVIDENCE]
+                ),
+                *_held(leak.holder),
             ),
             "Find what keeps references to the arrays allocated on that line: "
             "often a list of losses or metrics; store float(x) instead of the "
             "array. A cache that is still filling looks the same.",
+            where=leak.holder.where or leak.lines[0].place if leak.lines else "",
+        )
+
+
+def _full(left: float | None) -> str:
+    """Return the end of a sentence about growth."""
+    if left is None or left > _DAY:
+        return "."
+    return f". At that pace it is full in {duration(left)}."
+
+
+def _held(holder: MemoryHolder) -> Iterator[str]:
+    if holder.name:
+        where = f", and grows at {' or '.join(holder.adds)}" if holder.adds else ""
+        yield (
+            f"{holder.name} ({holder.kind}, {holder.items:,} items) holds about "
+            f"{size(holder.bytes)}{where}"
+        )
+
+
+def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
+    """
+    Detect growth beside arrays of JAX: of a collection of the program, or of what is
+    not known if that is about to fill the host.
+    """
+    growth = snapshot.allocations.host
+    left, long = growth.full_in_seconds, seconds_in(snapshot.limits.host_growth_for)
+    fills = left is not None and left <= _DAY and growth.seconds >= long
+    if growth.growth_bytes and (growth.holder.name or fills):
+        per_call = growth.growth_bytes / max(growth.calls, 1)
+        yield Finding(
+            "host_memory_growth",
+            growth.holder.name,
+            f"The memory of the process on the host grew steadily by "
+            f"{size(growth.growth_bytes)} in {duration(growth.seconds)} and "
+            f"{growth.calls:,} calls, {size(per_call)} for each, beside arrays of "
+            f"JAX{_full(left)}",
+            (*_held(growth.holder),),
+            "Give what grows a maximum, as functools.lru_cache(maxsize=...) has, or "
+            "drop what is no longer needed. A cache that is still filling looks the "
+            "same.",
+            where=growth.holder.where,
         )
 
 
@@ -324,6 +365,44 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _copies(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect calls that copy a large argument, which the caller does not keep."""
+    observed, limits = snapshot.process.observed_seconds, snapshot.limits
+    for function in snapshot.functions:
+        copied = function.program.copied
+        calls = round((function.calls or 0) * copied.of_calls)
+        took = copied.fraction * copied.of_calls * function.device_seconds
+        took = min(took, observed)
+        if (
+            took < limits.time_worth_estimated * observed
+            or copied.dropped < limits.dropped_samples
+            or copied.kept
+        ):
+            continue
+        what = ", ".join(copied.arguments) or "an argument"
+        evidence = [
+            f"the caller kept none of it after any of {copied.dropped} sampled calls"
+        ]
+        if copied.donated_inside:
+            evidence.append(
+                f"donation at {copied.donated_inside} has no effect: it is inside "
+                f"{function.name}, which is jitted itself"
+            )
+        yield Finding(
+            "copied_argument",
+            function.name,
+            f"{function.name} copies {size(copied.bytes)} of {what} in each call, "
+            f"because it is not donated: about {size(copied.bytes * calls)} in "
+            f"{calls:,} calls, in about {duration(took)}.",
+            (*evidence,),
+            f"Donate it to {function.name}, with donate_argnums or donate_argnames of "
+            "jax.jit: the update is then made in place. The donated array must not be "
+            "used after the call.",
+            where=copied.donated_inside or snapshot.time.period.calls(function.name),
+            seconds=took,
+        )
+
+
 def _instead_of(line: Transfer) -> str:
     if line.direction != "host_to_device":
         return FETCH
@@ -372,9 +451,14 @@ SYMPTOMS = (
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
     ),
     Symptom(
-        *("host_memory_growth", "F5", "A process's memory keeps growing."),
+        *("host_memory_growth", "F5", "A process's memory keeps growing.", FAILURE),
+        *(
+            _host_growth,
+            catalog.PROCESS_RESIDENT_MEMORY_BYTES,
+            "Debug: Resident memory",
+        ),
         rule=("JaxmonHostMemoryGrowth", _host_memory_growth),
-        missing=NO_SCREEN,
+        severity=TICKET,
     ),
     Symptom(
         *("transfer", "", "A line transfers data in a loop.", TIME),
@@ -389,5 +473,10 @@ SYMPTOMS = (
         *("numpy_argument", "", "Calls copy large NumPy arrays.", TIME),
         *(arguments, catalog.DISPATCH_SECONDS, "Debug: Dispatch time by function"),
         missing=LINES,
+    ),
+    Symptom(
+        *("copied_argument", "", "Calls copy arguments that could be donated.", TIME),
+        *(_copies, catalog.EXECUTION_SECONDS, "Debug: Execution time by function"),
+        missing="only the program shows what is used afterwards",
     ),
 )

@@ -277,6 +277,10 @@ BAD_DEVICE = (
 GRADIENTS = (
     "Check its custom derivative, if any; rounding and comparisons have no gradient."
 )
+NEW_KEY = (
+    "Pass a new key to each call: key, subkey = jax.random.split(key); or fold the "
+    "number of the step in: jax.random.fold_in(key, step)."
+)
 _SAME_SAMPLES = 5
 
 
@@ -352,21 +356,25 @@ def _silent_corruption(limits: Limits) -> Alert:
 
 
 def _same_keys(snapshot: Snapshot) -> Iterator[Finding]:
-    least = snapshot.limits.same_key_calls
+    least, found = snapshot.limits.same_key_calls, []
     for function in snapshot.functions:
-        keys = function.keys
+        name, keys = function.name, function.keys
         if keys.samples >= _SAME_SAMPLES and keys.calls >= least:
-            yield Finding(
-                "same_key",
-                function.name,
-                f"{function.name} got the same PRNG key in {keys.calls:,} calls, as "
-                f"far as {keys.samples:,} samples show, and draws from it: the same "
-                "random numbers each time.",
-                (),
-                "Pass a new key to each call: key, subkey = jax.random.split(key); or "
-                "fold the number of the step in: jax.random.fold_in(key, step).",
-                where=snapshot.time.period.calls(function.name),
+            verdict = (
+                f"{name} got the same PRNG key in {keys.calls:,} calls, as far as "
+                f"{keys.samples:,} samples show, and draws from it"
             )
+            found.append((name, verdict, snapshot.time.period.calls(name)))
+    for line in snapshot.draws:
+        if line.samples >= _SAME_SAMPLES and line.same >= least:
+            verdict = (
+                f"{line.place} drew from the same PRNG key {times(line.same)}, as far "
+                f"as {line.samples:,} samples show"
+            )
+            found.append((line.place, verdict, line.place))
+    for subject, verdict, where in found:
+        text = f"{verdict}: the same random numbers each time."
+        yield Finding("same_key", subject, text, (), NEW_KEY, where=where)
 
 
 def _key_reuse(limits: Limits) -> Alert:
@@ -467,8 +475,9 @@ SYMPTOMS = (
         missing=NO_SCREEN,
     ),
     Symptom(
-        *("same_key", "F4", "Each call draws the same random numbers.", HINT),
+        *("same_key", "F4", "Each call draws the same random numbers.", FAILURE),
         finding=_same_keys,
+        severity=TICKET,
         missing="JaxmonKeyReuse is about keys that JAX rejects",
     ),
     Symptom(

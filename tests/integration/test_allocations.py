@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmon.agent.memory import leaks, lines
 from jaxmon.agent.memory import profile as pprof
 from jaxmon.facts.record import encoded
 from tests.helpers import inside, processes
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import until
 
 
 DEVICES = 4
@@ -72,6 +74,47 @@ def test_bytes_are_told_by_device(books: Any) -> None:
     others = {size for at, size in books["devices"].items() if at != "0"}
     assert len(others) == 1
 
+
+KEPT: list[Any] = []
+
+
+@pytest.mark.ground_truth
+def test_what_a_young_program_keeps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it grows, with the line, its bytes and the list; not before."""
+    monkeypatch.setattr(leaks, "YOUNG_GROWTH", 1 << 20)
+    # The memory of the process of the tests may grow or not.
+    monkeypatch.setattr(lines, "_YOUNG_BYTES", -(1 << 50))
+    with instrumented(memory_lines_interval=3600) as agent:
+        step, x = jax.jit(lambda x: x + 1), jnp.zeros(1 << 14)
+
+        def found(*, keeps: bool) -> Any:
+            for _ in range(20):
+                y = step(x).block_until_ready()
+                if keeps:
+                    KEPT.append(y)  # kept
+            return inside.allocations(agent).snapshot()
+
+        began = until(lambda: found(keeps=False).time, "a snapshot")
+        until(lambda: found(keeps=False).time > began + 2, "more snapshots")
+        assert found(keeps=False).leaks == ()
+        (leak,) = until(lambda: found(keeps=True).leaks, "a leak", seconds=60)
+        (held,) = until(
+            lambda: [k.holder for k in found(keeps=True).leaks if k.holder.name],
+            "what holds it",
+            seconds=60,
+        )
+        KEPT.clear()
+
+    assert leak.lines[0].growth_bytes == leak.lines[0].growth_arrays << 16
+    # A snapshot and the number of calls are of two moments.
+    assert leak.calls >= 10
+    assert held.name.endswith("test_allocations.KEPT")
+    assert [place.rpartition("/")[2] for place in held.adds] == [ADDS]
+
+
+_LINES = Path(__file__).read_text().splitlines()
+_NUMBER = next(n for n, line in enumerate(_LINES, 1) if line.endswith("# kept"))
+ADDS = f"test_allocations.py:{_NUMBER}"
 
 LEAKING = """
 import json, sys, time

@@ -13,6 +13,7 @@ import pytest
 from jax import lax, random
 
 from jaxmon.agent import Agent
+from jaxmon.agent.checks.keys import KeyPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.transforms import drawn_from
 from jaxmon.facts.process import read
@@ -132,3 +133,34 @@ def test_a_key_that_never_changes_is_told(agent: Agent) -> None:
     until(told, "a finding", seconds=60)
     (name,) = told()
     assert name.endswith("same")
+
+
+def test_a_line_that_draws_from_one_key_outside_of_jit_is_found(agent: Agent) -> None:
+    """Not one whose key is split, nor what is drawn while a function is traced."""
+    key = random.key(1)
+    inside.part(agent, KeyPart)
+
+    def noise(key: Any) -> Any:
+        return random.normal(key, (4,))
+
+    @jax.jit  # type: ignore[untyped-decorator]
+    def traced(key: Any) -> Any:
+        return random.uniform(key, (4,))
+
+    traced(random.key(0))
+
+    def found() -> set[str]:
+        nonlocal key
+        for _ in range(20):
+            key, part = random.split(key)
+            random.uniform(part, (4,))
+            noise(random.key(0))
+        return {
+            finding.where
+            for finding in find(read(inside.overview(agent), {}))
+            if finding.topic == "same_key"
+        }
+
+    until(found, "a finding", seconds=60)
+    line = noise.__code__.co_firstlineno + 1
+    assert [place.rpartition("/")[2] for place in found()] == [f"test_keys.py:{line}"]

@@ -6,6 +6,7 @@ import gc
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from jaxmon.agent.compiles.programs import read_hlo
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.scheduler import WorkBudget
+from jaxmon.facts.functions import Copied
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
@@ -412,3 +414,61 @@ def test_matrix_products_in_float64_are_seen(dtype: str, double: object) -> None
     texts = executables.texts(compiled.runtime_executable(), None)
 
     assert read_hlo(texts, comparable=False).double is double
+
+
+@pytest.mark.optimised
+@pytest.mark.ground_truth
+def test_arguments_that_are_copied_in_each_call_are_found() -> None:
+    """
+    Those that the caller drops, with their bytes and the donation that has no effect;
+    not what the caller keeps, nor what is donated.
+    """
+    import jax
+
+    @partial(jax.jit, donate_argnums=0)
+    def put(buffer: Any, at: Any) -> Any:
+        return buffer.at[at].set(1.0)
+
+    def inner(buffer: Any, at: Any) -> Any:
+        return put(buffer, at), at + 1  # inside
+
+    def kept(buffer: Any, at: Any) -> Any:
+        return buffer.at[at].set(2.0), at + 1
+
+    def donated(buffer: Any, at: Any) -> Any:
+        return buffer.at[at].set(3.0), at + 1
+
+    buffers = [jax.numpy.zeros(1 << 19) for _ in range(3)]
+    first = buffers[1]
+    with instrumented(sample_rate=0.001) as agent:
+        programs, at = inside.programs(agent), jax.numpy.int32(0)
+        plain = [jax.jit(inner), jax.jit(kept)]
+        functions = [*plain, jax.jit(donated, donate_argnums=0)]
+        for index, function in enumerate(functions):
+            function(buffers[index].copy(), at)
+        assert programs._worker.drain(60)
+
+        def sampled() -> dict[str, Copied]:
+            inside.sampling(agent).arm()
+            for index, function in enumerate(functions):
+                buffers[index], _ = function(buffers[index], at)
+            buffers[1] = first
+            return {
+                name.rpartition(".")[2]: program.copied
+                for name, program in programs.snapshot().items()
+            }
+
+        def done() -> bool:
+            copied = sampled()
+            return bool(copied["inner"].dropped and copied["kept"].kept)
+
+        until(done, "sampled calls", seconds=60)
+        found = sampled()
+    assert found["donated"] == Copied()
+    assert found["inner"].bytes == found["kept"].bytes == 4 << 19
+    assert found["inner"].arguments == ("buffer",)
+    assert found["inner"].fraction > 0.9
+    assert (found["inner"].dropped >= 1, found["inner"].kept) == (True, 0)
+    assert (found["kept"].kept >= 1, found["kept"].dropped) == (True, 0)
+    line = inner.__code__.co_firstlineno + 1
+    assert found["inner"].donated_inside.endswith(f"test_programs.py:{line}")

@@ -17,7 +17,7 @@ AGENT = ROOT / "jaxmon" / "agent"
 DOOR = AGENT / "jaxlink"
 HOOKS = {
     *("calls", "misses", "compiles", "monitoring", "persistent_cache", "sampling"),
-    *("transfers", "errors", "runtime_errors", "deleted_arrays"),
+    *("transfers", "errors", "runtime_errors", "deleted_arrays", "draws"),
 }
 
 

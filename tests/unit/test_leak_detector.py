@@ -8,12 +8,18 @@ about once a minute, for the default window of ten, at moments that vary as they
 
 from __future__ import annotations
 
+import importlib
 import random
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import jax
 import pytest
 
-from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.memory.holders import HolderFinder
+from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector, YoungDetector
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
 
@@ -187,3 +193,99 @@ def test_many_looks_are_thinned_out():
         detector.add(profile({1: 100 * look}), look / 10)
 
     assert len(detector._looks) < 40
+
+
+YOUNG: dict[str, tuple[Callable[[int], tuple[float, float]], str]] = {
+    # Bytes of the arrays of a line, and of the rest of the process, by calls.
+    "arrays of each call": (lambda n: (2 * MIB * n, GIB), "arrays"),
+    "beside what the process began with": (lambda n: (2 * MIB * n, 40 * GIB), "arrays"),
+    "the rest": (lambda n: (MIB, GIB + 2 * MIB * n), "host"),
+    "filled once": (lambda n: (GIB * (n > 3), GIB), ""),
+    "a buffer that is filled to its size": (lambda n: (4 * MIB * min(n, 120), GIB), ""),
+    "the same on the host": (lambda n: (MIB, 4 * MIB * min(n, 120)), ""),
+    "little": (lambda n: (MIB * n / 8, GIB + MIB * n / 8), ""),
+    "cleared again and again": (lambda n: (20 * MIB * (n % 30), GIB), ""),
+    "slow beside what it holds": (lambda n: (8 * GIB + MIB * n, GIB), ""),
+}
+
+
+@pytest.mark.parametrize("case", YOUNG)
+def test_what_grows_with_the_calls_of_a_young_program_is_found(case: str) -> None:
+    """To the end; what is full, emptied, or little is not."""
+    held, kind = YOUNG[case]
+    detector = YoungDetector()
+    for look in range(1, 31):
+        calls = 10 * look
+        size, rest = held(calls)
+        line = AllocationLine("a.py", 2, "f", "0", "buffer", int(size), calls)
+        detector.add(MemoryProfile(0.0, (line,)), int(rest), calls, look / 5)
+
+    leak = detector.leaks.get("0")
+    assert [leak is not None, detector.host is not None] == [
+        kind == "arrays",
+        kind == "host",
+    ]
+    if leak is not None:
+        assert (leak.growth_bytes, leak.calls) == (2 * MIB * leak.calls, 220)
+        assert leak.lines[0].growth_arrays == 220
+    if detector.host is not None:
+        assert detector.host.growth_bytes == 2 * MIB * detector.host.calls
+
+
+def test_a_sweep_that_collects_a_few_large_results_is_no_leak() -> None:
+    """There are few, however large they are."""
+    detector = YoungDetector()
+    for look in range(1, 13):
+        line = AllocationLine("a.py", 2, "f", "0", "buffer", look * GIB, look)
+        detector.add(MemoryProfile(0.0, (line,)), GIB, look * 1000, float(look))
+
+    assert detector.leaks == {}
+
+
+HOLDING = """
+import collections
+import numpy as np
+
+class History:
+    def __init__(self):
+        self.states = []
+        self.last = collections.deque(maxlen=50)
+        self.table = {number: np.zeros(3_000) for number in range(40)}
+
+    def add(self, state):
+        self.states.append({"w": state})  # adds
+        self.last.append(state)
+
+histories = {"best": History()}
+
+def step():
+    histories["best"].add(np.zeros(1000))
+"""
+
+
+def test_what_holds_most_is_named_with_the_lines_that_add_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A list in an object that a module refers to; not a larger table that does not grow,
+    nor what has a maximum.
+    """
+    (tmp_path / "holding_histories.py").write_text(HOLDING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    program = importlib.import_module("holding_histories")
+    lines = SourceLineFinder(jax)
+    monkeypatch.setattr(lines, "is_user", lambda file: file.startswith(f"{tmp_path}"))
+    for _ in range(20):
+        program.step()
+    finder = HolderFinder(lines)
+    assert not finder.largest(1000).name
+    for _ in range(80):
+        program.step()
+
+    found = finder.largest(1000)
+    assert (found.name, found.kind) == ("History.states", "list")
+    assert (found.items, found.bytes) == (100, 100 * 8000)
+    line = HOLDING.partition("# adds")[0].count("\n") + 1
+    assert found.adds == (f"holding_histories.py:{line}",)
+    sys.modules.pop("holding_histories")

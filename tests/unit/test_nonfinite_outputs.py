@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jaxmon.agent.checks.numerics import OutputHistory, OutputReading, Outputs
+from jaxmon.agent.checks.states import StateHistory
+from jaxmon.facts.functions import Frozen
 
 
 FINITE = OutputReading(1, 1, nan=False, value=2.5)
@@ -65,3 +67,33 @@ def test_programs_with_other_outputs_are_kept_apart():
         outputs.of((f"['{number}']",))
 
     assert outputs.of(("['9']",)) == ()
+
+
+def frozen(*samples: tuple[str, str], every: int = 50) -> Frozen:
+    """Return what is frozen after samples of a state, and of what is beside it."""
+    history = StateHistory()
+    for number, (state, beside) in enumerate(samples, 1):
+        history.add(("[0]",), state.encode(), beside.encode(), number * every)
+    return history.explain()
+
+
+def test_a_state_that_changed_and_does_not_any_more_is_frozen():
+    """Since which call, if other outputs change meanwhile."""
+    found = frozen(("a", "1"), ("b", "2"), ("b", "3"), ("b", "4"), ("b", "5"))
+
+    assert (found.call, found.calls, found.samples) == (100, 150, 4)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [("a", "1"), ("b", "2"), ("b", "3"), ("c", "4"), ("c", "5")],
+        [("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("a", "5")],
+        [("a", "1"), ("b", "2"), ("b", "2"), ("b", "2"), ("b", "2")],
+    ],
+    ids=["changes now and then", "a constant", "the same inputs"],
+)
+def test_a_state_is_not_frozen(samples):
+    """It never changed, changes seldom, or no output changes at all."""
+    assert not frozen(*samples).samples
+    assert not frozen(("a", "1"), *[("b", n) for n in "2345"], every=10).samples

@@ -8,7 +8,7 @@ import jax.errors
 import pytest
 
 from jaxmon import catalog
-from jaxmon.symptoms.errors import ERROR_TYPES, ERRORS, WARNINGS
+from jaxmon.symptoms.errors import ERROR_TYPES, ERRORS, FROZEN_NONFINITE, WARNINGS
 from jaxmon.symptoms.requests import REQUESTS
 from tests.helpers.findings import GIB, Case, findings, function
 
@@ -285,6 +285,59 @@ CASES: dict[str, Case] = {
             "most accelerators a small part of the time."
         ),
     ),
+    "frozen state": (
+        {
+            "functions": function(
+                numerics={
+                    "frozen": {
+                        "outputs": ["[0]", "[1].mu"],
+                        "call": 301,
+                        "calls": 599,
+                        "samples": 9,
+                        "counts": {"[1].notfinite_count": 600},
+                        "where": "train.py:4",
+                    }
+                }
+            )
+        },
+        [],
+        (
+            "The state that train.step returns has not changed since call 301 at the "
+            "latest, for 599 calls, although other outputs do: its updates are "
+            "skipped, or zero."
+        ),
+        (
+            "unchanged in 9 sampled calls: output [0], [1].mu",
+            "[1].notfinite_count is 600",
+        ),
+        FROZEN_NONFINITE,
+    ),
+    "debugging": (
+        {"process": {"debugging": {"jax_debug_nans": "train.py:2"}}},
+        [],
+        (
+            "jax_debug_nans is on: each call waits for its outputs, and has them "
+            "searched for NaN on the host. There were 9,000 calls."
+        ),
+        (),
+        (
+            "Turn it off, and set JAX_DEBUG_NANS=1 for a run that is to find an error. "
+            "It is slow."
+        ),
+    ),
+    "a line that draws from one key": (
+        {"draws": [{"place": "a.py:7", "draws": 900, "samples": 9, "same": 800}]},
+        [],
+        (
+            "a.py:7 drew from the same PRNG key 800 times, as far as 9 samples show: "
+            "the same random numbers each time."
+        ),
+        (),
+        (
+            "Pass a new key to each call: key, subkey = jax.random.split(key); or fold "
+            "the number of the step in: jax.random.fold_in(key, step)."
+        ),
+    ),
     "same key": (
         {"functions": function(keys={"samples": 5, "calls": 400})},
         [],
@@ -382,6 +435,12 @@ def test_each_mistake_is_told_in_these_words(case):
             }
         },
         {"warnings": [{"kind": "deprecated", "text": "Use that.", "count": 9}]},
+        {"draws": [{"place": "a.py:7", "draws": 900, "samples": 2, "same": 800}]},
+        {"draws": [{"place": "a.py:7", "draws": 900, "samples": 9, "same": 50}]},
+        {
+            "process": {"debugging": {"jax_debug_nans": "train.py:2"}},
+            "functions": function(calls=900),
+        },
         {"requests": requests(success=10_000, error=30)},
         {"requests": requests(success=3, error=4)},
         {"requests": requests(success=3, client_error=900)},

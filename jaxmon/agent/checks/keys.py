@@ -2,7 +2,8 @@
 Detects functions that draw the same random numbers on every call.
 
 The keys among the arguments of sampled calls are read once they are ready, by a thread
-of ours. Eight bytes each: nothing is computed, and nothing waits.
+of ours. Eight bytes each: nothing is computed, and nothing waits. Outside of jitted
+functions, keys are seen where `jax.random` checks them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,26 @@ from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.arrays import underlying_array
-from jaxmon.agent.jaxlink.transforms import TooManyEquationsError, drawn_from, is_key
+from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.transforms import (
+    KeyDraws,
+    TooManyEquationsError,
+    drawn_from,
+    is_key,
+)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
+from jaxmon.clocks import monotonic
 from jaxmon.facts import functions as facts
 
 
 SITE = "keys"
 _MOST_KEYS = 8
 _MOST_FUNCTIONS = 1_000
+DRAWS = "draws"
+_MOST_LINES = 1_000
+# Seconds between two draws of a line whose keys are read.
+_PAUSE = 0.1
 
 
 class _KeyCount:
@@ -40,6 +52,22 @@ class _KeyCount:
             self.value, self.samples, self.since = value, 0, call
         self.samples += 1
         self.last = call
+
+
+class _Line:
+    """
+    A line that draws outside of jitted functions.
+
+    Attributes:
+        draws: how often.
+        key: of the draws whose key was read.
+        read: when one was read last.
+    """
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self.key = _KeyCount()
+        self.read = -_PAUSE
 
 
 class KeyPart(Part):
@@ -58,8 +86,39 @@ class KeyPart(Part):
         self._watcher = watcher
         self._drawn: dict[Function, tuple[bool, ...]] = {}
         self._seen: dict[Function, list[_KeyCount]] = {}
+        self._lines: dict[str, _Line] = {}
         context.observers.lowered.append(self.lowered)
         context.observers.sample.append(self.sampled)
+
+    def attach(self, hooks: Hooks) -> None:
+        """Attach the hook to `jax.random`."""
+
+        def take(at: HookPlaces) -> None:
+            draws = KeyDraws(self._jax, self._drew)
+            at.probe(*draws.place(), draws.on_check, draws.allowance)
+
+        hooks.attach(DRAWS, take, needs=(SITE,))
+
+    def _drew(self, place: str, key: Any, weight: int) -> None:
+        """Note that the line *place* draws from *key*, once or more often."""
+        line = self._lines.get(place)
+        if line is None:
+            if len(self._lines) >= _MOST_LINES:
+                return
+            line = self._lines[place] = _Line()
+        line.draws += weight
+        now = monotonic()
+        if now - line.read >= _PAUSE:
+            line.read = now
+            read = partial(self._read_drawn, line.key, line.draws, key)
+            self._watcher.submit(Pending([key], read))
+
+    def _read_drawn(self, count: _KeyCount, draws: int, key: Any) -> None:
+        try:
+            with reading(self._jax):
+                count.add(array_of(key).tobytes(), draws)
+        except Exception:  # noqa: BLE001 - deleted
+            return
 
     def lowered(self, function: Function, frame: FrameType, jaxpr: Any) -> None:
         """Note from which keys the program *jaxpr* draws."""
@@ -96,8 +155,23 @@ class KeyPart(Part):
         self._watcher.submit(Pending(used, read))
 
     def explain(self) -> Explanation:
-        """Return the keys that functions draw from."""
-        return Explanation(functions={"keys": self.snapshot})
+        """Return the keys that functions and lines draw from."""
+        return Explanation({"draws": self.draws}, {"keys": self.snapshot})
+
+    def draws(self) -> tuple[facts.Draws, ...]:
+        """Return how long each line has had the same key."""
+        return tuple(
+            [
+                facts.Draws(
+                    place,
+                    draws=line.draws,
+                    samples=line.key.samples,
+                    same=line.key.last - line.key.since + 1,
+                )
+                for place, line in self._lines.copy().items()
+                if line.key.samples
+            ]
+        )
 
     def snapshot(self) -> dict[str, facts.Keys]:
         """Return how long each function has had the same key, the longest first."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
+from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function, series_of
 from jaxmon.agent.jaxlink.arrays import is_pollable
@@ -209,6 +210,9 @@ class NumericsPart(Part):
         self._missed: dict[Function, float] = {}
         self._floats: dict[Any, bool] = {}
         self._names: dict[tuple[Function, int], list[str]] = {}
+        self._states = States(
+            context, watcher, is_float=self._is_small_float, names=self._names_of
+        )
         context.observers.promotion.append(self.promoted)
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
@@ -217,6 +221,7 @@ class NumericsPart(Part):
     def sampled(self, sample: Sample) -> None:
         """Have the small outputs of *sample* read once they are ready."""
         self._submit(sample.function, sample.outputs)
+        self._states.sampled(sample)
 
     def returned(self, function: Function, outputs: Callable[[], Any]) -> None:
         """
@@ -287,6 +292,7 @@ class NumericsPart(Part):
                 values=outputs.checked,
                 nonfinite=outputs.nonfinite,
                 outputs=tuple([output.explain() for output in outputs.troubled()]),
+                frozen=self._states.of(function),
             )
             for function, outputs in self._outputs.copy().items()
         }
@@ -350,7 +356,7 @@ class NumericsPart(Part):
                 self._names[function, number] = names
         return names
 
-    def _is_small_float(self, leaf: Any) -> bool:
+    def _is_small_float(self, leaf: Any, most: int = _ELEMENTS) -> bool:
         if not isinstance(leaf, self._jax.Array) or not is_pollable(leaf):
             return False
         dtype = leaf.dtype
@@ -358,7 +364,7 @@ class NumericsPart(Part):
         if is_float is None:
             numpy = self._jax.numpy
             is_float = self._floats[dtype] = numpy.issubdtype(dtype, numpy.inexact)
-        return is_float and 0 < leaf.size <= _ELEMENTS
+        return is_float and 0 < leaf.size <= most
 
 
 def _reading(leaf: Any) -> OutputReading | None:

@@ -34,6 +34,7 @@ from jaxmon.agent.loaded_programs import (
     LoadedPrograms,
     copy_bytes,
 )
+from jaxmon.agent.memory.copies import ArgumentCopies
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import thread_time, wall_time
@@ -104,6 +105,7 @@ class Hlo(NamedTuple):
         double: whether it multiplies matrices of float64, or convolves with them.
         text: length of the text.
         copy: bytes that a copy of the program takes in memory while it is made.
+        copies: those of arguments that each call makes.
     """
 
     fingerprint: str | None
@@ -114,6 +116,7 @@ class Hlo(NamedTuple):
     double: bool = False
     text: int = 0
     copy: int = 0
+    copies: tuple[executables.ArgumentCopy, ...] = ()
 
 
 def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
@@ -130,6 +133,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
     instructions = fusions = 0
     devices, promotes, double = 1, False, False
     length = copy = 0
+    copies: list[executables.ArgumentCopy] = []
     for text in texts:
         length += len(text)
         copy += copy_bytes([text])
@@ -137,6 +141,7 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
         # Each instruction is on its own line, and nothing else is indented.
         instructions += text.count("\n  ")
         fusions += text.count(" fusion(")
+        copies += executables.argument_copies(text)
         head = text.partition("\n")[0]
         devices = max(devices, _number(_PARTITIONS, head) * _number(_REPLICAS, head))
         # Few programs compute in float64, and the search takes milliseconds.
@@ -147,7 +152,8 @@ def read_hlo(texts: Iterable[str], *, comparable: bool) -> Hlo:
             double = double or re.search(_DOUBLE, text) is not None
     fingerprint = digest.hexdigest()[:_DIGITS] if comparable else None
     return Hlo(
-        fingerprint, instructions, fusions, devices, promotes, double, length, copy
+        *(fingerprint, instructions, fusions, devices, promotes, double, length, copy),
+        tuple(copies),
     )
 
 
@@ -252,6 +258,7 @@ class Programs(Part):
         )
         self._records: dict[Function, _Record] = {}
         self._promotion = context.observers.promotion
+        self._copies = ArgumentCopies(context)
         context.observers.executable.append(self.take)
 
     def pages(self) -> dict[str, Handler]:
@@ -323,6 +330,7 @@ class Programs(Part):
             ).replace(
                 **(self._enabled if record.double else {}),
                 **({"unrolled": record.unrolled} if record.unrolled else {}),
+                **self._copies.of(function),
                 **record.figures,
             )
             for function, record in self._latest().items()
@@ -416,6 +424,7 @@ class Programs(Part):
         is_read = self._budget.covers() or self._jax.process_count() > 1
         if is_read:
             facts = self._described(function, executable, finished)
+            self._copies.note_jaxpr(function, lowered.jaxpr)
         counted = self._utilization.count(function, lowered, executable, facts)
         record = self._records[function]
         record.figures = {**record.figures, **counted}
@@ -461,6 +470,9 @@ class Programs(Part):
             if is_latest:
                 record.fingerprint = None if text is None else text.fingerprint
                 record.double |= text is not None and text.double
+                copies = text.copies if text else ()
+                accessed = figures.get("accessed_bytes")
+                self._copies.note(function, copies, executable, accessed)
                 record.figures = {**record.figures, **figures}
         self._budget.spend(began)
         return figures

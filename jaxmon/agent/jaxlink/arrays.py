@@ -159,6 +159,14 @@ def device_bytes(array: Any) -> int:
     return size
 
 
+def array_bytes(value: Any) -> int:
+    """Return the bytes of an array of JAX or NumPy, 0 for anything else."""
+    if package_of(type(value)) not in {"jax", "jaxlib", "numpy"}:
+        return 0
+    itemsize = getattr(getattr(value, "dtype", None), "itemsize", None)
+    return 0 if itemsize is None else int(getattr(value, "size", 0) * itemsize)
+
+
 _SHARED = 10_000
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from typing import Any
 from jaxmon import interrupts
 from jaxmon.agent.inspection import field_of, name_of
 from jaxmon.agent.jaxlink.jit import is_class
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.tuples import NamedTuple
 
 
@@ -85,6 +86,26 @@ def context_of(jax: Any) -> Configuration:
     if len(names) == count:
         return Configuration(names, context)
     return _read_one_by_one(config, context)
+
+
+_DEBUGGING = (
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_disable_jit",
+    "jax_enable_checks",
+)
+
+
+def debugging(jax: Any) -> dict[str, str]:
+    """
+    Return the settings that are on and meant for debugging, each with the line of the
+    program that sets it, empty if none or several do.
+    """
+    found = {}
+    for name in _DEBUGGING:
+        if getattr(jax.config, name, False) is True:
+            found[name] = set_at(name, SourceLineFinder(jax))
+    return found
 
 
 def surroundings(jax: Any) -> Callable[[], object]:

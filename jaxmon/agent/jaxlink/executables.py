@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
+from jaxmon.host.sources import display_path
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -111,6 +113,81 @@ def facts(executable: Any) -> dict[str, float]:
         if value > 0 or (value == 0 and not zero_is_unknown):
             found[name] = value
     return found
+
+
+class ArgumentCopy(NamedTuple):
+    """
+    A copy that a program makes of an argument, to become one of its outputs.
+
+    Attributes:
+        argument: name of the argument, empty if JAX gives none.
+        bytes: of it, on one device.
+        beside_loops: whether the program has loops.
+    """
+
+    argument: str
+    bytes: int
+    beside_loops: bool
+
+
+_PARAMETER = r"^  %?([\w.\-]+) = (\w+\[[\d,]*\]\S*) parameter\("
+_COPY = r"= (\w+\[[\d,]*\]\S*) copy\((?:\S+ )?%?([\w.\-]+)\)"
+_TYPE = r"([a-z]+)(\d*)\w*\[([\d,]*)\]"
+
+
+def argument_copies(text: str) -> Iterator[ArgumentCopy]:
+    """
+    Yield the copies of arguments in the HLO *text* of a module that become outputs: it
+    would need none of those that are donated.
+    """
+    _, _, entry = text.partition("\nENTRY ")
+    if " copy(" not in entry:
+        return
+    head, _, _ = text.partition("\n")
+    outputs = head.partition("entry_computation_layout=")[2].partition("->")[2]
+    given = dict(re.findall(_PARAMETER, entry, re.MULTILINE))
+    loops = " while(" in text
+    for kind, name in re.findall(_COPY, entry):
+        # One with another layout is rearranged.
+        if given.get(name) == kind and kind.partition("{")[0] in outputs:
+            yield ArgumentCopy(_argument(name), _size_of(kind), loops)
+
+
+def _argument(parameter: str) -> str:
+    """Return the argument in the name of a parameter, such as ``state__w__.1``."""
+    name = parameter.partition(".")[0].partition("__")[0].rstrip("_")
+    return "" if name.startswith(("Arg", "param")) and name[-1:].isdigit() else name
+
+
+def _size_of(kind: str) -> int:
+    """Return the bytes of a type such as ``f32[6,256]{1,0}``, 0 if it is not known."""
+    found = re.match(_TYPE, kind)
+    if found is None or not (found[2] or found[1] == "pred"):
+        return 0
+    size = math.prod(int(length) for length in found[3].split(",") if length)
+    return size * int(found[2] or 8) // 8
+
+
+def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
+    """
+    Return the line where *jaxpr* calls a jitted function that donates its arguments:
+    inside another one, that has no effect. Empty if there is none.
+    """
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        inner = equation.params.get("jaxpr")
+        if any(equation.params.get("donated_invars") or ()):
+            frames = getattr(equation.source_info.traceback, "frames", ())
+            stack = [
+                StackFrame(f.file_name, f.line_num, f.function_name) for f in frames
+            ]
+            line = lines.of(stack)
+            if line.file and not lines.is_jax(line.file):
+                return f"{display_path(line.file)}:{line.line}"
+        if hasattr(getattr(inner, "jaxpr", inner), "eqns") and (
+            place := donated_inside(inner, lines)
+        ):
+            return place
+    return ""
 
 
 def effect_of(executable: Any, asked: Callable[..., Any]) -> Effect | None:

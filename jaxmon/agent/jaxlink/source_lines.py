@@ -17,13 +17,11 @@ import re
 import sys
 import sysconfig
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType, ModuleType
 
+from jaxmon import interrupts
 from jaxmon.agent.jaxlink.jit import directories
-from jaxmon.errors import ConfigFileError
 from jaxmon.host import sources
-from jaxmon.host.files import bounded
 from jaxmon.host.sources import OURS, display_path
 from jaxmon.tuples import NamedTuple
 
@@ -32,7 +30,6 @@ AGENT = os.path.join(OURS, "agent", "")  # noqa: PTH118 - a prefix of files
 """Path prefix of the parts of jaxmon that run inside programs."""
 
 _MAX_FILES = 10_000
-_MOST_SEARCHED = 100
 
 
 class StackFrame(NamedTuple):
@@ -157,33 +154,6 @@ class SourceLineFinder:
         return sources.LIBRARY if standard or _is_of_library(file) else found
 
 
-def set_at(setting: str, lines: SourceLineFinder) -> str:
-    """
-    Return the line of the program that sets JAX's *setting* by its name; empty if the
-    environment sets it, or if it is in none of the first modules. Reads their files.
-    """
-    if setting.upper() in os.environ:
-        return ""
-    name = re.compile(rf"""update\(\s*["']{setting}["']""")
-    # A script that has come to its end is no module any more.
-    scripts = [word for word in sys.orig_argv if word.endswith(".py")]
-    files = dict.fromkeys(map(os.path.abspath, scripts))
-    for module in list(sys.modules.values()):
-        # Without loading a module that waits for its first use.
-        file = object.__getattribute__(module, "__dict__").get("__file__")
-        if type(file) is str:
-            files[file] = None
-    users = [of for of in files if lines.is_user(of) and not sources.package_of(of)]
-    for file in users[:_MOST_SEARCHED]:
-        try:
-            text = bounded.read(Path(file)).decode(errors="replace")
-        except ConfigFileError:
-            continue
-        if match := name.search(text):
-            return f"{display_path(file)}:{text.count(chr(10), 0, match.end()) + 1}"
-    return ""
-
-
 def _may_be_program(package: str) -> bool:
     """
     Return whether an installed *package* may be the program: a module of it imports
@@ -196,6 +166,54 @@ def _may_be_program(package: str) -> bool:
         if name.partition(".")[0] == package and issubclass(type(module), ModuleType)
     ]
     return not of_it or any("jax" in names or "jnp" in names for names in of_it)
+
+
+_MOST_SOURCES, _MOST_TEXT, _MOST_SEARCHES = 200, 1_000_000, 100
+_searched: dict[tuple[str, str], list[str]] = {}
+
+
+def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[str]:
+    """
+    Return the lines of the program's loaded modules that match *pattern*, as
+    ``path/file.py:12``; some milliseconds, so only for what has been found already.
+
+    Args:
+        pattern: a regular expression.
+        finder: knows whose files are whose.
+        file: the only one to search, if it is known.
+    """
+    if kept := _searched.get((pattern, file)):
+        return kept
+    # Without loading a module that waits for its first use.
+    spaces = [
+        object.__getattribute__(module, "__dict__")
+        for module in [*sys.modules.values()]
+    ]
+    loaded = [names.get("__file__") for names in spaces]
+    # At the end of a program, what it ran as its main module may be gone.
+    files = dict.fromkeys([file] if file else [*sys.argv[:1], *loaded])
+    users = [name for name in files if isinstance(name, str) and finder.is_user(name)]
+    found = []
+    for name in users[:_MOST_SOURCES]:
+        try:
+            with open(name, encoding="utf-8", errors="replace") as source:  # noqa: PTH123 - a Path takes longer
+                text = source.read(_MOST_TEXT)
+        except OSError as error:
+            interrupts.pass_on(error)
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(pattern, line.partition("#")[0]):
+                found.append(f"{display_path(name)}:{number}")
+    if len(_searched) < _MOST_SEARCHES:
+        _searched[pattern, file] = found
+    return found
+
+
+def set_at(setting: str, finder: SourceLineFinder) -> str:
+    """Return the line that sets JAX's *setting*; empty if none or several do."""
+    assigned = rf"(?i:\b{setting}\b)['\"]?\]?\s*[,=](?!=)(?!\s*False)"
+    lines = lines_with(assigned, finder)
+    return lines[0] if len(lines) == 1 else ""
 
 
 def _is_of_library(file: str) -> bool:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
 from typing import Any
 
+from jaxmon.agent.guard import Allowance
 from jaxmon.agent.inspection import name_of
 from jaxmon.agent.jaxlink.arguments import JitCall, call_served_by
+from jaxmon.agent.jaxlink.arrays import underlying_array
+from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.frames import AHEAD, Jitted, is_call, source_location
 from jaxmon.agent.jaxlink.jit import INSIDE, is_class, is_inside
+from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
 from jaxmon.tuples import NamedTuple
 
 
@@ -292,3 +296,46 @@ def _structure(jaxpr: Any) -> int:
         parts += map(number, (*equation.invars, *equation.outvars))
     parts += map(number, jaxpr.outvars)
     return hash(tuple(parts))
+
+
+# Functions of `jax.random` that draw nothing.
+_NO_DRAWS = frozenset(("fold_in", "split", "key_data", "key_impl", "clone", "_split"))
+# Seeing one takes a few microseconds.
+_BURST, _PER_SECOND, _PASSES = 1000, 100, 64
+_CHECK = "_check_prng_key"
+
+
+class KeyDraws:
+    """
+    Sees the keys that the program passes to `jax.random` outside of jitted functions.
+
+    Args:
+        drew: called with the file and line of the program, the array of the key, and
+            how many draws this stands for.
+    """
+
+    def __init__(self, jax: Any, drew: Callable[[str, Any, int], None]) -> None:
+        self._jax = jax
+        self._drew = drew
+        self._clean = is_calling(jax)
+        self._lines = ProgramLineFinder(SourceLineFinder(jax))
+        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES)
+
+    def place(self) -> tuple[ModuleType, str]:
+        """Return the module and the name of the function through which keys pass."""
+        random = self._jax._src.random  # noqa: SLF001 - no public way
+        return getattr(random, "core", random), _CHECK
+
+    def on_check(self, frame: FrameType, original: Callable[..., Any]) -> None:
+        """Observe that a function of `jax.random`, whose *frame* this is, has a key."""
+        del original
+        weight = self.allowance.take()
+        if not weight or frame.f_code.co_name in _NO_DRAWS or not self._clean():
+            return
+        key = underlying_array(frame.f_locals.get("key"))
+        above = frame.f_back
+        if above is None or not isinstance(key, self._jax.Array):
+            return
+        line = self._lines.that_calls(above)
+        if line is not None:
+            self._drew(line.place, key, weight)

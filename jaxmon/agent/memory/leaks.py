@@ -11,6 +11,9 @@ be too long for them. A shorter one alone would accuse programs that load someth
 large, warm up a cache or fill a buffer. So a line is suspected early only if it has
 grown for longer than it takes to fill the rest of the device, if that is minutes, and
 if the program computes meanwhile: what loads calls no functions.
+
+In a program that is younger than the window, what grows with its calls is suspected,
+if it is much: arrays on devices by line, and the rest of the host's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile, held
 from jaxmon.facts import memory as facts
-from jaxmon.facts.memory import Leak
+from jaxmon.facts.memory import HostGrowth, Leak
 from jaxmon.host.resources import container
 
 
@@ -261,6 +264,94 @@ _WORTH_LOOKING = 600.0
 _PATIENCE_SECONDS = 60.0
 
 
+YOUNG_GROWTH = 256 << 20
+"""Bytes by which a young program must have grown."""
+
+_YOUNG_LOOKS, _YOUNG_CALLS, _YOUNG_ARRAYS = 5, 100, 16
+# The first calls are not like the others.
+_WARM_CALLS = 1 / 4
+
+
+class _YoungLook(NamedTuple):
+    time: float
+    calls: int
+    rest: int
+    devices: Mapping[str, Mapping[_Place, AllocationLine]]
+
+
+class YoungDetector:
+    """
+    Judges what grows with the calls of a program since it began. Not thread-safe.
+
+    Attributes:
+        leaks: arrays that accumulate, by device.
+        host: growth of the host's memory beside arrays of the CPU, if that goes on.
+    """
+
+    def __init__(self) -> None:
+        self._looks: list[_YoungLook] = []
+        self.leaks: dict[str, Leak] = {}
+        self.host: HostGrowth | None = None
+
+    def add(
+        self, profile: MemoryProfile, resident: int, calls: int, now: float
+    ) -> None:
+        """
+        Add a snapshot.
+
+        Args:
+            profile: the snapshot.
+            resident: bytes of the process, without arrays in its memory.
+            calls: calls of jitted functions so far.
+            now: seconds on a monotonic clock.
+        """
+        looks = self._looks
+        if looks and calls <= looks[-1].calls:
+            return
+        devices = {
+            device: {at: line for at, line in lines.items() if line.bytes > MIN_GROWTH}
+            for device, lines in _by_device(profile).items()
+        }
+        looks.append(_YoungLook(now, calls, resident, devices))
+        if len(looks) > 2 * _LOOKS:
+            del looks[1:-1:2]
+        self.leaks, self.host = {}, None
+        later = [look for look in looks if look.calls >= calls * _WARM_CALLS]
+        if len(later) >= _YOUNG_LOOKS and calls >= _YOUNG_CALLS:
+            self._judge(later)
+
+    def _judge(self, looks: Sequence[_YoungLook]) -> None:
+        first, last = looks[0], looks[-1]
+        seconds, calls = last.time - first.time, last.calls - first.calls
+        for device, lines in last.devices.items():
+            suspects = []
+            for place, line in lines.items():
+                at = [look.devices.get(device, {}).get(place) for look in looks]
+                series = [
+                    (float(look.calls), 0 if held is None else held.bytes)
+                    for look, held in zip(looks, at, strict=True)
+                ]
+                if _grows_with_calls(series):
+                    suspects.append(_suspect(line, at[0]))
+            suspects = [s for s in suspects if s.growth_arrays >= _YOUNG_ARRAYS]
+            if suspects:
+                suspects.sort(key=lambda suspect: -suspect.growth_bytes)
+                growth = sum(suspect.growth_bytes for suspect in suspects)
+                self.leaks[device] = Leak(
+                    device, growth, seconds, lines=tuple(suspects), calls=calls
+                )
+        if _grows_with_calls([(look.calls, look.rest) for look in looks], whole=False):
+            self.host = HostGrowth(last.rest - first.rest, seconds, calls)
+
+
+def _grows_with_calls(
+    series: Sequence[tuple[float, int]], *, whole: bool = True
+) -> bool:
+    """Return whether *series*, by calls, rises by much, and as a *whole* if it must."""
+    least = max(YOUNG_GROWTH, series[-1][1] // 2 if whole else 0)
+    return _only_grows(series, least, patience=1)
+
+
 class _Look(NamedTuple):
     time: float
     rooms: Mapping[str, Room]
@@ -363,3 +454,11 @@ def seconds_left(leak: Leak, rooms: Mapping[str, Room]) -> float | None:
     if room is None or not leak.seconds:
         return None
     return room.free * leak.seconds / leak.growth_bytes
+
+
+def host_seconds_left(growth: HostGrowth) -> float | None:
+    """Return when *growth* fills the host or container, `None` if that is unknown."""
+    room = _host()
+    if room is None or not growth.growth_bytes:
+        return None
+    return room.free * growth.seconds / growth.growth_bytes

@@ -13,20 +13,30 @@ from jaxmon.agent.jaxlink import backends
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
-from jaxmon.clocks import monotonic, wall_time
+from jaxmon.clocks import monotonic, thread_time, wall_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import memory as facts
 from jaxmon.facts.memory import Leak
 from jaxmon.facts.record import encoded
+from jaxmon.host.resources.process import resident_bytes
 from jaxmon.threads import RLock
 
 
 if TYPE_CHECKING:
-    from jaxmon.agent.memory.leaks import FillingDetector, LeakDetector, Room
+    from jaxmon.agent.memory.holders import HolderFinder
+    from jaxmon.agent.memory.leaks import (
+        FillingDetector,
+        LeakDetector,
+        Room,
+        YoungDetector,
+    )
     from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 
 
 _LINES = 5
+# A collection must hold so much of what has grown.
+_OF_GROWTH = 0.5
+_FIND_SECONDS, _FIND_PAUSES = 1.0, 50
 
 
 class Suspicion:
@@ -36,9 +46,11 @@ class Suspicion:
     What it judges with is loaded once the program has a backend.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, sites: SourceLineFinder) -> None:
         self._jax = context.jax
         self._guard = context.guard
+        self._sites = sites
+        self._began = context.began
         self._events = context.events
         self._table = context.table
         self._window = context.settings.leak_window
@@ -48,6 +60,11 @@ class Suspicion:
         self._leaks: dict[str, Leak] = {}
         self._rooms: Mapping[str, Room] = {}
         self._fills = False
+        self._young: YoungDetector | None = None
+        self._holders: HolderFinder | None = None
+        # By the device, "" for the host, and when they may be looked for again.
+        self._held: dict[str, facts.MemoryHolder] = {}
+        self._find_at = 0.0
 
     def look(self, now: float) -> bool:
         """
@@ -70,6 +87,20 @@ class Suspicion:
         self._fills = self._filling.look(self._rooms, now)
         return self._fills
 
+    def used(self) -> int | None:
+        """Return the bytes in use on devices and host; `None` without a backend."""
+        if not backends.initialised(self._jax):
+            return None
+        used = resident_bytes() or 0
+        try:
+            for device in self._jax.local_devices():
+                if device.platform != "cpu":
+                    used += (device.memory_stats() or {}).get("bytes_in_use", 0)
+        except Exception:  # noqa: BLE001 - contained: a device is lost
+            self._guard.failed("memory_stats", stays_on=True)
+            return None
+        return used
+
     def judge(self, profile: MemoryProfile, devices: tuple[str, ...]) -> None:
         """Update the suspects from a snapshot of *devices*, just taken."""
         from jaxmon.agent.memory.leaks import LeakDetector  # noqa: PLC0415
@@ -81,11 +112,69 @@ class Suspicion:
         if self._fills and self._filling is not None:
             early = self._filling.add(profile, self._rooms, self._calls(), now)
             leaks = {**early, **leaks}
-        self._leaks = leaks
+        leaks = self._leaks = {**self._judge_young(profile, now), **leaks}
         for device, leak in leaks.items():
             if device not in before:
                 fact = self._fact(leak)
                 self._events.add("leak", None, _message(fact), **encoded(fact))
+        self._find_holders()
+
+    def _judge_young(self, profile: MemoryProfile, now: float) -> Mapping[str, Leak]:
+        """Return what accumulates since the program began, if that is not long ago."""
+        from jaxmon.agent.memory.leaks import YoungDetector  # noqa: PLC0415
+
+        young = self._young = self._young or YoungDetector()
+        on_cpu = {str(d.id) for d in self._jax.local_devices() if d.platform == "cpu"}
+        arrays = sum(
+            line.bytes
+            for line in profile.lines
+            if line.kind == "buffer" and line.device in on_cpu
+        )
+        rest = max((resident_bytes() or 0) - arrays, 0)
+        young.add(profile, rest, self._calls(), now)
+        return young.leaks if now - self._began < self._window else {}
+
+    def host(self) -> facts.HostGrowth:
+        """Return how the rest of the process grows, if it does."""
+        from jaxmon.agent.memory.leaks import host_seconds_left  # noqa: PLC0415
+
+        growth = None if self._young is None else self._young.host
+        if growth is None:
+            return facts.HostGrowth()
+        return growth.replace(
+            full_in_seconds=host_seconds_left(growth),
+            holder=self._holder(""),
+        )
+
+    def _holder(self, device: str) -> facts.MemoryHolder:
+        """Return what holds much of what grew on *device*, or on the host."""
+        return self._held.get(device, facts.MemoryHolder())
+
+    def _find_holders(self) -> None:
+        """
+        Find what holds what has grown: while the program runs, for at its end its
+        variables may be gone. Takes at most a fiftieth of the time.
+        """
+        grown = {device: leak.growth_bytes for device, leak in self._leaks.items()}
+        if self._young is not None and self._young.host is not None:
+            grown[""] = self._young.host.growth_bytes
+        if not grown or monotonic() < self._find_at:
+            return
+        before = thread_time()
+        try:
+            if self._holders is None:
+                from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
+
+                self._holders = HolderFinder(self._sites)
+                return
+            for device, growth in grown.items():
+                found = self._holders.largest(growth * _OF_GROWTH)
+                if found.name:
+                    self._held[device] = found
+        except Exception:  # noqa: BLE001 - contained: the growth is known without
+            self._guard.failed("holders", stays_on=True)
+        pause = max(_FIND_SECONDS, _FIND_PAUSES * (thread_time() - before))
+        self._find_at = monotonic() + pause
 
     def drop(self) -> None:
         """Drop the suspects, because snapshots fail."""
@@ -94,12 +183,18 @@ class Suspicion:
     def forget(self) -> None:
         """Drop everything, because the devices are gone."""
         self.drop()
-        self._detector = self._filling = None
+        self._detector = self._filling = self._young = self._holders = None
         self._rooms, self._fills = {}, False
+        self._held.clear()
 
     def explain(self) -> tuple[Leak, ...]:
         """Return the suspects."""
-        return tuple([self._fact(leak) for leak in list(self._leaks.values())])
+        return tuple(
+            [
+                self._fact(leak).replace(holder=self._holder(leak.device))
+                for leak in list(self._leaks.values())
+            ]
+        )
 
     def family(self) -> Family:
         """Return the growth of the suspects, by device."""
@@ -114,8 +209,10 @@ class Suspicion:
     def _fact(self, leak: Leak) -> Leak:
         from jaxmon.agent.memory.leaks import seconds_left  # noqa: PLC0415
 
-        left = seconds_left(leak, self._rooms)
-        return leak.replace(full_in_seconds=left, lines=leak.lines[:_LINES])
+        return leak.replace(
+            full_in_seconds=seconds_left(leak, self._rooms),
+            lines=leak.lines[:_LINES],
+        )
 
 
 def _message(leak: Leak) -> str:
@@ -140,6 +237,9 @@ _PEAK_LINES = 5
 # A program that frees its results periodically must not be sampled at the same phase
 # each time: that would look like a slope.
 _SPREAD = 0.4
+# In a young program: first pause between two looks at how much memory is used, what
+# fraction of its age it is later, and growth after which a snapshot is taken.
+_YOUNG_PAUSE, _YOUNG_FRACTION, _YOUNG_BYTES = 0.2, 0.05, 32 << 20
 _LOOK_SECONDS = 5.0
 """Time between two looks at how fast memory fills up, if snapshots take longer."""
 
@@ -160,7 +260,11 @@ class MemoryLines(Part):
         self._guard = context.guard
         self._interval = context.settings.memory_lines_interval
         self._sites = SourceLineFinder(context.jax)
-        self._suspicion = Suspicion(context)
+        self._suspicion = Suspicion(context, self._sites)
+        self._scheduler = context.scheduler
+        self._began = context.began
+        self._young_until = context.began + context.settings.leak_window
+        self._used = 0
         # A separate one: the program may have seeded the shared one.
         self._random = random.Random()  # noqa: S311 - nothing secret
         self._due = 0.0
@@ -183,6 +287,7 @@ class MemoryLines(Part):
         """Start the thread that takes snapshots, if enabled."""
         if self._interval:
             self._worker.start()
+            self._scheduler.later(_YOUNG_PAUSE, self._ring, site=self.name)
 
     def stop(self) -> None:
         """Stop the thread and drop all snapshots."""
@@ -269,6 +374,7 @@ class MemoryLines(Part):
             self.lines()
         with self._lock:
             last, first, leaks = self._last, self._first, self._suspicion.explain()
+            host = self._suspicion.host()
             peaks = self._peaks.copy()
         if last is None or first is None:
             return facts.Allocations()
@@ -291,6 +397,7 @@ class MemoryLines(Part):
                 for device, (size, lines) in peaks.items()
             ),
             leaks=leaks,
+            host=host,
         )
 
     def collect(self) -> list[Family]:
@@ -313,6 +420,21 @@ class MemoryLines(Part):
             size = sum(line.bytes for line in lines)
             if size > self._peaks.get(device, (0, ()))[0]:
                 self._peaks[device] = size, tuple(lines[:_PEAK_LINES])
+
+    def _ring(self) -> float | None:
+        """Look at the memory of a young program soon; return the pause until then."""
+        now = monotonic()
+        if now >= self._young_until or not self._worker.submit(self._look_early):
+            return None
+        return max(_YOUNG_PAUSE, (now - self._began) * _YOUNG_FRACTION)
+
+    def _look_early(self) -> None:
+        """Take a snapshot if memory has grown by much since the last."""
+        used = self._suspicion.used()
+        if used is None or used < self._used + _YOUNG_BYTES:
+            return
+        self._used = used
+        self.take_snapshot()
 
     def _look(self) -> None:
         """Take a snapshot if one is due, or if a device fills up within minutes."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, is_active
+from jaxmon.agent.jaxlink.configuration import debugging
 from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.part import Part
 from jaxmon.agent.reports.setup import environment
@@ -123,6 +124,7 @@ class Overview:
             jaxmon=version(),
             jax=str(getattr(jax, "__version__", "")),
             python=platform.python_version(),
+            debugging=debugging(jax),
         )
 
     def _functions(self, problems: dict[str, str]) -> Snapshot:

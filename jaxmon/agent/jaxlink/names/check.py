@@ -239,6 +239,7 @@ _SAMPLES: dict[str, Callable[[], Any]] = {
     "executable": lambda: _compiled().runtime_executable(),
     "jaxpr": lambda: _traced().jaxpr.jaxpr,
     "jitted": _jitted,
+    "jitted inside": lambda: _parameters(_jitted(), 1.0),
     "jitted call": lambda: _compiled()._executable,  # noqa: SLF001 - as misses hold it
     "key": lambda: import_module("jax").random.key(0),
     "literal": lambda: _traced().jaxpr.jaxpr.eqns[0].invars[1],

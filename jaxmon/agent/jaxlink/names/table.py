@@ -238,6 +238,11 @@ FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS + KEY_REUSE
     yyyyy <literal>.val
 KEY_REUSE
     yyyyy <jaxpr>.invars
+keys drawn from outside of jit | group keys | hook draws | replaced
+    yyy-- jax._src.random._check_prng_key
+    ---yy jax._src.random.core._check_prng_key
+copies of arguments by a donation that has no effect
+    yyyyy <jitted inside>.donated_invars
 determinism checks of sampled calls | group side effects of foreign functions
     -yyyy jax._src.ffi:ffi_call(has_side_effect)
     y---- jax._src.extend.ffi:ffi_call(has_side_effect)

@@ -1,0 +1,182 @@
+"""
+What of the program holds much memory: lists, dicts and the like, by their names.
+
+The variables of the program's modules are followed through its objects, and a few items
+of each collection stand for all. No code of the program runs. Local variables of
+functions are not seen: to read them would keep alive what they hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from jaxmon import interrupts
+from jaxmon.agent.inspection import (
+    fields_of,
+    is_subclass,
+    module_of,
+    name_of,
+    package_of,
+)
+from jaxmon.agent.jaxlink.arrays import array_bytes
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
+from jaxmon.facts.memory import MemoryHolder
+
+
+LEAST_ITEMS = 16
+_MOST_LINES = 3
+
+_MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+_COLLECTIONS = (list, tuple, set, deque, *_MAPPINGS)
+_ADDS = r"\.(?:append|appendleft|add|extend|insert|setdefault|update)\("
+
+
+class _Variable(NamedTuple):
+    """
+    What a name of the program refers to.
+
+    Attributes:
+        name: as `MemoryHolder` has it.
+        last: a pattern of how the source refers to it, in *file*.
+    """
+
+    name: str
+    last: str
+    file: str
+    value: Any
+    depth: int
+
+
+class HolderFinder:
+    """Finds collections that grow from now on. Takes some milliseconds each time."""
+
+    def __init__(self, finder: SourceLineFinder) -> None:
+        self._finder = finder
+        self._before: dict[str, int] = {}
+        for holder, _ in self._found():
+            before = self._before.get(holder.name, 0)
+            self._before[holder.name] = max(before, holder.items)
+
+    def largest(self, least: float) -> MemoryHolder:
+        """
+        Return the collection that holds most, at least so many bytes, and has more
+        items than at first; an empty one if there is none.
+        """
+        found = [
+            (holder, variable)
+            for holder, variable in self._found()
+            if holder.bytes >= least and holder.items > self._before.get(holder.name, 0)
+        ]
+        if not found:
+            return MemoryHolder()
+        holder, variable = max(found, key=lambda pair: pair[0].bytes)
+        adds = rf"{variable.last}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)"
+        lines = lines_with(adds, self._finder, variable.file)
+        return holder.replace(adds=tuple(lines[:_MOST_LINES]))
+
+    def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
+        """Yield collections of many items, without those that have a maximum."""
+        for variable in self._variables():
+            value = variable.value
+            kind = type(value)
+            if not _is_in(kind, _COLLECTIONS) or kind is tuple:
+                continue
+            bounded = kind is deque and value.maxlen is not None
+            if bounded or len(value) < LEAST_ITEMS:
+                continue
+            items = list(_items(value, _SAMPLED))
+            seen = set[int]()
+            size = sum(_bytes(item, seen) for item in items)
+            size = size * len(value) // max(len(items), 1)
+            name = name_of(kind)
+            yield MemoryHolder(variable.name, name, len(value), size), variable
+
+    def _variables(self) -> Iterator[_Variable]:
+        """Yield what the program's names refer to, from its modules on."""
+        waiting: deque[_Variable] = deque()
+        for name, module in sys.modules.copy().items():
+            file = vars(module).get("__file__") if type(module) is _MODULE else None
+            if isinstance(file, str) and self._finder.is_user(file):
+                held = vars(module).copy().items()
+                prefix = "" if name == "__main__" else f"{name}."
+                waiting += [
+                    _Variable(prefix + key, rf"\b{re.escape(key)}", file, value, 0)
+                    for key, value in held
+                    if not key.startswith("__")
+                ]
+        seen = set[int]()
+        while waiting and len(seen) < _MOST_OBJECTS:
+            variable = waiting.popleft()
+            if id(variable.value) in seen:
+                continue
+            seen.add(id(variable.value))
+            yield variable
+            if variable.depth < _DEEPEST:
+                waiting += self._inside(variable)
+
+    def _inside(self, variable: _Variable) -> Iterator[_Variable]:
+        """Yield the collections and objects that *variable* refers to."""
+        value, depth = variable.value, variable.depth + 1
+        kind = type(value)
+        if _is_in(kind, _COLLECTIONS):
+            for item in _items(value, _SAMPLED):
+                if _is_in(type(item), _COLLECTIONS) or self._is_users(type(item)):
+                    yield variable._replace(value=item, depth=depth)
+        elif self._is_users(kind):
+            file = vars(sys.modules[module_of(kind)]).get("__file__", "")
+            for name, field in fields_of(value).items():
+                known_as, last = f"{name_of(kind)}.{name}", rf"\.{re.escape(name)}"
+                yield _Variable(known_as, last, file, field, depth)
+
+    def _is_users(self, kind: type) -> bool:
+        """Return whether *kind* is a class of the program."""
+        module = sys.modules.get(module_of(kind))
+        file = vars(module).get("__file__") if type(module) is _MODULE else None
+        return isinstance(file, str) and self._finder.is_user(file)
+
+
+_MODULE = types.ModuleType
+
+
+def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
+    # `in` would call the metaclass's ``__eq__``.
+    return any([kind is other for other in kinds])
+
+
+def _items(value: Any, most: int) -> Iterator[Any]:
+    """Yield some items of a collection, of dicts the values; the program may add."""
+    try:
+        if _is_in(type(value), _MAPPINGS):
+            yield from list(itertools.islice(value.values(), most))
+        elif _is_in(type(value), (list, tuple)):
+            yield from value[:: max(len(value) // most, 1)][:most]
+        else:
+            yield from list(itertools.islice(value, most))
+    except RuntimeError as error:  # changed meanwhile
+        interrupts.pass_on(error)
+
+
+def _bytes(value: Any, seen: set[int], depth: int = 0) -> int:
+    """Return the bytes of arrays and texts in *value*, without those *seen* already."""
+    kind = type(value)
+    if depth > _DEEPEST or id(value) in seen or len(seen) > _MOST_OBJECTS:
+        return 0
+    seen.add(id(value))
+    if _is_in(kind, (bytes, str)):
+        return len(value)
+    if is_subclass(kind, tuple):
+        return sum(_bytes(item, seen, depth + 1) for item in tuple.__iter__(value))
+    if package_of(kind) and not _is_in(kind, _COLLECTIONS):
+        return array_bytes(value)
+    if not _is_in(kind, _COLLECTIONS):
+        fields = fields_of(value).values()
+        return sum(_bytes(field, seen, depth + 1) for field in fields)
+    # No estimate of an estimate: of a large collection inside, this is less.
+    return sum(_bytes(item, seen, depth + 1) for item in _items(value, _INSIDE))
