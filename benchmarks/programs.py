@@ -103,7 +103,7 @@ def _write(cache: Any) -> None:
 def _reading() -> list[Row]:
     import jax
 
-    from jaxmon.agent.compiles.programs import read_hlo
+    from jaxmon.agent.compiles.hlo import read_hlo
     from jaxmon.agent.jaxlink import executables, flops
     from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 

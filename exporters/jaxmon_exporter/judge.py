@@ -30,7 +30,7 @@ from jaxmon.host.resources import hung
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.time_table import doing
-from jaxmon.symptoms.compiles import shared
+from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.findings import HostFindings, as_fact, verdict
 from jaxmon.symptoms.symptom import Finding
 

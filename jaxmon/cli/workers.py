@@ -138,7 +138,7 @@ def neighbours_of(
     Return the functions of the other processes, those that respond within a second;
     none if *snapshot*, that of *worker*, is not worth comparing with them.
     """
-    from jaxmon.symptoms.compiles import is_worth_comparing
+    from jaxmon.symptoms.cache import is_worth_comparing
 
     if not is_worth_comparing(snapshot):
         return []

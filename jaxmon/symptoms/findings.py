@@ -8,6 +8,7 @@ from math import inf
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.status import FindingSummary
 from jaxmon.symptoms import (
+    cache,
     compiles,
     errors,
     hardware,
@@ -23,12 +24,12 @@ from jaxmon.symptoms import (
     steps,
     time,
 )
-from jaxmon.symptoms.compiles import compared
+from jaxmon.symptoms.cache import compared
 from jaxmon.symptoms.symptom import Finding, Symptom, Urgency
 
 
 _FAMILIES = (
-    *(memory, compiles, runs, steps, requests, errors, results, serving),
+    *(memory, compiles, cache, runs, steps, requests, errors, results, serving),
     *(recompiles, time, starts, job, hardware, monitoring),
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jaxmon.agent.compiles.programs import read_hlo
+from jaxmon.agent.compiles.hlo import read_hlo
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.scheduler import WorkBudget
 from jaxmon.facts.functions import Copied

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxmon.agent.compiles.programs import Programs, read_hlo
+from jaxmon.agent.compiles.hlo import read_hlo
+from jaxmon.agent.compiles.programs import Programs
 from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables

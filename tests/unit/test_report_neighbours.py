@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jaxmon.facts.process import Snapshot, read
-from jaxmon.symptoms.compiles import is_worth_comparing
+from jaxmon.symptoms.cache import is_worth_comparing
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.symptom import Finding
 from tests.helpers.findings import HEALTHY

@@ -18,14 +18,13 @@ from jaxmon.agent.inspection import field_of, is_subclass, name_of
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.jaxlink.jit import is_jitted
 from jaxmon.agent.recompiles.differences import (
-    Mismatch,
     changed_settings,
     differences,
     hidden_differences,
     not_compared,
 )
 from jaxmon.agent.recompiles.recreations import Created, Recreations
-from jaxmon.agent.recompiles.signatures import Signature
+from jaxmon.agent.recompiles.signatures import Mismatch, Signature
 
 
 SHOWN = 50

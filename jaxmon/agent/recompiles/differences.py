@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node
 from jaxmon.agent.recompiles.signatures import (
     MADE_BY,
+    Mismatch,
     Placement,
     Signature,
     Static,
@@ -35,35 +36,6 @@ _PARTLY = "too large or opaque to compare in full"
 _PREFIX = {"static_argument": "static argument ", "tree_structure": "static part of "}
 
 _NONE = ("none", None)
-
-
-class Mismatch(NamedTuple):
-    """
-    One difference that requires separate programs.
-
-    Attributes:
-        kind: one of `jaxmon.catalog.CAUSES`.
-        where: the argument with the path of the leaf, or the name of an option.
-        before: the old value as text.
-        after: the new value as text.
-        text: the difference as one line.
-    """
-
-    kind: str
-    where: str
-    before: str
-    after: str
-    text: str
-
-    def as_json(self) -> dict[str, str]:
-        """Return the difference in JSON types."""
-        return {
-            "kind": self.kind,
-            "where": self.where,
-            "before": self.before,
-            "after": self.after,
-            "text": self.text,
-        }
 
 
 def differences(

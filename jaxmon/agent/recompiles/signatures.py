@@ -453,3 +453,32 @@ def _default_memory(device: Any) -> str | None:
     except Exception as error:  # noqa: BLE001 - a plugin need not know of memories
         interrupts.pass_on(error)
         return None
+
+
+class Mismatch(NamedTuple):
+    """
+    One difference that requires separate programs.
+
+    Attributes:
+        kind: one of `jaxmon.catalog.CAUSES`.
+        where: the argument with the path of the leaf, or the name of an option.
+        before: the old value as text.
+        after: the new value as text.
+        text: the difference as one line.
+    """
+
+    kind: str
+    where: str
+    before: str
+    after: str
+    text: str
+
+    def as_json(self) -> dict[str, str]:
+        """Return the difference in JSON types."""
+        return {
+            "kind": self.kind,
+            "where": self.where,
+            "before": self.before,
+            "after": self.after,
+            "text": self.text,
+        }

@@ -10,11 +10,12 @@ no value is kept. Numbers, strings and containers are inspected here, objects in
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
-from jaxmon.agent.inspection import is_subclass, name_of
+from jaxmon.agent.inspection import field_of, found_in, is_subclass, name_of
 
 
 LIMIT = 80
@@ -382,3 +383,88 @@ BELOW: tuple[tuple[type, How], ...] = (
     (dict, _dict),
 )
 """Inspectors for subclasses of these."""
+
+
+def field_names(kind: type, *, static: bool) -> list[str]:
+    """
+    Return the fields of a dataclass that are, or are not, static by their metadata, as
+    JAX, Equinox and Flax have it.
+    """
+    fields = found_in(kind, "__dataclass_fields__")
+    if type(fields) is not dict:
+        return []
+    return [
+        field.name
+        for field in fields.values()
+        if type(field) is dataclasses.Field
+        and type(field.name) is str
+        and _is_static(field.metadata) is static
+    ]
+
+
+def _is_static(metadata: Mapping[Any, Any]) -> bool:
+    return bool(metadata.get("static")) or metadata.get("pytree_node") is False
+
+
+def static_keys(kind: type, static: Any) -> Sequence[str]:
+    """Return the keys of *static*, the static part of a *kind* of node, if known."""
+    if type(static) is not tuple or not static:
+        return ()
+    names = [f".{name}" for name in field_names(kind, static=True)]
+    if len(static) == len(names) + 1:  # Equinox's begins with what a method wraps
+        names = ["", *names]
+    return names if len(names) == len(static) else ()
+
+
+def child_keys(
+    data: Any, count: int, text_of: Callable[[object], str]
+) -> Sequence[str]:
+    """Return the keys of the children of a node of a tree."""
+    if data is None:
+        return ()
+    kind, static = data
+    found: Sequence[str] = ()
+    if kind is dict:
+        found = [f"[{text_of(key)}]" for key in static]
+    elif kind is not tuple and kind is not list:
+        names = found_in(kind, "_fields")
+        if type(names) is not tuple:
+            names = field_names(kind, static=False)
+        found = [f".{name}" for name in names]
+    if len(found) == count:
+        return found
+    return [f"[{number}]" for number in range(count)]
+
+
+def graph_paths(
+    fields: Mapping[str, Any], text_of: Callable[[object], str]
+) -> list[str]:
+    """
+    Return the path of each attribute of a graph of `flax.nnx`, which has those of all
+    nodes one after the other.
+    """
+    nodes, attributes = fields.get("nodes"), fields.get("attributes")
+    if type(nodes) is not list or type(attributes) is not list:
+        return []
+    found: list[str] = []
+    # Each with its path, and how many of its attributes are still to come.
+    open_nodes: list[tuple[str, int]] = []
+    left = iter(nodes)
+
+    def enter(path: str) -> None:
+        count = field_of(next(left, None), "num_attributes")
+        open_nodes.append((path, count if type(count) is int else 0))
+
+    enter("")
+    for attribute in attributes:
+        while open_nodes and not open_nodes[-1][1]:
+            open_nodes.pop()
+        if not open_nodes or type(attribute) is not tuple or len(attribute) != 2:  # noqa: PLR2004 - name and value
+            return []
+        (path, count), (name, value) = open_nodes[-1], attribute
+        open_nodes[-1] = path, count - 1
+        path += f".{name}" if type(name) is str else f"[{text_of(name)}]"
+        found.append(path)
+        if name_of(type(value)) == "NodeAttr":
+            enter(path)
+    return found

@@ -5,7 +5,6 @@ and JAX's own types.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import types
@@ -41,9 +40,12 @@ from jaxmon.agent.recompiles.value_inspection import (
     InspectedValue,
     Inspection,
     Nesting,
+    child_keys,
+    graph_paths,
     inspected_items,
     inspected_tuple,
     joined,
+    static_keys,
 )
 
 
@@ -222,7 +224,7 @@ def _object(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         return InspectedValue(
             seen.text, seen.words, inspection.identity_of(value, sure=at.sure)
         )
-    if name == "GraphDef" and (paths := _graph_paths(fields)):
+    if name == "GraphDef" and (paths := graph_paths(fields, text_of)):
         return _graph(inspection, fields, paths, at)
     if layout.by_identity:
         fields = {n: field for n, field in fields.items() if n[:1] != "_"}
@@ -381,7 +383,7 @@ def _tree(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     data, children = value.node_data(), value.children()
     count = inspection.within_budget(len(children))
     parts = []
-    keys = _child_keys(data, len(children))
+    keys = child_keys(data, len(children), text_of)
     if data is not None:
         below = at._replace(depth=at.depth + 1)
         kind, static = data
@@ -405,55 +407,6 @@ def _tree(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
 
 
-def field_names(kind: type, *, static: bool) -> list[str]:
-    """
-    Return the fields of a dataclass that are, or are not, static by their metadata, as
-    JAX, Equinox and Flax have it.
-    """
-    fields = found_in(kind, "__dataclass_fields__")
-    if type(fields) is not dict:
-        return []
-    return [
-        field.name
-        for field in fields.values()
-        if type(field) is dataclasses.Field
-        and type(field.name) is str
-        and _is_static(field.metadata) is static
-    ]
-
-
-def _is_static(metadata: Mapping[Any, Any]) -> bool:
-    return bool(metadata.get("static")) or metadata.get("pytree_node") is False
-
-
-def static_keys(kind: type, static: Any) -> Sequence[str]:
-    """Return the keys of *static*, the static part of a *kind* of node, if known."""
-    if type(static) is not tuple or not static:
-        return ()
-    names = [f".{name}" for name in field_names(kind, static=True)]
-    if len(static) == len(names) + 1:  # Equinox's begins with what a method wraps
-        names = ["", *names]
-    return names if len(names) == len(static) else ()
-
-
-def _child_keys(data: Any, count: int) -> Sequence[str]:
-    """Return the keys of the children of a node of a tree."""
-    if data is None:
-        return ()
-    kind, static = data
-    found: Sequence[str] = ()
-    if kind is dict:
-        found = [f"[{text_of(key)}]" for key in static]
-    elif kind is not tuple and kind is not list:
-        names = found_in(kind, "_fields")
-        if type(names) is not tuple:
-            names = field_names(kind, static=False)
-        found = [f".{name}" for name in names]
-    if len(found) == count:
-        return found
-    return [f"[{number}]" for number in range(count)]
-
-
 def _leaf_keys(tree: Any, prefix: str = "") -> Iterator[str]:
     """Yield the path of each leaf of *tree*."""
     data = tree.node_data()
@@ -461,7 +414,8 @@ def _leaf_keys(tree: Any, prefix: str = "") -> Iterator[str]:
         yield prefix
         return
     children = tree.children()
-    for child, key in zip(children, _child_keys(data, len(children)), strict=True):
+    keys = child_keys(data, len(children), text_of)
+    for child, key in zip(children, keys, strict=True):
         yield from _leaf_keys(child, prefix + key)
 
 
@@ -481,38 +435,6 @@ def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
                 text = f"({found.texts()})" if at.depth < SHOWN else "tuple of 2"
                 return InspectedValue(text, *found.hashes("tuple"))
     return inspected_tuple(inspection, value, at)
-
-
-def _graph_paths(fields: Mapping[str, Any]) -> list[str]:
-    """
-    Return the path of each attribute of a graph of `flax.nnx`, which has those of all
-    nodes one after the other.
-    """
-    nodes, attributes = fields.get("nodes"), fields.get("attributes")
-    if type(nodes) is not list or type(attributes) is not list:
-        return []
-    found: list[str] = []
-    # Each with its path, and how many of its attributes are still to come.
-    open_nodes: list[tuple[str, int]] = []
-    left = iter(nodes)
-
-    def enter(path: str) -> None:
-        count = field_of(next(left, None), "num_attributes")
-        open_nodes.append((path, count if type(count) is int else 0))
-
-    enter("")
-    for attribute in attributes:
-        while open_nodes and not open_nodes[-1][1]:
-            open_nodes.pop()
-        if not open_nodes or type(attribute) is not tuple or len(attribute) != 2:  # noqa: PLR2004 - name and value
-            return []
-        (path, count), (name, value) = open_nodes[-1], attribute
-        open_nodes[-1] = path, count - 1
-        path += f".{name}" if type(name) is str else f"[{text_of(name)}]"
-        found.append(path)
-        if name_of(type(value)) == "NodeAttr":
-            enter(path)
-    return found
 
 
 def _graph(
