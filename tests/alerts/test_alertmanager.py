@@ -129,10 +129,7 @@ def test_a_page_mutes_tickets_of_its_objective(alertmanager):
 
 
 def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
-    """
-    Compiles of the job that is deployed are no news; a fast burn always is, and so
-    is everything that a deployment does not explain.
-    """
+    """A deployment mutes tickets about its compiles, and never a page."""
     noise = {"deploy": "expected"}
     alertmanager.post(
         alert("JaxmonDeployInProgress", "info"),
@@ -180,10 +177,7 @@ def test_a_stalled_loop_pages_once(alertmanager):
 
 
 def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):
-    """
-    The page goes to the page receiver, tickets of one function are grouped, and alerts
-    that only inhibit are not sent.
-    """
+    """Pages reach their receiver, tickets are grouped, mere inhibitors not sent."""
     storm = [
         alert("JaxmonRecompileStorm", "ticket", function=function, cell=cell)
         for function in ("step", "eval")
@@ -207,9 +201,7 @@ def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):
 
 
 def test_the_alerts_that_deployments_explain_are_marked():
-    """
-    The label that lets them be muted is on tickets about compiles, never on a page.
-    """
+    """Tickets about compiles have the label that lets them be muted, pages never."""
     marked = {
         (one.name, one.severity)
         for one in alerts.all_alerts()

@@ -90,10 +90,7 @@ PACES = [
 
 
 def test_pairs_fire_by_pace(tmp_path):
-    """
-    The faster the budget burns, the more pairs fire; just within it, none does. That
-    others burn faster makes no difference.
-    """
+    """The faster the budget burns, the more pairs fire; within it, none does."""
     series, expected = {}, []
     for errors, value, pairs in PACES:
         job = f"web-{errors}"
@@ -153,9 +150,7 @@ def with_value(expected, value):
 
 
 def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
-    """
-    Where no request ever failed there is no alert, and the ratio is 0, not absent.
-    """
+    """If no request ever failed, the ratio is 0, not absent, and nothing fires."""
     run(Case(ALERT, {GOOD: "0+100x90"}, quiet=("30m", "90m")), tmp_path)
 
 
@@ -343,10 +338,7 @@ FUNCTION = {"job": "web", "function": "step"}
     ],
 )
 def test_each_objective(alert, series, expected, tmp_path):
-    """
-    Each SLO's alert fires with its own labels when its indicator is bad, and not
-    when it is good or another's.
-    """
+    """Each SLO's alert fires with its labels when its indicator is bad, only then."""
     quiet = () if expected else ("50m",)
     firing = {"50m": expected} if expected else {}
 
@@ -354,9 +346,7 @@ def test_each_objective(alert, series, expected, tmp_path):
 
 
 def test_a_first_step_that_compiles_for_long_burns_nothing(tmp_path):
-    """
-    Programs of large models compile for a quarter of an hour; ranks do so together.
-    """
+    """Programs of large models compile for a quarter of an hour, all ranks at once."""
     process = 'job="web",instance="a:1",worker="{}"'
     series = {}
     for worker in range(2):

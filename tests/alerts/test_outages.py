@@ -90,10 +90,7 @@ def test_an_outage_of_a_new_service(tmp_path):
 
 
 def test_an_outage_at_twelve_requests_an_hour(tmp_path):
-    """
-    One request in five minutes is enough: five failures in half an hour, and most of
-    what there was.
-    """
+    """Five failures in half an hour, most of all requests, are enough for a page."""
     series = {
         uptime(): "6000+60x300",
         requests("success"): "100+0x4 101+0x4 102+0x4 103+0x4 104+0x300",
@@ -111,10 +108,7 @@ def test_two_failures_in_a_quiet_hour_page_no_one(tmp_path):
 
 
 def test_pods_that_fail_their_first_requests(tmp_path):
-    """
-    Ten new pods fail 30 requests each before Prometheus knows them: their series are
-    born at 30, and `increase` sees nothing of it.
-    """
+    """Ten pods are born with 30 failures each, of which `increase` sees nothing."""
     series = {uptime(0): "6000+60x120", requests("success", 0): "9000+100x120"}
     for pod in range(1, 11):
         series[uptime(pod)] = "_x59 20+60x60"

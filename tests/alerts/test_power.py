@@ -69,9 +69,7 @@ def test_a_process_draws_what_its_devices_draw(tmp_path):
 
 
 def test_a_device_that_two_sidecars_tell_of_counts_once(tmp_path):
-    """
-    Agents may be scraped apart from the sidecar of their devices, or by two of them.
-    """
+    """Agents may be scraped apart from their device's sidecar, or by two of them."""
     elsewhere = 'job="hosts",instance="a:9467"'
     series = {
         USES.format(A, 0, 0, "GPU-1"): "1+0x20",
@@ -96,10 +94,7 @@ def test_device_time_is_that_of_all_calls(tmp_path):
 
 @pytest.mark.parametrize("sampled", [3, 60])
 def test_functions_divide_the_power_of_their_process(tmp_path, sampled):
-    """
-    By device time, however many calls were sampled; a process without samples, and a
-    function without calls, have no part.
-    """
+    """Device time divides it, of processes with samples and functions with calls."""
     series = {
         **FLEET,
         **calls(0, "step", rate=60, sampled=sampled, seconds=0.5),

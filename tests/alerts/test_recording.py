@@ -62,9 +62,7 @@ def test_a_busy_hour_weighs_more_in_the_period(tmp_path):
 
 
 def test_budgets_follow_from_the_ratio(tmp_path):
-    """
-    Two errors in ten thousand of one in a thousand: a fifth of the budget is gone.
-    """
+    """Two errors in ten thousand of one in a thousand are a fifth of the budget."""
     series = {GOOD: "0+9998x120", BAD: "0+2x120"}
     own = f"{LABELS}}}"
     tests = [

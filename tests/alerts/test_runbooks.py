@@ -248,10 +248,7 @@ def test_commands_in_the_text_work(command, program):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=SCRIPTS.get)
 def test_commands_in_blocks_work(script, sidecar, environ, tmp_path):
-    """
-    Each block runs, on a host with a sidecar and a program; what would serve forever
-    shows that it knows its options.
-    """
+    """Each block runs on a host with a sidecar and a program, or knows its options."""
     lines = [
         f"{line} --help" if {*line.split()[1:2]} & {*SERVING, *FOR_JOBS} else line
         for line in map(str.strip, script.splitlines())

@@ -255,10 +255,7 @@ def test_a_service_shows_what_is_down_beside_it(
 def test_a_service_shows_the_alerts_about_its_hardware(
     server: Prometheus, pages: dict[str, str]
 ) -> None:
-    """
-    A selected service shows alerts about its GPUs and their readers, and none about
-    those of others, least of all without a GPU.
-    """
+    """A service shows alerts about its own GPUs and their readers, and no others."""
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
     lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"
     reads = "JaxmonCollectorDown"

@@ -266,10 +266,7 @@ def test_every_query_has_data_on_a_cpu_host(
     stack: ExitStack,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    Through a sidecar and straight from the agent, every panel, variable and
-    annotation has data, but for those that a CPU cannot fill; these are listed.
-    """
+    """By sidecar or agent, all has data but what a CPU cannot fill, which is listed."""
     port, dead = free_port(), free_port()
     relayed = sidecar(run_dir, stack)
     direct = f"127.0.0.1:{port}"
@@ -338,9 +335,7 @@ def test_panels_of_accelerators_have_data_in_the_demo(
     stack: ExitStack,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    What stays empty on a CPU has data from a fleet with accelerators, but for mishaps.
-    """
+    """Panels that are empty on a CPU have data from accelerators, but for mishaps."""
     address = sidecar(
         run_dir, stack, *("--demo", "--disable", "nvml", "--price", "H100=2.5")
     )
@@ -369,9 +364,7 @@ def test_panels_of_tpus_have_data_from_a_runtime(
     prometheus: Callable[..., Prometheus],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Every panel about TPUs has data from a sidecar beside a program on several slices.
-    """
+    """Panels about TPUs have data from a sidecar beside a program on several slices."""
     pytest.importorskip("grpc")
     port = free_port()
     monkeypatch.setenv("TPU_RUNTIME_METRICS_PORTS", str(port))

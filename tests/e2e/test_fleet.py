@@ -123,9 +123,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     stack: ExitStack,
     prometheus: Callable[..., Prometheus],
 ) -> None:
-    """
-    The sidecar serves on, the slot is reused, and Prometheus sees one clean reset.
-    """
+    """The sidecar continues, the slot is reused, Prometheus sees one clean reset."""
     workers = [Worker(run_dir, stack) for _ in range(3)]
     for number, worker in enumerate(workers):
         worker.calls(100 + number)

@@ -27,10 +27,7 @@ HAS_GPU = Path("/proc/driver/nvidia").exists()
 def test_every_command_prints_what_the_document_shows(
     name: str, tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    One after the other, in one shell; only the ports are others, and what is installed
-    is there already.
-    """
+    """Commands run in one shell; only ports differ, and all is installed already."""
     require_program("prometheus")
     text = (ROOT / "docs" / f"{name}.md").read_text()
     ports = {port: str(free_port()) for port in PORTS}

@@ -160,10 +160,7 @@ def test_an_interrupted_game_day_leaves_nothing(
 def test_a_stack_in_use_is_drilled(
     programs: MonitoringPrograms, run_dir: Path, tmp_path: Path
 ) -> None:
-    """
-    A Prometheus that runs already scrapes what is written for it, and its alerts are
-    watched; in the end it is told to scrape nothing more.
-    """
+    """A running Prometheus scrapes what is written for it, and in the end no more."""
     path = tmp_path / "results.json"
     with Children(clean_environ(), tmp_path) as children:
         theirs = stack.start(programs, children, tmp_path, targets={}, webhook=None)

@@ -86,10 +86,7 @@ def test_findings_come_first_and_say_what_to_do(
 def test_findings_of_hostile_agents_are_text(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent
 ) -> None:
-    """
-    Markup in a finding is shown letter by letter, on a phone as well, and no link leads
-    anywhere but to a runbook.
-    """
+    """Markup in a finding is shown as text, and links lead only to runbooks."""
     agent.overview = recompiling(HOSTILE, errors={"trace_error": 3})
     agent.overview["errors"] = {"oom_reports": ["javascript:alert(1)", HOSTILE, LONG]}
     agent.overview["functions"][LONG + "x" * 300] = {"errors": {HOSTILE: 4}}
@@ -201,10 +198,7 @@ def test_without_marks_the_page_says_what_to_mark(
 def test_charts_begin_with_history_and_say_what_they_show(
     chrome: Chrome, exporter: Callable[..., Any], agent: Agent
 ) -> None:
-    """
-    What was sampled before the page was opened is drawn, and in words for those who
-    cannot see it; a chart without data is not there.
-    """
+    """Earlier samples are drawn, and described; a chart without data is not there."""
     agent.respond(50)
     agent.started = time.time() - 5
     running = exporter("--port", "0")

@@ -121,9 +121,7 @@ def test_names_are_text_never_markup(
 def test_columns_sort_by_keyboard_and_pointer(
     chrome: Chrome, exporter: Callable[..., Any]
 ) -> None:
-    """
-    A heading sorts, a second click reverses, and assistive technology is informed.
-    """
+    """A heading sorts, a second click reverses; assistive technology is informed."""
     open_page(chrome, exporter("--port", "0", "--demo").url)
     until(lambda: len(cells(chrome, "functions")) == 5, "the demo's functions")
     assert text(chrome, "#findings") == ""

@@ -196,10 +196,7 @@ def own(labels: dict[str, str]) -> dict[str, str]:
 def test_a_batch_job_is_stored_under_its_names(
     stored_in: Callable[..., Store],
 ) -> None:
-    """
-    Series, labels and values are those of the page, and ``job`` and ``instance`` are
-    those of the service.
-    """
+    """Series are those of the page; ``job`` and ``instance`` are the service's."""
     found = stored_in()
     env = found.environ(
         OTEL_SERVICE_NAME="train",

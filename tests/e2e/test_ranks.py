@@ -67,10 +67,7 @@ def started(stack: ExitStack, run_dir: Path, *command: str) -> Program:
 def test_ranks_with_different_programs_are_an_alert(
     run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """
-    Programs that each process runs for itself may differ; one that spans both may not,
-    whatever else runs under the job.
-    """
+    """A process's own programs may differ; one that spans both processes may not."""
     rules = tmp_path / "alerts.yaml"
     options = alerts.RuleOptions(scale=SCALE)
     rules.write_text(alerts.render(options=options)["alerts.yaml"])

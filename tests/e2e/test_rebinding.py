@@ -49,10 +49,7 @@ def addresses() -> list[str]:
 
 @pytest.mark.parametrize("address", addresses())
 def test_a_rebound_name_reads_nothing(port: int, address: str) -> None:
-    """
-    Neither by opening the page nor by a script of that origin, which hides as much of
-    the browser as it can; by its address the page is there.
-    """
+    """Under another name neither the page nor a script of it can be read."""
     selenium = pytest.importorskip("selenium.webdriver")
     options = selenium.ChromeOptions()
     options.binary_location = require_program("chromium")

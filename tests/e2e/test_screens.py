@@ -24,10 +24,7 @@ _DEADLINE = 300.0
 def test_each_screen_names_the_cause_and_nothing_above_it(
     chrome: Chrome, name: str
 ) -> None:
-    """
-    With its line or function; a program's own page may say which screen does, as it has
-    no lines.
-    """
+    """A screen names line or function; a program's own page may name a screen."""
     with running(name, chrome, **QUICK_COMPILES) as case:
         case.watch(_DEADLINE)
         told = case.told

@@ -16,10 +16,7 @@ from tools.soak import Round
 
 @pytest.mark.exhaustive
 def test_nothing_grows(run_dir: Path) -> None:
-    """
-    Tens of thousands of calls, hundreds of recompiles, thousands of arrays: memory,
-    threads and descriptors stay, and as many events as there is room for.
-    """
+    """Calls, recompiles and arrays leave memory, threads, descriptors as they were."""
     result = processes.run_python(
         str(processes.ROOT / "tools" / "soak.py"),
         "--calls=40000",

@@ -42,10 +42,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_commands_of_the_document_work(tmp_path: Path) -> None:
-    """
-    Each command can be typed as it stands, one after the other; here they run programs
-    once, for how often has no effect on whether they can be typed.
-    """
+    """Each command can be typed as it stands; here they run programs once."""
     (tmp_path / "before").mkdir()
     for directory in (tmp_path, tmp_path / "before"):
         (directory / "train.py").write_text(TRAIN)

@@ -138,9 +138,7 @@ def test_page_holds_exactly_the_metrics_of_the_catalogue(
 
 
 def test_labels_are_those_of_the_catalogue(pages: tuple[str, str]) -> None:
-    """
-    Each sample has the labels that its metric declares, values in the closed sets.
-    """
+    """Each sample has its metric's labels, with values in the closed sets."""
     text, _ = pages
     for family in parse_text(text):
         for sample in family.samples:

@@ -137,10 +137,7 @@ def test_killed_process_is_down_without_series(run_dir: Path, serve: Serve) -> N
 def test_agent_that_ends_while_it_is_asked_is_gone(
     run_dir: Path, raw: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    Who took its socket away is no failure, however far its answer had come: it has no
-    series, not even up 0, and no line in the log.
-    """
+    """An agent that removed its socket has no series, no failure and no log line."""
     said = (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + GOOD[:20])
     for slot, some in enumerate(said):
 

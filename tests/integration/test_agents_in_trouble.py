@@ -113,10 +113,7 @@ def test_flooding_agent_is_cut_off(run_dir: Path, serve: Serve, raw: Raw) -> Non
 
 
 def test_pages_that_are_too_large_together(run_dir: Path, serve: Serve) -> None:
-    """
-    However many agents there are, memory is bounded; the largest pages are left out,
-    whenever they come.
-    """
+    """Memory is bounded for any number of agents; the largest pages are dropped."""
     for slot in range(8):
         size = 400_000 if slot in (2, 5) else 10_000
         serve(slot, b"# " + b"x" * size + b"\n" + GOOD)
@@ -220,10 +217,7 @@ def test_broken_answer_costs_only_its_agent(
 def test_page_that_would_spoil_the_others_is_refused(
     run_dir: Path, serve: Serve, lines: bytes
 ) -> None:
-    """
-    An agent cannot speak for the sidecar or for others, change a type, or repeat a
-    series.
-    """
+    """An agent cannot speak for others, change a type, or repeat a series."""
     serve(0, lines)
     serve(1, GOOD)
     page = page_of(Agents(run_dir))
@@ -243,10 +237,7 @@ def test_histogram_that_is_whole_is_served(run_dir: Path, serve: Serve) -> None:
 def test_metric_of_two_kinds_is_that_of_the_first(
     run_dir: Path, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    What agents of two releases call the same and mean otherwise cannot be on one page:
-    the first is served, of the other all but that; it is counted, and said once.
-    """
+    """A metric's first kind is served; the other is dropped, counted, said once."""
     serve(0, b"# TYPE jaxmon_a_total counter\njaxmon_a_total 1\n")
     serve(1, b"# TYPE jaxmon_a gauge\njaxmon_a 2\n" + GOOD)
     serve(2, b"# TYPE jaxmon_a_total gauge\njaxmon_a_total 2\n" + GOOD)

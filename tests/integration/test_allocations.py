@@ -126,10 +126,7 @@ jaxmon.uninstrument()
 
 @pytest.mark.ground_truth
 def test_a_leak_is_told_and_forgotten(tmp_path: Path) -> None:
-    """
-    Nothing while nothing piles up; then the device and, in an event, the line; and 0
-    again when the arrays are gone.
-    """
+    """A leak is named by device and line, and is 0 once its arrays are gone."""
     script = tmp_path / "leaking.py"
     script.write_text(LEAKING)
     quiet, leaking, details, message, cleared, leaks = run_preloaded(
@@ -180,10 +177,7 @@ print(json.dumps([found, len(kept)]))
 @pytest.mark.ground_truth
 @pytest.mark.exhaustive
 def test_a_leak_is_found_before_memory_is_full(tmp_path: Path) -> None:
-    """
-    With the default settings, a leak that takes the memory of the process within
-    seconds is named while there is some left, with the time that is left.
-    """
+    """A leak that fills memory in seconds is named early, with the time left."""
     script = tmp_path / "filling.py"
     script.write_text(FILLING)
     found, kept = run_preloaded(str(script), cwd=tmp_path).json()
@@ -352,10 +346,7 @@ print(sum(costs) / (time.monotonic() - began), len(costs))
 
 @pytest.mark.exhaustive
 def test_looks_come_less_often_where_they_are_dear() -> None:
-    """
-    With tens of thousands of arrays the interval asked for would cost too much; a look
-    that takes 10 ms comes after a second.
-    """
+    """A look at many arrays that takes 10 ms is repeated after a second."""
     share, looks = run_preloaded("-c", BUSY).ok().out.split()
 
     assert 1 <= int(looks) < 35

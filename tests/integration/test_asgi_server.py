@@ -108,10 +108,7 @@ def test_who_cuts_a_response_short_tells_the_outcome(
     outcome: str,
     inside: bool,  # noqa: FBT001
 ) -> None:
-    """
-    A failure after the status was sent is an error; a client that leaves before it
-    has everything, or before it has sent everything, is none.
-    """
+    """A failure after the status is an error; a client that leaves early is none."""
     with serving(inside=inside) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             head = f"{request_head} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"

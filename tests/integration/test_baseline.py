@@ -201,10 +201,7 @@ def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
 def test_program_with_an_agent_of_its_own_is_recorded(
     baseline: Command, tmp_path: Path
 ) -> None:
-    """
-    What happens before the program stops its agent counts, also when it starts
-    another one.
-    """
+    """All that the program's own agents count is recorded, one after the other."""
     source = PROGRAM.replace("import sys", "import sys, jaxmon")
     source += "\njaxmon.uninstrument()\n"
     (tmp_path / "own.py").write_text(source)
@@ -311,10 +308,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 def test_signals_reach_the_command(
     baseline: Command, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """
-    A SIGTERM ends the command, and then the recorder; Ctrl-C, which both get, does as
-    well. Nothing is written.
-    """
+    """SIGTERM ends the command and its recorder, as Ctrl-C does; nothing is written."""
     (tmp_path / "wait.py").write_text("print('up', flush=True)\ninput()\n")
     command = ["-m", "jaxmon", "baseline", "record", "b.json", "--", "wait.py"]
     with subprocess.Popen(

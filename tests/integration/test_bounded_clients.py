@@ -104,9 +104,7 @@ def export_metrics(url: str, monkeypatch: pytest.MonkeyPatch) -> bool:
 @endless
 @pytest.mark.parametrize("who", OVER_TCP)
 def test_an_answer_that_never_ends(who, name):
-    """
-    Each part of an answer may be without end: the client gives up, by its own error.
-    """
+    """Each part of a response may be endless: the client ends it by its own error."""
     act, errors = OVER_TCP[who]
     with hostile(ENDLESS[name]) as server, pytest.raises(errors):
         act(server)
@@ -310,10 +308,7 @@ ARRIVED = ("a body", "a chunk of any", "chunks", "trailers")
 
 @pytest.mark.parametrize("name", [*ENDLESS, "a redirect", "an error"])
 def test_a_receiver_of_otlp_that_never_ends(name, monkeypatch):
-    """
-    The SDK's exporters of all signals are done in time with little of its answer, and
-    go nowhere else; only what its status says was a success.
-    """
+    """Exporters finish in time, go nowhere else, and take success from the status."""
     answer = {**ENDLESS, "a redirect": REDIRECT, "an error": ERROR}[name]
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
 

@@ -84,9 +84,7 @@ def test_what_is_allowed_may_be_spent(double: Any) -> None:
 
 
 def test_more_compiles_than_allowed_fail(double: Any) -> None:
-    """
-    One compile too many raises, naming the function; so does the cause of a recompile.
-    """
+    """One compile too many raises, naming the function; so does a recompile's cause."""
     with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(compiles=1):
         _ = double(ones(3)), double(ones(4))
     message = str(caught.value)
@@ -99,10 +97,7 @@ def test_more_compiles_than_allowed_fail(double: Any) -> None:
 
 
 def test_recompile_of_a_warm_function_is_noticed(double: Any) -> None:
-    """
-    A function that was compiled before any agent ran is compiled again: that counts,
-    and a call that hits does not.
-    """
+    """A recompile of what was compiled before any agent ran counts; a hit does not."""
     double(ones(3))
     with jaxmon.budget(recompiles=0, compiles=0):
         double(ones(3))
@@ -136,10 +131,7 @@ def test_several_functions_are_no_recompiles() -> None:
 
 
 def test_recompiles_under_a_transformation_are_noticed(agent: jaxmon.Agent) -> None:
-    """
-    Each further step of a gradient outside of jit compiles two programs; they exceed a
-    budget, and are a finding with the line that calls.
-    """
+    """A gradient outside of jit compiles twice a step: a finding with the line."""
     jitted = jax.jit(loss)
 
     def train() -> None:
@@ -265,9 +257,7 @@ def test_transfers_that_nobody_counts_are_an_error() -> None:
 
 
 def test_functions_without_a_label_are_an_error() -> None:
-    """
-    Beyond ``max_functions`` an agent does not know the user's functions from JAX's.
-    """
+    """Beyond ``max_functions`` the user's functions look like those of JAX."""
     jaxmon.instrument(port=None, socket=False, max_functions=1)
     try:
         with (

@@ -172,10 +172,7 @@ def test_the_rank_is_named_of_many(
 def test_what_is_not_recorded_may_be_like_what_is(
     version: str, write: Write, serve: Serve, tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    Before NCCL 2.30.3 a record stands for the collectives since the one before; since
-    then those are small, and nothing is known of them.
-    """
+    """Before NCCL 2.30.3 a record stands for those before it; since then for itself."""
     job = Job(write, serve, version)
     with judging(tmp_path, run_dir) as said:
         for _ in range(4):

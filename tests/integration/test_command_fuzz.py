@@ -123,9 +123,7 @@ def command_line(words: tuple[str, ...], pick: random.Random) -> list[str]:
     "words", some((one for name in COMMANDS for one in leaves(name)), 3), ids=" ".join
 )
 def test_nonsense(words, place, run_dir):
-    """
-    No traceback, an exit code that is documented, errors of one line, harmless text.
-    """
+    """No traceback, a documented exit code, errors of one line, harmless text."""
     pick = random.Random(" ".join(words))  # noqa: S311 - the same each time
     # Each of these builds dashboards.
     lines = 4 if words in {("generate",), ("dashboards", "build")} else LINES

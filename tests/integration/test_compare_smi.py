@@ -106,9 +106,7 @@ def compared(nvml_library: Path, directory: Path, log: str) -> tuple[int, str]:
 
 
 def test_what_agrees_is_listed(nvml_library: Path, tmp_path: Path) -> None:
-    """
-    Every value that both report is compared; one that is missing is not a disagreement.
-    """
+    """Values that both report are compared; a missing one is no disagreement."""
     code, out = compared(nvml_library, tmp_path, LOG)
     assert (code, out.splitlines()[-1]) == (0, "all agree")
     assert out.count("2/2") == 38

@@ -210,10 +210,7 @@ def test_each_compile_counts_once_for_a_function_that_exists(
 def test_programs_of_two_functions_of_one_name_are_not_mixed_up(
     agent: Agent, compiled: Calls, modules: list[ModuleType]
 ) -> None:
-    """
-    In two modules, each by itself and both at once, ahead of time and under
-    transformations: what JAX does not distinguish belongs to neither.
-    """
+    """What JAX does not distinguish by module belongs to neither function."""
     names = {f"{module.__name__}.loss" for module in modules}
     jitted = [module.jitted for module in modules]
     for f in jitted:
@@ -267,11 +264,7 @@ def test_two_functions_of_one_name_in_a_module_are_told_apart(
 def test_generated_functions_from_one_line_are_not_mixed_up(
     agent: Agent, compiled: Calls
 ) -> None:
-    """
-    Code that is no file has the same name and line in each module: JAX does not
-    distinguish them once they are lowered, so what they compile then belongs to
-    neither.
-    """
+    """JAX confuses code that is no file: what it compiles then belongs to neither."""
     modules: list[dict[str, Any]] = [
         {"__name__": name} for name in ("made_first", "made_second")
     ]

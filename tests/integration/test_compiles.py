@@ -44,9 +44,7 @@ def fail(lowered: Any) -> None:
 
 
 def test_a_compile_that_failed_is_on_the_next_page(agent: Agent) -> None:
-    """
-    Also where JAX reports none that fail (to 0.5), and nothing is compiled after it.
-    """
+    """It is there although JAX (to 0.5) does not report it and no compile follows."""
     lowered = jax.jit(lambda x: x + 1).lower(np.ones(2, np.float32))
     fail(lowered)
 
@@ -123,10 +121,7 @@ def hears(agent: Agent) -> bool:
 
 
 def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:
-    """
-    A good compile is none that failed, and one that fails is; the page says that
-    phases are missing until a compile was heard as a whole.
-    """
+    """Outcomes stay right; phases are missing until a whole compile is heard."""
     x = np.ones(2, np.float32)
     lowered = fresh().lower(x)
     assert hears(agent)
@@ -148,9 +143,7 @@ def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:
 
 
 def test_a_listener_of_the_program_may_take_ours_off(agent: Agent) -> None:
-    """
-    Before a compile, within it and at its end: the outcome does not depend on that.
-    """
+    """The outcome is right whether it does so before, within or after a compile."""
     x = np.ones(2, np.float32)
 
     def listen(event: str, *_: object, **__: object) -> None:
@@ -205,9 +198,7 @@ def hide_a_report() -> list[str]:
 
 
 def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
-    """
-    The report of a compile that was good is lost; the page says so, until the next.
-    """
+    """A lost report of a good compile is on the page until the next."""
     hidden = hide_a_report()
     with instrumented() as agent:
         fresh()(np.ones(2, np.float32))
@@ -221,10 +212,7 @@ def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
 
 
 def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
-    """
-    The event of one was lost on a thread that no longer compiles, and another arrived
-    before the next lookup.
-    """
+    """Another event may arrive before a lost one is looked up."""
     hidden = hide_a_report()
     with instrumented() as agent:
         thread = threading.Thread(target=fresh(), args=(np.ones(2, np.float32),))
@@ -241,10 +229,7 @@ def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
 def test_without_the_hook_into_monitoring_outcomes_are_right(
     agent: Agent, without: str
 ) -> None:
-    """
-    One that could not attach, or has switched itself off, hears nothing: of that, no
-    conclusion is drawn.
-    """
+    """A hook that hears nothing, or has switched itself off, proves no failure."""
     if without == "guard":
         inside.guard(agent).off.add("monitoring")
     else:

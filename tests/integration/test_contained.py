@@ -197,10 +197,7 @@ PARTS = {
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> None:
-    """
-    It shows on the hook whose figures suffer, else under a name of its own, and costs
-    no other hook its name.
-    """
+    """It shows on the hook whose figures suffer, else under its own name."""
     program()
     before = {name: n for name, n in samples(agent).items() if name.startswith(ACTIVE)}
     for _ in range(LIMIT):
@@ -216,9 +213,7 @@ def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> Non
 
 
 def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
-    """
-    Programs are read by a thread of jaxmon's; once it gives up, that is to be seen.
-    """
+    """When the thread that reads programs gives up, the page says so."""
     worker, bomb = inside.programs(agent)._worker, Bomb()
     series = f'{ACTIVE}{{hook="programs"}}'
     assert series not in samples(agent)

@@ -82,9 +82,7 @@ def test_a_failing_source_costs_its_own_series_only(
 def test_a_source_that_fails_for_long_comes_back(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A source is asked at every scrape, and nothing claims that it was switched off.
-    """
+    """A source is asked at every scrape, and nothing claims that it is off."""
     healthy = inside.identity(agent).collect
     inside.identity(agent).collect = Bomb()  # type: ignore[method-assign]
     with caplog.at_level(logging.DEBUG, "jaxmon"):
@@ -99,10 +97,7 @@ def test_a_source_that_fails_for_long_comes_back(
 def test_looks_at_memory_that_fail_for_long_come_back(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A device may answer again. Until then nothing is reported, and the program
-    continues.
-    """
+    """Until the device responds, nothing is reported, and the program continues."""
     arrays = "jaxmon_live_arrays"
     with instrumented(memory_interval=0.1) as agent:
         kept = jnp.ones(1).block_until_ready()

@@ -164,10 +164,7 @@ class Unmoved:
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("make", ["jit", "pmap"])
 def test_calls_count_whatever_way_they_are_made(agent: Agent, make: str) -> None:
-    """
-    Through a ``__call__`` that was kept, also when nothing else was; through copies,
-    and through whatever else calls.
-    """
+    """Calls through a kept ``__call__``, copies and other callers count."""
     x = np.ones((1, 2), np.float32)
     jit: Any = getattr(jax, make)
     f = jit(body)
@@ -208,10 +205,7 @@ def test_calls_count_whatever_way_they_are_made(agent: Agent, make: str) -> None
 
 @pytest.mark.ground_truth
 def test_copies_and_originals_that_are_gone_leave_their_counts(agent: Agent) -> None:
-    """
-    A structure copied again and again keeps no copy alive and loses no call; neither
-    does one that refers to itself.
-    """
+    """A structure copied again and again keeps no copy alive and loses no call."""
 
     class Model:
         def __init__(self) -> None:
@@ -280,9 +274,7 @@ def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(
 
 
 def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) -> None:
-    """
-    Two pmaps of one function: dropping one does not turn misses of the other to hits.
-    """
+    """Dropping a pmap of a function turns no miss of its twin into a hit."""
 
     def twin(x: Any) -> Any:
         return x + 1
@@ -300,10 +292,7 @@ def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) ->
 
 
 def test_what_jax_makes_can_be_sent_by_value() -> None:
-    """
-    Cloudpickle sends ``vmap(f)`` with the globals of JAX that it uses. What stands
-    there for a hook arrives as JAX's own, where jaxmon is not.
-    """
+    """What cloudpickle sends by value loads without jaxmon, as JAX's own."""
     with instrumented() as agent:
         patches = inside.replaced(agent)
         probes = [one for one in patches if isinstance(one.ours, Probe)]

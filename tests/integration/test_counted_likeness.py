@@ -297,10 +297,7 @@ def outcomes() -> dict[str, tuple[Any, Any]]:
 def test_an_expression_gives_what_it_gives_of_jaxs_own(
     outcomes: dict[str, tuple[Any, Any]], expression: str
 ) -> None:
-    """
-    Value, or error with its text and its frames, but for the differences that the page
-    lists; and each of these is one.
-    """
+    """Value, or error with text and frames, is the same, except where listed."""
     theirs, ours = outcomes[expression]
     if expression in known_differences() - NOT_HERE:
         assert theirs != ours

@@ -75,9 +75,7 @@ def test_a_stored_dashboard_with_half_a_character(site):
 )
 @MANY
 def test_absurd_times_to_wait(site, value, monkeypatch):
-    """
-    What cannot be waited for ends the push with a line, the rest is as good as none.
-    """
+    """An endless wait ends the push with a line; nonsense counts as none."""
     waits: list[float] = []
     monkeypatch.setattr("jaxmon.cli.servers.time.sleep", waits.append)
     value = value.encode().decode("latin-1")
@@ -115,9 +113,7 @@ ODD = (None, "x" * 5000, [1], {"a": 1})
 @pytest.mark.parametrize("status", some([200, 412]))
 @MANY
 def test_answers_of_another_shape(site, what, status):
-    """
-    Whatever Grafana answers in place of what it should, a push ends with an exit code.
-    """
+    """A push ends with an exit code, whatever Grafana responds."""
     backups = ("--backup-dir", str(site.directory / "backups"))
     site.grafana.put({**ONCALL, "refresh": "5s"})
     for value in ODD:

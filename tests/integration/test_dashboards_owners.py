@@ -23,10 +23,7 @@ def test_a_moved_dashboard_stays_where_it_is(pushed):
 
 @pytest.mark.parametrize("options", [(), ("--force",)])
 def test_a_foreign_dashboard_is_left_alone(site, options):
-    """
-    A dashboard without our tag belongs to someone else, whatever its uid, even with
-    force.
-    """
+    """A dashboard without our tag stays, whatever its uid, even with force."""
     site.grafana.put({**ONCALL, "tags": ["theirs"], "title": "Theirs"})
     code, outcomes = site.outcomes(*options)
     assert (code, outcomes["jaxmon-oncall"]) == (3, "refused")

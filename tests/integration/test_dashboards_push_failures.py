@@ -130,10 +130,7 @@ ODD: list[Any] = [None, [], {}, "text", 7, [1], [{}], {"dashboard": {}, "meta": 
 @pytest.mark.parametrize("status", [200, 202, 404, 412, 500])
 @MANY
 def test_answers_that_make_no_sense(pushed, odd, status):
-    """
-    Whatever JSON a server sends with whatever status, a push ends with a message and
-    an exit code, and replaces nothing that it could not recognise.
-    """
+    """Whatever JSON a server sends, a push ends with a message and a code."""
     pushed.write({**ONCALL, "refresh": "1m"})
     for match in ("versions", "uid/jaxmon-oncall$", "search", "folders", "POST", "api"):
         pushed.grafana.faults.clear()
@@ -148,10 +145,7 @@ def test_answers_that_make_no_sense(pushed, odd, status):
     [0, 1, 2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(3, 10))],
 )
 def test_any_history(make_site, seed, monkeypatch):
-    """
-    Pushes, edits, moves, rollbacks and failures in any order: what the end of every
-    test asserts holds, and a push after quiet has returned does not fail.
-    """
+    """Pushes, edits, moves, rollbacks and failures in any order lose no edit."""
     monkeypatch.setattr("jaxmon_dashboards.grafana.session._backoff", lambda _: 0.0)
     rng = random.Random(seed)  # noqa: S311 - repeatable, nothing to guard
     site = make_site(quirks=Quirks(list_hides_first_message=rng.random() < 0.5))

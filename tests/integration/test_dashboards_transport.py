@@ -52,9 +52,7 @@ def test_a_private_authority(tls_site):
 
 
 def test_a_certificate_that_nobody_vouches_for(tls_site, monkeypatch):
-    """
-    Without it the push ends before the token is sent; asking again would not help.
-    """
+    """The push ends before the token is sent, and is not repeated."""
     waits: list[float] = []
     monkeypatch.setattr("jaxmon.cli.servers.time.sleep", waits.append)
     options, tls_site.options = tls_site.options, ()
@@ -136,10 +134,7 @@ def test_no_proxy_is_honoured(tls_site):
 @pytest.mark.parametrize("scheme", some(["https", "socks5", "socks5h", "ftp"], 2))
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy"])
 def test_a_proxy_that_is_not_asked_in_plain_http(tls_site, scheme, variable):
-    """
-    It would be spoken to in the clear, its password included: the variable is named,
-    and nothing is sent.
-    """
+    """A proxy would get its password in the clear: it is named, nothing is sent."""
     with Proxy(tls_site.grafana.port) as proxy:
         named = proxy.url.replace("http://", f"{scheme}://me:hunter2@")
         done = in_process_of_its_own(

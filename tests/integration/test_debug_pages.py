@@ -190,10 +190,7 @@ def test_a_wrong_question_is_answered_with_what_is_allowed(agent, query):
 
 
 def test_events_are_bounded_in_bytes(agent):
-    """
-    However long the messages and rich the details, a page has a few megabytes at
-    most, and the latest events are on it.
-    """
+    """A page has a few megabytes at most, with the latest events."""
     log = inside.events(agent)
     for number in range(LIMIT):
         for kind in KINDS:
@@ -258,10 +255,7 @@ def test_a_rank_is_described_although_its_setup_fails(
 
 
 def test_functions_are_bounded(agent):
-    """
-    Of thousands of functions the most expensive are listed, with the number of omitted
-    ones.
-    """
+    """The most expensive functions are listed, with the number of omitted ones."""
     table = inside.table(agent)
     table._limit = 2000
     for number in range(1500):

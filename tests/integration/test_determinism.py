@@ -117,9 +117,7 @@ def test_outputs_of_every_kind_are_compared() -> None:
 
 
 def test_another_shape_in_another_run_is_a_deviation() -> None:
-    """
-    Results that have nothing in common are distinguished from numbers that differ.
-    """
+    """Results of other shapes are distinguished from numbers that differ."""
     shapes = iter([2, 3])
     check = jaxmon.check_determinism(lambda: jnp.zeros(next(shapes)))
 

@@ -126,9 +126,7 @@ def test_several_agents_share_a_device(stage: Stage) -> None:
 
 @pytest.mark.exhaustive
 def test_the_sidecars_own_driver_comes_first(stage: Stage) -> None:
-    """
-    With its own driver, the sidecar reports everything about a device, lost or not.
-    """
+    """With its own driver, the sidecar reports all about a device, lost or not."""
     program(stage, UUID.format(0))
     sidecar = stage.with_gpus(2)
     stage.until(lambda: power(sidecar, 0), "the figures")

@@ -72,9 +72,7 @@ def test_a_driver_too_old_for_the_plugin_fails(
 
 
 def test_another_cuda_on_the_search_path_is_told(check: Check, tmp_path: Path) -> None:
-    """
-    What LD_LIBRARY_PATH brings wins over JAX's wheels; without wheels, it is meant.
-    """
+    """LD_LIBRARY_PATH wins over JAX's wheels; without wheels, it is meant."""
     (tmp_path / "cuda").mkdir()
     library = tmp_path / "cuda/libcudnn.so.9"
     library.touch()

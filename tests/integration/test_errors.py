@@ -127,10 +127,7 @@ def test_an_error_keeps_nothing_alive(
 
 
 def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:
-    """
-    On a miss, and on a cached call. That is run again operation by operation to find
-    the one to blame, which newer releases then report, older ones the function.
-    """
+    """The check is counted on a miss and on a cached call, by function or operation."""
     jitted = jax.jit(takes_log)
     jitted(1.0)
     with jax.debug_nans(new_val=True):

@@ -154,10 +154,7 @@ def test_sampled_calls_are_like_all_others(
 def test_execution_time_is_that_of_a_blocking_call(
     agent: Agent, sampling: Sampling, milliseconds: int, rounds: int
 ) -> None:
-    """
-    In a loop that never waits, it is the time of single calls that are waited for,
-    taken in between. Of short ones there may be none.
-    """
+    """In a loop that never waits, it is the time of calls that are waited for."""
 
     def attempt() -> Comparison:
         step, x = chain("step", calibrated(milliseconds / 1000)), operand()
@@ -183,10 +180,7 @@ def test_execution_time_is_that_of_a_blocking_call(
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
 def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
-    """
-    A short program behind long ones of other functions, counted or not, on the same
-    device and without a common array, has its own time.
-    """
+    """A short program behind others' long ones on a device has its own time."""
     long, short = timing.napping("long"), timing.napping("short")
     slow, x = timing.duration(0.06), timing.duration(0.02)
     ready = timing.napping("ahead").lower(slow).compile()
@@ -216,10 +210,7 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
     jax.__version_info__ < (0, 8), reason="callbacks leave the fast path before JAX 0.8"
 )
 def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
-    """
-    What a CPU runs before the call returns has an execution time: not below that of a
-    clock inside, nor above that of one outside.
-    """
+    """What runs before the call returns is timed between two clocks of the test."""
     inside, outside = [], []
 
     def sleep(_: Any) -> Any:
@@ -324,11 +315,7 @@ with instrumented(**BY_HAND) as agent:
 
 @pytest.mark.ground_truth
 def test_caller_is_not_blocked() -> None:
-    """
-    A sampled call returns while its work goes on.
-
-    Once a callback has failed in a process, JAX 0.6 waits for all work on a CPU itself.
-    """
+    """A sampled call returns while its work continues."""
     found = run_preloaded("-c", GOES_ON, cwd=ROOT, optimised=True).json()
 
     assert found == {"pending": [True, True], "taken": 4, "samples": 1}

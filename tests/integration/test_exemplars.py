@@ -24,10 +24,7 @@ TRACES = ("0af7651916cd43dd8448eb211c80319c", "1" * 32)
 def test_the_sidecar_has_the_exemplars_of_its_agents(
     run_dir: Path, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """
-    In OpenMetrics each exemplar of an agent is there, with the worker's label on its
-    series, and a real Prometheus stores it; text format has none.
-    """
+    """Each exemplar is in OpenMetrics, with the worker, and Prometheus stores it."""
     seconds = Histogram(catalog.REQUEST_SECONDS, "/gen", "success", "cold")
     seconds.observe(0.02, SpanIds(TRACES[0], "1" * 16))
     seconds.observe(3.0, SpanIds(TRACES[1], "2" * 16))

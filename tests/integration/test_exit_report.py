@@ -102,10 +102,7 @@ sys.exit(7)
 def test_a_second_interrupt_ends_only_what_waits(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Ctrl-C while a tracker is waited for, and while the report is written: nothing is
-    printed about it, and this process is not taken for one that was killed.
-    """
+    """Ctrl-C in a wait at exit prints nothing, and counts as no kill."""
     result = preloaded_script(IMPATIENT)
 
     assert result.code == 7
@@ -143,9 +140,7 @@ def test_a_report_is_only_made_when_asked_for(preloaded_script) -> None:
 
 @pytest.mark.exhaustive
 def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
-    """
-    `jaxmon run --report` needs no change to the program, and shows whose report it is.
-    """
+    """`jaxmon run --report` needs no change to the program, and names it."""
     program = tmp_path / "mine.py"
     program.write_text(
         PROGRAM.replace("import jaxmon\n", "").replace(
@@ -162,10 +157,7 @@ def test_run_reports_too(tmp_path: Path, run_dir: Path) -> None:
 
 
 def test_a_short_program_tells_its_memory(preloaded_script) -> None:
-    """
-    Memory is looked at once more at the end, for the first look may never have come;
-    the line that holds most is named.
-    """
+    """Memory is read once more at the end, with the line that holds most."""
     held = "\nheld = jax.numpy.zeros(1 << 19, np.float32)\n"
     result = preloaded_script(
         PROGRAM + held, env={"JAXMON_MEMORY_INTERVAL": "3600"}
@@ -179,10 +171,7 @@ def test_a_short_program_tells_its_memory(preloaded_script) -> None:
 
 
 def test_memory_is_that_while_the_program_ran(preloaded_script) -> None:
-    """
-    Not what is left when `main` has returned; and the line that held most, what it
-    held of the same device.
-    """
+    """The report has the line that held most, not what is left after `main`."""
     main = """
 def main():
     devices = jax.devices()
@@ -262,10 +251,7 @@ os.waitpid(pid, 0)
 
 
 def test_what_a_program_prints_as_it_ends_still_works(preloaded_script) -> None:
-    """
-    The report is made before the hooks come off, and functions registered earlier
-    with atexit still run after it.
-    """
+    """The report comes before hooks go off, and before older atexit functions."""
     result = preloaded_script(
         "import atexit\natexit.register(lambda: print('last', flush=True))\n" + PROGRAM
     ).ok()
@@ -309,10 +295,7 @@ def started(run_dir: Path, source: str, stderr: int) -> Iterator[Program]:
 def test_a_reader_that_left_does_not_change_the_exit_code(
     run_dir: Path, handler: str
 ) -> None:
-    """
-    A closed pipe is noticed before it is written to, so SIGPIPE ends no process, and
-    nothing stays in a buffer that Python could not flush.
-    """
+    """A closed pipe is noticed before it is written to, so no SIGPIPE comes."""
     reader, writer = os.pipe()
     with started(run_dir, handler + PROGRAM + "sys.stdin.read()", writer) as program:
         os.close(writer)

@@ -41,10 +41,7 @@ sys.stdin.read()
 
 
 def test_a_program_under_load_is_explained(programs, run_dir):
-    """
-    Causes, differences, lines and advice come while the program works on; everything
-    fits 80 columns, and nothing goes to standard error.
-    """
+    """Causes, lines and advice come within 80 columns, without standard error."""
     process = programs(BUSY, "train.py")
 
     def with_memory() -> Result | None:
@@ -162,10 +159,7 @@ def test_of_several_programs_one_is_chosen(programs, run_dir, tmp_path):
 
 
 def test_reports_are_repeated_until_interrupted(programs, run_dir):
-    """
-    With --watch one report follows another, also when no process is left, and Ctrl-C
-    ends the command.
-    """
+    """With --watch reports follow, also without a process, until Ctrl-C."""
     program = programs(IDLE)
     command = [
         sys.executable,
@@ -198,10 +192,7 @@ def test_reports_are_repeated_until_interrupted(programs, run_dir):
 
 
 def test_a_wide_terminal_is_used(programs, run_dir):
-    """
-    Names that are cut at 80 columns are whole on a wider terminal; beyond 120 columns
-    lines do not get longer.
-    """
+    """Names are whole on a wider terminal, of up to 120 columns."""
     programs(BUSY)
     widths = {
         columns: max(
@@ -219,10 +210,7 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 def test_processes_that_compile_the_same_are_told(
     programs: Callable[..., Any], run_dir: Path
 ) -> None:
-    """
-    Two processes of this host that compile the same program at the same time are named,
-    by either of them; one that compiled it alone is not.
-    """
+    """Two that compile one program at the same time are named, no third."""
     publish(run_dir, Limits(together_slow="1s"))
     both = [programs(TOGETHER), programs(TOGETHER)]
     for one in both:

@@ -18,9 +18,7 @@ from tests.helpers.processes import freeze
 
 
 def test_others_are_not_waited_for(programs, run_dir):
-    """
-    A request for one process succeeds although another hangs; that one is not queried.
-    """
+    """A request for one process succeeds while another, not queried, hangs."""
     programs(IDLE)
     with socket.socket(socket.AF_UNIX) as hung:
         hung.bind(str(run_dir / "agent-1.sock"))
@@ -43,10 +41,7 @@ def test_a_killed_program_is_none(programs, run_dir):
 
 
 def test_a_stopped_program_is_not_waited_for(programs, run_dir):
-    """
-    A process that does not run cannot answer; it is said after seconds, and the
-    others are listed beside it.
-    """
+    """A process that cannot respond is said after seconds, beside the others."""
     hung = programs(IDLE)
     freeze(hung.pid)
     try:
@@ -146,10 +141,7 @@ sys.stdin.read()
 
 
 def test_names_cannot_take_over_the_terminal(programs, run_dir):
-    """
-    Escape sequences in names, values and messages arrive spelled out, and long names
-    cut.
-    """
+    """Escape sequences arrive spelled out, and long names cut."""
     programs(HOSTILE, "a\x1b[31mred.py")
     for result in (explain(run_dir), explain(run_dir, "9"), explain(run_dir, "--json")):
         for line in (result.out + result.err).splitlines():

@@ -158,10 +158,7 @@ HOOKS = [
 def test_a_hook_that_attaches_half_is_taken_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hook: str
 ) -> None:
-    """
-    What it replaced before it failed is JAX's own again, while the others observe, and
-    one sentence says so.
-    """
+    """What it replaced is JAX's own, others observe, a sentence says so."""
     jax.jit(lambda x: x + 1)(1.0)
     before = session.snapshot()
     whole = Hooks.attach

@@ -243,10 +243,7 @@ def test_formats(wanted: str, dtype: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("partly", [False, True])
 def test_each_shard_counts(preloaded_script: Any, *, partly: bool) -> None:
-    """
-    A sharded function multiplies on each device, each its part; over mesh axes that are
-    not its own, XLA divides what is written once. A layout that is not known is said.
-    """
+    """Each device multiplies its part; an unknown layout is said."""
     script = f"""
 import functools
 import json
@@ -399,10 +396,7 @@ print(json.dumps([counted, sum(built), sorted(jaxs)]))
 def test_counting_loads_nothing_of_jax(
     preloaded_script: Callable[..., Result],
 ) -> None:
-    """
-    The program has the modules of JAX that it has without jaxmon, and compiles as
-    often: some of them add to what traces depend on.
-    """
+    """The program has the modules and compiles that it has without jaxmon."""
     counted, *beside = preloaded_script(LOADING, "agent").json()
 
     assert counted > 0

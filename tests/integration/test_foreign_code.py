@@ -214,9 +214,7 @@ def causes(agent: Agent) -> list[str]:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_static_values_run_no_code(agent: Agent, name: str) -> None:
-    """
-    Whatever a class of values does, its code does not run, and the cause is right.
-    """
+    """Whatever a class of values does, its code never runs; the cause is right."""
     make = VALUES[name]
 
     @functools.partial(jax.jit, static_argnums=0)

@@ -125,10 +125,7 @@ ODD: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", some(ODD))
 def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
-    """
-    A dozen of a kind are counted, under a label of a moderate length, and every hook is
-    still on.
-    """
+    """A dozen of a kind get a label of moderate length, and no hook fails."""
     fun = ODD[name]()
     for size in range(1, 13):
         try:
@@ -173,9 +170,7 @@ def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None
 
 
 def test_names_are_looked_at_without_asking_the_user(agent: Agent) -> None:
-    """
-    A property of the user's that is called like a name runs as often as without us.
-    """
+    """A property called like a name runs as often as without us."""
     Raising.asked = 0
     with pytest.raises(OSError):  # noqa: PT011 - JAX asks, and so fails
         jax.jit(Raising())
@@ -198,10 +193,7 @@ def step(x: Any) -> Any:
 
 
 def test_what_the_program_jits_is_its_own(agent: Agent) -> None:
-    """
-    Whosever the callable is: its calls and compiles count, under the name of the
-    program's function in it, or of the place that jits.
-    """
+    """Calls and compiles count under the program's function or jitting place."""
     # In a shape that no other test uses: JAX shares what it has traced and compiled.
     x = jax.device_put(np.ones(1013, np.float32))
     here = test_what_the_program_jits_is_its_own.__qualname__
@@ -240,10 +232,7 @@ def test_what_jax_jits_is_its_own(agent: Agent) -> None:
 
 
 def test_functions_of_jax_may_be_one() -> None:
-    """
-    With fewer series, totals are those of all functions: the program's by name, JAX's
-    own as one.
-    """
+    """With few series, JAX's functions are one, and totals are the same."""
     with instrumented(
         sample_rate=0, jax_functions=False, few_buckets="compile"
     ) as agent:

@@ -67,10 +67,7 @@ print(len(gone()))
 def test_those_that_failed_are_known(
     preloaded_script: Callable[..., Result],
 ) -> None:
-    """
-    Threads that an exception ended, workers that failed, and children that a signal
-    ended; not those that came to their end, nor commands that exit as they do.
-    """
+    """Threads, workers and children that failed are named, and no others."""
     told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
     thread, *processes = (from_json(Failed, one) for one in json.loads(told))
     assert (thread.kind, thread.name) == ("thread", "prefetch")

@@ -122,10 +122,7 @@ def test_the_last_process_exports_the_whole_run(run: Supervised) -> None:
 def test_ml_goodput_measurement_agrees(
     run: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Of the same run, Google's library has the same figures: it counts lost steps where
-    they were done first, and the rest of the last step as recovery.
-    """
+    """Of the same run, Google's library has the same figures, but for lost steps."""
     theirs = goodput.figures(run, tmp_path, monkeypatch)
     ours, ledger = goodput.as_theirs(run.record()), run.ledger()
     allowed = ledger.tolerance + ledger.traced + ledger.repeated
@@ -171,10 +168,7 @@ BEFORE = RunRecord(
 def test_the_reports_of_a_restarted_program_have_the_whole_run(
     preloaded_script: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """
-    An attempt after others that lost much: the report at its exit says what, its page
-    and its summary have the time of all attempts.
-    """
+    """The last attempt's report has lost time and that of all attempts."""
     before = BEFORE.replace(time=time.time() - 2 * HOUR)
     records.path_of(tmp_path, "train").write_bytes(before.as_json())
     result = preloaded_script(REPORTING, str(tmp_path)).ok()
@@ -265,10 +259,7 @@ print(json.dumps(found))
 def test_storage_that_fails_costs_only_the_record(
     preloaded_script: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """
-    While nothing can be written, metrics continue and say so; afterwards the record is
-    complete, also if the directory was removed.
-    """
+    """Metrics continue and say so; afterwards the record is complete."""
     directory = tmp_path / "state"
     result = preloaded_script(FULL, str(directory)).ok()
     found = json.loads(result.out.splitlines()[-1])

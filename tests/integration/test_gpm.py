@@ -131,10 +131,7 @@ def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
 
 
 def test_a_share_that_cannot_be_is_left_out(gpm: Callable[..., Gpus]) -> None:
-    """
-    More than all of the time is no share; a little more is all of it, for the two
-    counters are not read at the same moment.
-    """
+    """Far more than all of the time is no share; a little more is all of it."""
     fleet = gpm(1)
     fleet.poll()
     name = "jaxmon_gpu_tensor_active_ratio"

@@ -210,9 +210,7 @@ print(json.dumps({"jax": jax.__version__, "page": page}))
 
 
 def test_a_second_process_hits_the_persistent_cache(tmp_path: Any) -> None:
-    """
-    The first process compiles and misses; the second loads and hits, as files show.
-    """
+    """The first process compiles and misses; the second hits, as files show."""
     script = tmp_path / "cached.py"
     script.write_text(CACHED)
     cache = tmp_path / "cache"

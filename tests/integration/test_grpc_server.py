@@ -256,10 +256,7 @@ def test_rpcs_equal_what_the_clients_counted(recorded: Recorded, server: Any) ->
 
 
 def test_plain_functions_of_an_asynchronous_server(recorded: Recorded) -> None:
-    """
-    Their status counts as well. Without streams: gRPC, also by itself, may wait forever
-    for such functions.
-    """
+    """Their status counts as well; streams are omitted, gRPC may hang on them."""
     with threaded_server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as one:
         client = Client(one)
         codes = [client.call("unary_unary", number, timeout=60) for number in range(5)]
@@ -271,9 +268,7 @@ def test_plain_functions_of_an_asynchronous_server(recorded: Recorded) -> None:
 
 @SERVERS
 def test_deadlines_and_cancellation(recorded: Recorded, server: Any) -> None:
-    """
-    An RPC past its deadline is an error, one that the client cancels a client error.
-    """
+    """An RPC past its deadline is an error, a cancelled one a client error."""
     with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         client = Client(channel)
         grpc.channel_ready_future(channel).result(60)
@@ -294,10 +289,7 @@ def test_deadlines_and_cancellation(recorded: Recorded, server: Any) -> None:
 
 @SERVERS
 def test_garbage_and_unknown_methods(recorded: Recorded, server: Any) -> None:
-    """
-    Requests that cannot be parsed and unknown methods are the client's errors; names
-    that a client makes up are no routes.
-    """
+    """Requests that cannot be parsed are the client's errors, and no routes."""
     with server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         client = Client(channel)
         assert client.code("unary_unary", b"garbage") in ("INTERNAL", "UNKNOWN")

@@ -47,10 +47,7 @@ def test_every_path_that_the_dockerfile_copies_is_there() -> None:
 
 
 def test_dockerfile_ends_as_a_number_that_is_not_root() -> None:
-    """
-    The image runs jaxmon-exporter as a numeric user, and checks its health with a file
-    that it has.
-    """
+    """The image runs as a numeric user, and has the file that checks its health."""
     found = instructions(DOCKER / "Dockerfile")
     last = dict(found)
     copied = [one for name, one in found if name == "COPY"]
@@ -65,10 +62,7 @@ def test_dockerfile_ends_as_a_number_that_is_not_root() -> None:
 
 @pytest.mark.parametrize("name", ["Dockerfile", "workload.Dockerfile"])
 def test_images_begin_a_volume_that_their_users_share(name: str) -> None:
-    """
-    Both images hold the directory in which program and sidecar meet, as an agent takes
-    a shared one to be: a named volume begins as a copy of it.
-    """
+    """Both images hold the shared directory as an agent takes it to be."""
     found = instructions(DOCKER / name)
     commands = " ".join(" ".join(words) for key, words in found if key == "RUN")
     made = re.search(r"install -d -m 2770 -o (\d+) -g (\d+) /run/jaxmon\b", commands)
@@ -80,10 +74,7 @@ def test_images_begin_a_volume_that_their_users_share(name: str) -> None:
 
 
 def test_requirements_are_everything_that_the_sidecar_needs() -> None:
-    """
-    Without resolving dependencies nothing is missing from the image, nothing is there
-    that is not needed, and each version is pinned.
-    """
+    """Nothing is missing or superfluous, and each version is pinned."""
     listed = {
         canonicalize_name(line)
         for line in (DOCKER / "requirements.in").read_text().splitlines()
@@ -161,16 +152,12 @@ def test_image_can_be_put_together_and_serves(tmp_path: Path) -> None:
 
 
 def test_health_check_says_whether_the_sidecar_serves(run_dir: Path) -> None:
-    """
-    The health check ends with 0 while the sidecar answers, and with 1 before and after.
-    """
+    """The check ends with 0 while the sidecar responds, else with 1."""
     serves((str(SCRIPTS / "jaxmon-exporter"),), sys.executable, run_dir)
 
 
 def test_guarded_sidecar_is_only_connected_to(tmp_path: Path, run_dir: Path) -> None:
-    """
-    Where a web configuration asks for a password, the health check does not need it.
-    """
+    """If a password is needed, the health check does not need it."""
     config = tmp_path / "web.yml"
     config.write_text(yaml.safe_dump({"http_server_config": {}}))
     environ = clean_environ(run_dir, JAXMON_EXPORTER_WEB_CONFIG=str(config))

@@ -28,10 +28,7 @@ def test_rotation_by_truncation(
     write: Write,
     run_dir: Path,
 ) -> None:
-    """
-    The writer goes on at its place, behind a hole, which is not read; the copy has been
-    read before.
-    """
+    """The writer continues behind a hole, which is not read; the copy was."""
     inspected = Inspected(files, run_dir, budget=30_000)
     inspected.reason()
     writer, rank = write(7), Rank()

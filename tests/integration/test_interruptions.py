@@ -135,10 +135,7 @@ def test_the_program_gets_its_alarm_wherever_it_lands(
     program: Callable[[Agent], None],
     kind: type[Exception],
 ) -> None:
-    """
-    At each point of our code: nothing is taken, counted or dropped, and nothing of the
-    interrupted call is left open.
-    """
+    """At each point of our code nothing is taken, dropped or left open."""
     if kind is LikeOurs and program is transfer:
         pytest.skip("JAX takes an AttributeError there for an array that cannot wait")
     for _ in range(3):  # what is done only once has been done

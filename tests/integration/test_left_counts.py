@@ -78,10 +78,7 @@ def written(run_dir: Path, text: bytes) -> None:
     ],
 )
 def test_counts_are_not_trusted(run_dir: Path, serve: Serve, text: bytes) -> None:
-    """
-    What an agent may not export is rejected as a whole, once, and costs others nothing;
-    the next agent of the slot replaces it.
-    """
+    """A record with invalid counts is rejected as a whole, until the next agent's."""
     written(run_dir, text)
     serve(3, GOOD)
     agents = Agents(run_dir)

@@ -98,10 +98,7 @@ def test_numbers_out_of_range_are_rejected(agent: Agent, newest: str) -> None:
 
 @pytest.mark.ground_truth
 def test_what_a_copy_takes_is_not_underestimated(agent: Agent) -> None:
-    """
-    A program's constants count, which may be most of it; so do programs compiled before
-    jaxmon was started, of which nothing is known.
-    """
+    """Constants count, as do programs compiled before jaxmon, which are unknown."""
     weights = np.arange(1 << 18, dtype=np.float32).reshape(512, 512) ** 0.5  # 1 MiB
     product = jax.jit(lambda x: x @ jnp.asarray(weights))
     product(np.ones((2, 512), np.float32))

@@ -195,10 +195,7 @@ def test_client_that_leaves_while_its_page_is_made(site: Site) -> None:
 
 
 def test_stop_does_not_wait_for_a_pending_page(site: Site) -> None:
-    """
-    The client is dropped, the future cancelled, and completing it nevertheless raises
-    no exception in a thread of the program.
-    """
+    """The client is dropped; completing its future later raises nothing."""
     client, future = site.ask_later()
     future.set_running_or_notify_cancel()
     other, waiting = site.ask_later()

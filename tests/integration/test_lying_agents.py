@@ -303,9 +303,7 @@ def test_every_page_can_be_read_whatever_agents_say(host: Host) -> None:
 
 @pytest.mark.exhaustive
 def test_promtool_reads_every_page(host: Host) -> None:
-    """
-    The text of a page has no error for Prometheus; what it says of style is no concern.
-    """
+    """A page has no error for Prometheus, whatever it says of style."""
     promtool = require_program("promtool")
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)
@@ -324,10 +322,7 @@ def test_promtool_reads_every_page(host: Host) -> None:
 def test_prometheus_scrapes_every_page(
     host: Host, prometheus: Callable[..., Prometheus]
 ) -> None:
-    """
-    A real Prometheus, which asks for OpenMetrics, and for text on another path, has all
-    targets up and the honest agent's figures from each.
-    """
+    """Prometheus has all targets up, in both formats, with the honest figures."""
     pages: dict[str, Response] = {}
     for seed in SEEDS[:SCRAPED]:
         host.poll(seed)

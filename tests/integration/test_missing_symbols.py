@@ -83,9 +83,7 @@ def test_a_missing_symbol_costs_its_hook_only(
 
 
 def test_hits_are_not_claimed_where_misses_are_not_seen() -> None:
-    """
-    With the hook for misses gone, every call would look like a hit: none is exported.
-    """
+    """Without the hook for misses, no hit is exported."""
     with instrumented() as agent:
         jitted = jax.jit(lambda x: x + 1)
         jitted(1.0)

@@ -101,10 +101,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
 def test_process_substitution_goes_on_working(
     make_site: Callable[..., Site], piped: Callable[[str], str]
 ) -> None:
-    """
-    A token out of a store of passwords, and a dashboard or a baseline out of another
-    commit, come through pipes.
-    """
+    """Tokens, dashboards and baselines come through pipes."""
     site = make_site()
     token, dashboard = piped(TOKEN), piped(json.dumps(ONCALL))
 

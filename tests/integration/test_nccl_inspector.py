@@ -83,10 +83,7 @@ def test_messages_have_a_size_class(files: Path, write: Write, run_dir: Path) ->
 def test_what_is_not_recorded_is_known_by_number(
     files: Path, write: Write, run_dir: Path
 ) -> None:
-    """
-    Gaps between numbers of a rank and kind count; not those before the first record,
-    of sends, or of another communicator; nor records that the GPU did not time.
-    """
+    """Gaps in a rank's numbers count; earlier ones, sends and others do not."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
     writer = write(7, version=OLD)
@@ -307,10 +304,7 @@ def test_the_sidecar_reads_them(
     run_dir: Path,
     serve: Serve,
 ) -> None:
-    """
-    By Inspector's own variable: of a process with an agent, across a rotation and a
-    restart of the sidecar, which counts what is new only.
-    """
+    """Across a rotation and its restart, the sidecar counts only what is new."""
     here = os.uname().nodename
     serve(0, agent_in(70, here), target="/debug/rank")
     writer, rank = write(70, here, verbose=True), Rank()

@@ -97,10 +97,7 @@ def test_board_and_screens_agree_with_each_other_and_the_truth(
 
 
 def test_an_edge_of_a_bucket_never_makes_requests_slow() -> None:
-    """
-    Requests that all take a little more than a bound, instead of a little less, are not
-    called slower than before, whatever the bound.
-    """
+    """Requests at the other side of a bound are not called slower than before."""
     limits, bounds = Limits(), catalog.REQUEST_SECONDS.buckets
     for part in PARTS.values():
         for number, _ in enumerate(pairwise(bounds)):

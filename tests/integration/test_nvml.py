@@ -145,10 +145,7 @@ def test_counter_that_falls_is_passed_through(gpus: Callable[..., Gpus]) -> None
 def test_a_figure_that_cannot_be_is_left_out(
     gpus: Callable[..., Gpus], order: str, metric: str, found: str
 ) -> None:
-    """
-    What a driver says for "not available", and nonsense, costs that figure of that GPU
-    alone; it is said once, with what was found and what is allowed.
-    """
+    """Nonsense costs that value of that GPU alone, and is logged once."""
     fleet = gpus(2)
     whole = fleet.poll()["page"]
     fleet.order(order)
@@ -167,10 +164,7 @@ def test_a_figure_that_cannot_be_is_left_out(
 def test_what_hardly_changes_is_asked_twice_a_minute(
     nvml_library: Path, tmp_path: Path
 ) -> None:
-    """
-    Error counts and links are read every 30 s, of one device after the other, and
-    stay on the page meanwhile; the rest is read at each poll.
-    """
+    """Error counts and links are read every 30 s, the rest at each poll."""
     collector = "nvml.NvidiaGpus(interval=10)"
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
         fleet = start(2, "field 0 94 5", "field 1 94 5")

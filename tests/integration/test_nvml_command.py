@@ -116,10 +116,7 @@ def sidecar(
 def test_it_ends_when_only_a_new_process_helps(
     sidecar: Callable[..., Sidecar], orders: str, why: str
 ) -> None:
-    """
-    With the option, a driver that was upgraded, or that was taken away from the
-    container, ends the process.
-    """
+    """With the option, a driver upgraded or taken away ends the process."""
     running = sidecar("--exit-on-driver-mismatch")
     until(lambda: UUID.format(2) in running.page(), "the GPUs")
     running.order(orders)

@@ -220,9 +220,7 @@ def test_driver_that_goes_away_between_two_calls_is_noticed(
 
 
 def test_hanging_driver_is_a_timeout_and_recovers(gpus: Callable[..., Gpus]) -> None:
-    """
-    A call that does not return fails the collector, and nothing else waits for it.
-    """
+    """A call that does not return fails the collector, and delays nothing else."""
     fleet = gpus(1)
     fleet.poll()
     fleet.order("hang nvmlDeviceGetPowerUsage")

@@ -27,9 +27,7 @@ RuntimeError_ = jax.errors.JaxRuntimeError
 
 
 def test_of_many_failures_at_once_one_is_reported(agent: Agent, tmp_path: Path) -> None:
-    """
-    Eight threads run out of memory together: eight errors, one report, no waiting.
-    """
+    """Eight threads out of memory get eight errors, and one report."""
     start = threading.Barrier(8)
 
     def work() -> None:

@@ -346,11 +346,7 @@ print(json.dumps([one.name for one in threads.running()]))
 def test_no_thread_of_the_sdk_exports(
     running: Receiver, protocol: str, *, up: bool
 ) -> None:
-    """
-    All signals are sent from threads of ours, whether or not they arrive: the SDK
-    starts none for that, nor does gRPC. Over HTTP, `threading` has nothing to list
-    meanwhile either; gRPC asks it for the thread of a call.
-    """
+    """All signals are sent from our threads; HTTP adds none to `threading`."""
     source = f"""{BEGIN}
 def others():
     names = [one.name for one in threading.enumerate()]

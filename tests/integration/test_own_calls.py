@@ -51,10 +51,7 @@ def test_a_start_loads_and_starts_so_much(counts: Any) -> None:
 
 
 def test_each_event_makes_so_many_calls(counts: Any) -> None:
-    """
-    A cached call makes none of ours, and where a loop makes very many of an event, most
-    of them next to none.
-    """
+    """A cached call makes none of ours, frequent events next to none."""
     found = counts["costs"]
 
     assert found.keys() == MOST.keys()
@@ -74,10 +71,7 @@ def test_a_compile_passes_so_many_modules(counts: Any) -> None:
 
 
 def test_frequent_events_are_all_counted(counts: Any) -> None:
-    """
-    One stands for those before it, so that only the latest may be missing; none is
-    counted twice.
-    """
+    """One stands for those before it, so that only the latest may be missing."""
     total, transfers, nbytes, warnings = counts["frequent"]
 
     assert total - 100 <= transfers <= total + 100

@@ -41,10 +41,7 @@ def users(bcrypt: ModuleType) -> str:
 def test_a_password_lets_in_and_a_wrong_one_does_not(
     site: GuardedSite, users: str
 ) -> None:
-    """
-    Wrong passwords, unknown names, other schemes and no header at all get 401 and
-    nothing of the page; the right one gets the page.
-    """
+    """All but the right password get 401, and nothing of the page."""
     site.serve(users)
 
     assert site.get(user=("alice", "right"))[:2] == (200, PAGE)
@@ -68,10 +65,7 @@ def test_probes_need_no_password(site: GuardedSite, users: str) -> None:
 def test_a_slow_hash_is_paid_once(
     site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Right and wrong passwords are remembered, until the file changes them; an unknown
-    name costs a hash as a known one does.
-    """
+    """Passwords are remembered until they change; unknown names cost a hash."""
     checked: list[bytes] = []
     check = bcrypt.checkpw
 

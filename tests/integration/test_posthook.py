@@ -59,10 +59,7 @@ def test_debugging_comes_first(place: PostCallHook) -> None:
 
 
 def test_debugging_that_begins_while_we_take_the_place(place: PostCallHook) -> None:
-    """
-    A setting that is switched on after we found the place empty, and before we take
-    it, is not undone.
-    """
+    """A setting enabled just before we take its place is not undone."""
     local = place._get_local
 
     def switched_on() -> Any:

@@ -208,9 +208,7 @@ def test_an_ended_process_leaves_a_free_slot(
     code: int,
     left: list[str],
 ) -> None:
-    """
-    An orderly end cleans up; after any other the slot is free and its files remain.
-    """
+    """An orderly end cleans up; after any other the slot is free and files remain."""
     result = preloaded_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
 
     assert result.code == code
@@ -270,9 +268,7 @@ def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
 def test_there_is_one_agent_per_process(
     preloaded_script: Callable[..., Result],
 ) -> None:
-    """
-    A second call returns the first agent; other settings are reported, not applied.
-    """
+    """A second call returns the first agent; other settings are reported."""
     source = """
 from jaxmon.threads import running
 first = jaxmon.instrument(port=0)
@@ -382,9 +378,7 @@ agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
 def test_an_unusable_setting_raises_and_leaves_nothing(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    A mistake at set-up is the one thing that is raised, before anything is attached.
-    """
+    """A mistake at set-up is raised before anything is attached."""
     source = """
 jit = jax.jit
 for options in ({"port": "x"}, {"no_such": 1}, {"max_functions": 0}):

@@ -65,9 +65,7 @@ def busy() -> Iterator[None]:
 
 
 def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
-    """
-    The busiest program of the trace is the function that runs, with its operations.
-    """
+    """The busiest program is the function that runs, with its operations."""
     status, body, headers = get(agent, "/debug/profile?seconds=0.5")
 
     assert status == 200, body
@@ -300,10 +298,7 @@ def test_one_trace_at_a_time(agent: Agent, tmp_path: Path) -> None:
 
 
 def test_who_patches_the_profiler_after_us_is_left_alone(agent: Agent) -> None:
-    """
-    Another tool that wraps the same class while a trace is taken keeps its wrapper,
-    and what it wrapped works on.
-    """
+    """A tool that wraps the same class during a trace keeps its wrapper."""
     module = profiler.module_of(jax)
     original = module.ProfilerSession
     jnp.ones(3).block_until_ready()
@@ -354,9 +349,7 @@ def test_stopping_the_agent_ends_the_trace(run_dir: Path) -> None:
 def test_a_gpu_is_not_profiled_unasked(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    On a GPU the request is refused with the reason and the setting that allows it.
-    """
+    """On a GPU the request is rejected with the setting that allows it."""
     jnp.ones(3).block_until_ready()
 
     class Gpu:

@@ -235,10 +235,7 @@ def test_different_programs_are_counted_once_each() -> None:
 def test_programs_beyond_the_budget_are_read_when_someone_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Until then there are their FLOPs and no other figures, none is kept for it, and XLA
-    is asked for the latest program of a function only.
-    """
+    """Until then there are FLOPs only, and XLA is asked for the latest alone."""
     import jax
 
     client = jax.devices()[0].client

@@ -173,10 +173,7 @@ def page_of(agent: Told) -> str:
 
 
 def test_any_label_and_value_survives() -> None:
-    """
-    What is hard to quote comes out as it went in, what a terminal would obey as text;
-    what is no number stays out.
-    """
+    """What is hard to quote comes out as it went in; what is no number does not."""
     odd = ['a"b', "a\\", "a\nb", "{},=# ", "\u2028é", "", "\\n", '",x="', "\r\t\x0b"]
     samples: list[tuple[str, float]] = [
         (series(catalog.RECOMPILES, text, cause), number)

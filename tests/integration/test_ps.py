@@ -132,10 +132,7 @@ def test_a_sidecar_is_asked_for_another_host(
 
 
 def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
-    """
-    Slot, pid, command, age, state, rate and what is wrong stand there, at 80 columns
-    and more; what crashed is listed, what finished only on request.
-    """
+    """Slot, pid, state, rate and fault are listed; finished ones on request."""
 
     def measured() -> Any:
         found = json.loads(ps(host["run_dir"], "--json", "--ended").ok().out)
@@ -209,10 +206,7 @@ def test_none_is_an_error_with_advice(run_dir: Path, tmp_path: Path) -> None:
 def test_other_users_directories_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    Those of other users with sockets, or that cannot be read, are named; links and
-    empty ones are not.
-    """
+    """Those with sockets, or unreadable, are named; links and empty ones not."""
     monkeypatch.setattr(rundir, "_temporary", lambda: tmp_path)
     mine = tmp_path.stat().st_uid
     for name in ("jaxmon-1", "jaxmon-2", "jaxmon-x"):

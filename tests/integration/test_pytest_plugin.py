@@ -44,10 +44,7 @@ def outcomes(result: Result) -> str:
 
 
 def test_marked_test_fails_with_the_cause(run: Run) -> None:
-    """
-    A test that costs more than its mark allows fails, and says why; one that costs as
-    much passes. Fixtures do not count, but what they compile is what is compared with.
-    """
+    """A test above its mark fails and says why; what fixtures compile is free."""
     result = run(
         """
         @pytest.fixture
@@ -115,10 +112,7 @@ def test_nearest_mark_wins_figure_by_figure(run: Run) -> None:
 
 
 def test_failure_of_the_test_is_shown_alone(run: Run) -> None:
-    """
-    A test that fails is reported with its own failure; one that keeps a budget inside
-    with that budget's.
-    """
+    """A test that fails is reported with its own failure, or its inner budget's."""
     result = run(
         """
         import jaxmon
@@ -236,9 +230,7 @@ def test_report_by_ini_file_and_its_absence(run: Run, tmp_path: Path) -> None:
 
 
 def test_report_survives_tests_that_stop_the_agent(run: Run) -> None:
-    """
-    A test may instrument and uninstrument; the next ones are counted nevertheless.
-    """
+    """Tests after one that stops the agent are counted nevertheless."""
     source = """
         import jaxmon
 
@@ -275,10 +267,7 @@ UNUSED = """
 
 @pytest.mark.exhaustive
 def test_plugin_is_light(tmp_path: Path) -> None:
-    """
-    Where nothing is marked, pytest loads no more of jaxmon than the plugin, and no
-    JAX; nor does a report of tests that do not use it.
-    """
+    """Without marks, pytest loads no JAX and nothing but the plugin."""
     (tmp_path / "test_it.py").write_text(dedent(UNUSED))
     command = ("-m", "pytest", "-q", "-s", "-p", "no:cacheprovider")
     result = run_python(*command, cwd=tmp_path).ok()
@@ -315,10 +304,7 @@ def test_plugin_is_no_news_within_jaxmon_run(tmp_path: Path) -> None:
 
 
 def test_our_modules_are_not_rewritten(run: Run) -> None:
-    """
-    Under pytest, jaxmon is imported as it is elsewhere: no thread of ours parses a
-    module while the program's threads parse theirs.
-    """
+    """Pytest does not rewrite jaxmon: no thread parses it beside the program's."""
     result = run(
         """
         def test_it():

@@ -86,10 +86,7 @@ bool(f)
 def test_what_stands_for_a_function_gives_what_that_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Each attribute of a module or class that an agent replaces, but for the expressions
-    that the page lists for its kind.
-    """
+    """Each replaced attribute is as JAX's own, except where the page lists it."""
     names = dict(globals())
     for one in (*MODULES, "cloudpickle", "dis", "doctest", "typing"):
         require_module(one)

@@ -63,9 +63,7 @@ def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> N
 def test_program_that_instruments_itself_has_one_agent(
     tmp_path: Path, run_dir: Path
 ) -> None:
-    """
-    The options of the command win, and ``jaxmon.instrument()`` returns that agent.
-    """
+    """The command's options win, and ``jaxmon.instrument()`` returns its agent."""
     (tmp_path / "main.py").write_text(
         "import os, psutil, jaxmon\n"
         "agent = jaxmon.instrument()\n"
@@ -92,9 +90,7 @@ def test_failure_to_start_is_said_once_and_goes_no_further(tmp_path: Path) -> No
 
 
 def test_broken_sitecustomize_is_reported_as_by_python(tmp_path: Path) -> None:
-    """
-    The site's own start-up module fails as ever, in the command and in the program.
-    """
+    """The site's own start-up module fails as ever, in command and program."""
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('no luck')")
     program = Program(arguments=("-c", "1"), environ={"PYTHONPATH": "."})
 

@@ -176,10 +176,7 @@ def test_children_without_jax_load_the_hook_only(tmp_path: Path) -> None:
 
 
 def test_other_environments_are_left_alone(tmp_path: Path) -> None:
-    """
-    A child whose Python has no jaxmon imports JAX as ever, and so does one that lost
-    the settings; its own start-up module runs.
-    """
+    """A child without jaxmon, or without its settings, imports JAX as ever."""
     venv.create(tmp_path / "other", symlinks=True, with_pip=False)
     python = str(tmp_path / "other/bin/python")
     packages = next((tmp_path / "other/lib").glob("python*/site-packages"))
@@ -247,10 +244,7 @@ def test_a_run_within_a_run_observes_what_it_says(tmp_path: Path) -> None:
 def test_a_program_without_jax_names_the_option(
     source: str, *, hinted: bool, tmp_path: Path
 ) -> None:
-    """
-    If it started Python processes, one line says so at its end; not if it imported JAX,
-    or started other programs only.
-    """
+    """If it started Python processes and no JAX, one line at its end says so."""
     (tmp_path / "jax.py").write_text("")
     (tmp_path / "script").write_text(f"#!{sys.executable}\n")
     (tmp_path / "script").chmod(0o755)

@@ -153,9 +153,7 @@ def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> 
 def test_agents_come_back_when_their_directory_can_be_made_again(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    While a file lies in its place nothing can be done; after that, they are there.
-    """
+    """While a file lies in its place nothing can be done; afterwards they are back."""
     (one,) = many(start, "a")
     elsewhere = run_dir.with_suffix(".away")
     run_dir.rename(elsewhere)
@@ -175,10 +173,7 @@ def test_agents_come_back_when_their_directory_can_be_made_again(
 def test_a_slot_that_another_program_took_is_left_to_it(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    A process that responds on an agent's socket, with or without its lock, keeps it;
-    the agent takes another slot.
-    """
+    """A process that responds on the socket keeps it; the agent moves on."""
     many(start, "a")
     with closing(socket.socket(socket.AF_UNIX)) as other:
         other.bind(str(run_dir / "other"))
@@ -271,10 +266,7 @@ def test_a_newcomer_leaves_an_agent_without_lock_alone(
 def test_an_agent_that_ends_leaves_its_successor_alone(
     run_dir: Path, start: Start
 ) -> None:
-    """
-    The directory was made again by another, with the same number: who ends unlinks
-    what is its own, and that is not there any more.
-    """
+    """It unlinks only its own files, which another directory of that name lacks."""
     (old,) = many(start, "old", every=3600)
     shutil.rmtree(run_dir)
     many(start, "new", every=3600)
@@ -297,9 +289,7 @@ def test_the_doctor_changes_nothing(run_dir: Path, start: Start) -> None:
 
 
 def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
-    """
-    Otherwise anyone who can write to the directory could make it connect to any server.
-    """
+    """A writer to the directory cannot make it connect to any server."""
     other = run_dir / "other"
     with closing(socket.socket(socket.AF_UNIX)) as server:
         server.bind(str(other))
@@ -374,10 +364,7 @@ print(json.dumps([agent.socket, agent.running]), flush=True)
 
 
 def test_a_real_agent_is_found_again(run_dir: Path) -> None:
-    """
-    An instrumented program whose run directory is removed is in the same place again,
-    says so, and leaves nothing there when it ends.
-    """
+    """After its directory is removed, a program is there again, and cleans up."""
     with start_preloaded(
         *("-c", REAL),
         environ=clean_environ(run_dir, JAXMON_PORT="none"),

@@ -94,9 +94,7 @@ def refused(site: GuardedSite, context: ssl.SSLContext) -> None:
 def test_no_certificate_and_a_wrong_one_do_not(
     site: GuardedSite, clients: Callable[..., ssl.SSLContext]
 ) -> None:
-    """
-    Without a certificate, with another authority's and with an expired one: no page.
-    """
+    """Without a certificate, or with a foreign or expired one, there is no page."""
     site.serve(CLIENTS)
     long_ago = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
@@ -148,9 +146,7 @@ def test_a_renewed_certificate_is_served_at_once(site: GuardedSite) -> None:
 def test_a_certificate_that_comes_after_its_configuration(
     site: GuardedSite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A file that a refused change asks for is waited for: no other change is needed.
-    """
+    """A file that a rejected change asks for is awaited without another change."""
     site.certify()
     site.serve(TLS)
     site.path.write_text(TLS.replace("cert.pem", "new.pem"))
@@ -177,10 +173,7 @@ def test_no_path_leads_to_a_file(site: GuardedSite, path: str) -> None:
 
 
 def test_slow_clients_do_not_keep_others_out(site: GuardedSite) -> None:
-    """
-    Two hundred clients that never finish their request, nor their handshake, cost no
-    other client a response.
-    """
+    """Two hundred unfinished requests and handshakes cost others no response."""
     site.certify()
     site.serve(TLS, read_timeout=2)
     with ExitStack() as stack:

@@ -168,9 +168,7 @@ class TestMetrics:
     def test_only_large_pages_for_clients_who_can_are_compressed(
         self, site: Site
     ) -> None:
-        """
-        Compressed when that is accepted and worth it, and the content is the same.
-        """
+        """The content is the same, compressed if accepted and worth it."""
         small, _ = site.get("/metrics", Accept_Encoding="gzip")
         metric = catalog.JIT_CALLS
         samples = [(series(metric, f"f{number}"), 1.0) for number in range(200)]

@@ -42,10 +42,7 @@ def many_descriptors() -> Iterator[int]:
 def test_who_has_asked_gets_a_place(
     make_site: Callable[..., Site], said: bytes, count: int
 ) -> None:
-    """
-    However many are connected and have not asked, or not to the end, the first attempt
-    is answered.
-    """
+    """However many idle clients are connected, the first attempt is answered."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
         for _ in range(count):
@@ -57,10 +54,7 @@ def test_who_has_asked_gets_a_place(
 def test_who_waits_in_silence_is_answered_when_it_asks(
     make_site: Callable[..., Site],
 ) -> None:
-    """
-    A client that connected beside silent ones, and asks later than they came, is
-    answered.
-    """
+    """A client among silent ones is answered when it asks, however late."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
         for _ in range(2):
@@ -72,9 +66,7 @@ def test_who_waits_in_silence_is_answered_when_it_asks(
 
 
 def test_who_says_nothing_is_not_waited_for(make_site: Callable[..., Site]) -> None:
-    """
-    Its time to send a request ends even if no other client can be answered meanwhile.
-    """
+    """Its time to send a request ends even if no client can be answered."""
     site = make_site(max_connections=1, read_timeout=0.3)
     with site.connect() as client:
         client.sendall(head_of("/later"))

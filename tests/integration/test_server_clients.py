@@ -108,10 +108,7 @@ class TestBadClients:
     def test_too_many_clients_are_refused_and_counted(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        503 while all places are taken by who has asked, service again when one is
-        free.
-        """
+        """503 while requests hold all places, service again when one is free."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
             for _ in range(2):
@@ -191,10 +188,7 @@ class TestHostileClients:
     def test_an_answer_under_way_does_not_give_way(
         self, make_site: Callable[..., Site]
     ) -> None:
-        """
-        A client with a complete request gets its response, whichever client wants its
-        place.
-        """
+        """A complete request gets its response, whichever client wants its place."""
         site = make_site(max_connections=1, read_timeout=600)
         with site.connect() as client:
             client.sendall(head_of("/later"))

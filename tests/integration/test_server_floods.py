@@ -51,10 +51,7 @@ class TestSharedPages:
     """One response answers all waiting requests, and no client gets an old one."""
 
     def test_requests_that_came_together_share_a_page(self, site: Site) -> None:
-        """
-        A hundred requests that wait together get the same page, made a few times; in
-        another format it is another page.
-        """
+        """A hundred waiting requests get one page for each format."""
         strict = "Accept: application/openmetrics-text"
         with site.connect() as first, ExitStack() as stack:
             first.sendall(head_of("/hold"))
@@ -71,9 +68,7 @@ class TestSharedPages:
         assert site.seconds.count <= 20
 
     def test_no_page_is_older_than_its_request(self, site: Site) -> None:
-        """
-        What was true before a request is on its page, while others flood the server.
-        """
+        """What was true before a request is on its page, also in a flood."""
         with ExitStack() as stack:
             flood(site, stack, clients=20, read=True)
             client = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
@@ -118,10 +113,7 @@ class TestFloods:
         assert site.errors == []
 
     def test_a_burst_is_served(self, site: Site) -> None:
-        """
-        Of nearly twice as many clients at once as there are places, none is refused:
-        who comes later waits until the first are served.
-        """
+        """Of nearly twice as many clients as places, none is refused."""
         with site.connect() as first, ExitStack() as stack:
             first.sendall(head_of("/hold"))
             assert site.held.wait(90)
@@ -148,9 +140,7 @@ class TestFloods:
             assert max(unsent(site)) <= 256 << 10
 
     def test_the_end_of_a_last_response_is_no_error(self, site: Site) -> None:
-        """
-        Wherever a response ends in the buffers, closing after it is not a failure.
-        """
+        """Wherever a response ends in the buffers, closing is no failure."""
         pages = [Response(b"x" * size) for size in range(100_000, 900_000, 20_000)]
         site.server.routes["/sized"] = lambda request: pages[int(request.query["n"])]
         for number, page in enumerate(pages):

@@ -216,10 +216,7 @@ def test_passwords_and_certificates_authenticate(tmp_path: Path) -> None:
 
 
 def test_passwords_and_tls_guard_by_themselves(tmp_path: Path) -> None:
-    """
-    A page of another site has neither password nor certificate; a configuration with
-    headers alone does not guard.
-    """
+    """Another site has neither password nor certificate; headers guard nothing."""
     bcrypt = pytest.importorskip("bcrypt")
     hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
     foreign: dict[str, Any] = {"Host": "attacker.example"}

@@ -35,9 +35,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("path", ["/broken", "/exit"])
     def test_a_failing_handler_costs_one_response(self, site: Site, path: str) -> None:
-        """
-        500 without details for the client, the error for `on_error`; life goes on.
-        """
+        """500 without details for the client, the error for `on_error`."""
         response, body = site.get(path)
 
         assert response.status == 500

@@ -35,10 +35,7 @@ from tests.helpers.sidecars import (
 
 
 def test_what_a_process_counted_outlives_it(run_dir: Path) -> None:
-    """
-    Its counters and histograms stay, marked; its gauges, and that it was up, do not. It
-    has not died.
-    """
+    """Its counters and histograms stay, marked; its gauges and `up` do not."""
     agents = Agents(run_dir)
     assert job(run_dir, 2).code == 0
     page = page_of(agents)
@@ -133,10 +130,7 @@ def test_a_forked_child_leaves_nothing(run_dir: Path) -> None:
 
 @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_after_a_killed_process_counts_begin_anew(run_dir: Path, end: str) -> None:
-    """
-    What it counted since the last poll is not known: its successor starts at zero, and
-    says so.
-    """
+    """What it counted since the last poll is lost: the next starts at zero."""
     job(run_dir, 2)
     job(run_dir, 3, end)
     assert counts(run_dir) == (0, 0)

@@ -131,10 +131,7 @@ def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> N
 
 @pytest.mark.parametrize("static", [None, len, Config(), Config])
 def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
-    """
-    Classes give JAX a new tuple of the same objects at each call, as those do that
-    `register_dataclass` knows; another shape is then the only difference.
-    """
+    """A new tuple of the same objects is no difference, another shape is."""
     f = jax.jit(lambda module: module.weight + 1)
 
     for size in (1, 1, 2):

@@ -214,10 +214,7 @@ def test_a_forked_child_changes_nothing(run_dir: Path, agents: Agents) -> None:
 
 
 def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
-    """
-    A process writes its record again when the directory was removed; with the records
-    of others, their counts begin anew.
-    """
+    """A process rewrites its removed record; counts of others begin anew."""
     run(run_dir, "raise ValueError")
     program = "print('go', flush=True)\nsys.stdin.readline()\n"
     with waiting(run_dir, program) as process:
@@ -240,10 +237,7 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
 def test_garbage_costs_one_record(
     run_dir: Path, agents: Agents, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """
-    A file that is no record has no series, and the next agent replaces it; one of a
-    later release is a failure, once.
-    """
+    """What is no record is replaced; a later release's is a failure, once."""
     (run_dir / "agent-0.end").write_bytes(b"\xff" * 3000)
     (run_dir / "agent-1.end").write_bytes(b'{"schema":2,"starts":2}\n')
     for _ in range(2):
@@ -270,10 +264,7 @@ def test_an_agent_without_records_lives(
 
 
 def test_the_counter_never_goes_back(run_dir: Path, agents: Agents) -> None:
-    """
-    A successor holds the slot a moment before it counts its predecessor: the crash that
-    was exported stays so. A new file begins anew.
-    """
+    """An exported crash stays until its successor counts it, or a new file begins."""
     path = run_dir / "agent-0.end"
     first, second = EndWriter(path, 0o600), EndWriter(path, 0o600)
     first.begin()
@@ -355,10 +346,7 @@ FINISHES = {
 def test_every_screen_says_how_each_process_ended(
     run_dir: Path, agents: Agents, tmp_path: Path
 ) -> None:
-    """
-    By its own word, or by the kernel's where it left none; of a slot that is taken
-    again, the record of the process before stays.
-    """
+    """By its own word or the kernel's; a reused slot keeps the last record."""
     expected = {**CRASHES, **FINISHES}
     script = tmp_path / "train.py"
     script.write_text(WAYS)

@@ -46,9 +46,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_an_agent_that_is_switched_off_answers_everything() -> None:
-    """
-    Whatever one that runs can be asked, with the same arguments and kinds of answers.
-    """
+    """All that a running one can be asked works, with the same arguments."""
     off = jaxmon.instrument(enabled=False)
     on = jaxmon.instrument(**SILENT)
     try:
@@ -92,9 +90,7 @@ def test_a_module_of_the_program_with_a_name_of_pythons(
 
 @pytest.mark.exhaustive
 def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> None:
-    """
-    A script that exits when it is imported, with a name that jaxmon asks Python for.
-    """
+    """A script may exit when jaxmon imports it by a standard name."""
     (tmp_path / "queue.py").write_text("raise SystemExit(3)")
     (tmp_path / "program.py").write_text(USES_ALL)
 
@@ -150,10 +146,7 @@ RAISED = {
 def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
     tmp_path: Path, python_script: Callable[..., Result], source: str
 ) -> None:
-    """
-    A check of versions, or a file of the program with a name of Python's, raises what
-    it likes: it is quoted, and what to do is the same.
-    """
+    """Whatever it raises is quoted, and what to do is the same."""
     (tmp_path / "jax.py").write_text(source)
 
     result = python_script(ASKS).ok()

@@ -132,10 +132,7 @@ def test_compiles_are_below_the_step_that_paid(
 def test_long_waits_are_below_what_waited(
     trained: Trained, place: str, name: str, how: str, planted: int
 ) -> None:
-    """
-    In the step or request in which the program waited for the device, as long as it
-    did; the many short ones have no spans.
-    """
+    """A step or request has the long wait for a device as a span, no short ones."""
     (wait,) = [one for one in trained.spans if one["name"] == name]
     (parent,) = [one for one in trained.spans if one["id"] == wait["parent"]]
     assert parent["name"] == place

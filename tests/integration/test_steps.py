@@ -124,10 +124,7 @@ def test_a_training_loop_is_measured(agent: Agent) -> None:
 
 
 def test_time_to_compile_is_no_time_of_the_step(agent: Agent) -> None:
-    """
-    Tracing, lowering and compiling are charged to ``compile``, wherever they happen;
-    the rest of the steps is little here.
-    """
+    """Tracing, lowering and compiling count as ``compile`` wherever they happen."""
 
     def reported() -> float:
         phases = ("trace", "lower", "backend_compile")
@@ -218,9 +215,7 @@ def test_requests_are_cold_once_for_each_shape(agent: Agent) -> None:
 
 
 def test_a_compile_finds_its_request_through_the_context(agent: Agent) -> None:
-    """
-    On a thread of asyncio, of an executor with or without a copied context, in a task.
-    """
+    """On asyncio's thread, in executors with or without context, in a task."""
     model = jax.jit(lambda x: x * 3)
 
     async def serve() -> None:
@@ -296,10 +291,7 @@ def out_of_memory() -> Callable[[Any], Any]:
 def test_an_error_beside_the_miss_path_is_counted_where_it_surfaces(
     agent: Agent,
 ) -> None:
-    """
-    Once: in a request or in an activity, whichever sees it first. A program that was
-    compiled ahead of time has no other witness.
-    """
+    """It counts once, in the request or activity that sees it first."""
     compiled: Any = out_of_memory().lower(1.0).compile()  # type: ignore[attr-defined]
     for mark in (jaxmon.request("predict"), jaxmon.activity("evaluate")):
         with (
@@ -315,10 +307,7 @@ def test_an_error_beside_the_miss_path_is_counted_where_it_surfaces(
 
 
 def test_an_error_that_was_counted_is_not_counted_again(agent: Agent) -> None:
-    """
-    What left a call on the miss path belongs to its function, also when several
-    errors are on their way at once.
-    """
+    """An error of the miss path belongs to its function, also among several."""
     together = threading.Barrier(8, timeout=60)
     failed: list[BaseException] = []
 

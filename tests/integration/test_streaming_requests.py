@@ -139,10 +139,7 @@ def test_within_the_middleware_a_stream_is_part_of_its_request(
 def test_a_stream_that_the_client_leaves_ends(
     agent: Agent, app: Callable[..., Any]
 ) -> None:
-    """
-    As the generator is dropped, wherever that is: in a server that may be by the
-    garbage collector.
-    """
+    """The generator may be dropped anywhere, also by the garbage collector."""
 
     def ended() -> object:
         gc.collect()

@@ -85,10 +85,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
 def test_the_port_of_the_sidecar_is_left_alone(
     starts: Callable[..., list[Started]],
 ) -> None:
-    """
-    An agent that has to move on does not take the port that the sidecar will ask for,
-    unless it was configured to use exactly that one.
-    """
+    """An agent moves past the sidecar's port, unless configured to use it."""
     taken, sidecar, free = free_ports(3)
     before = (
         f"import jaxmon.agent.serving\njaxmon.agent.serving.SIDECAR_PORT = {sidecar}\n"
@@ -154,9 +151,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
 def test_an_unusable_run_directory_costs_the_socket_only(
     starts: Callable[..., list[Started]], run_dir: Path
 ) -> None:
-    """
-    The agent serves TCP, says what is wrong with the directory, and holds no lock.
-    """
+    """The agent serves TCP, says what is wrong, and holds no lock."""
     directories = [
         make(run_dir / f"d{number}")
         for number, (make, _) in enumerate(UNUSABLE.values())
@@ -237,9 +232,7 @@ def test_a_missing_run_directory_is_made_for_this_user_only(
 def test_a_relative_run_directory_survives_a_change_of_directory(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Training programs change their directory; the files are cleaned up all the same.
-    """
+    """The files are removed although the program has changed its directory."""
     source = f"""
 os.chdir({str(run_dir)!r})
 agent = jaxmon.instrument(port=None, run_dir="relative")
@@ -283,9 +276,7 @@ threading.Thread.start = DaemonThread.start = refuse
 def test_an_exhausted_process_is_not_disturbed(
     preloaded_script: Callable[..., Result], exhaust: str
 ) -> None:
-    """
-    Without descriptors or threads left, the agent says so and the program goes on.
-    """
+    """Without descriptors or threads left, the agent says so, and no more."""
     source = """
 # Imports need descriptors, too.
 get(jaxmon.instrument(port=0).url)

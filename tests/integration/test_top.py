@@ -193,10 +193,7 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
 
 
 def test_text_of_programs_is_harmless(place: Path) -> None:
-    """
-    Escape sequences in names are spelled out, and wide characters take two columns;
-    Ctrl-C ends the command and restores the terminal.
-    """
+    """Escape sequences are spelled out; Ctrl-C restores the terminal."""
     with top(place, lines=50) as screen:
         screen.shows("train.py")
         screen.press("s" + END + "\r")

@@ -117,10 +117,7 @@ def test_nobody_there() -> None:
 
 
 def test_who_cannot_be_reached_is_known_without_grpc(run_dir: Path) -> None:
-    """
-    Nothing is listening, or the queue is full; addresses where something may be
-    listening are left to gRPC.
-    """
+    """Only addresses where something may be listening are left to gRPC."""
     full = str(run_dir / "full")
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -84,10 +84,7 @@ def test_lost_chip_is_down_and_keeps_its_place(
 def test_program_without_the_lost_chip_has_its_own_chips(
     host: Callable[..., Host], tmp_path: Path
 ) -> None:
-    """
-    One that starts after the loss counts those that are left, and they are meant; what
-    an earlier one counts then is ambiguous, and omitted.
-    """
+    """Chips count from those left; what an earlier program counts is omitted."""
     here = host("v5e")
     runtime, _ = here.serve(shapes.host("v5e"))
     here.poll()

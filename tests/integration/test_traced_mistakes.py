@@ -169,10 +169,7 @@ def test_functions_under_transformations_are_read(agent: Agent) -> None:
 
 
 def test_healthy_programs_have_no_findings(agent: Agent) -> None:
-    """
-    Local lists, jax.random, callbacks and messages about shapes are what healthy
-    programs contain.
-    """
+    """Local lists, jax.random, callbacks and messages about shapes are no mistake."""
 
     def report(x: Any) -> None:
         losses.append(x)

@@ -194,10 +194,7 @@ def test_the_context_reaches_outgoing_requests(own: tuple[TraceReceiver, Run]) -
 def test_compiles_are_below_the_request_that_paid(
     provider: str, own: tuple[TraceReceiver, Run], theirs: tuple[TraceReceiver, Run]
 ) -> None:
-    """
-    The cold requests have the compile, with its phases, within the call of the model as
-    the program timed it; a warm one has none.
-    """
+    """Cold requests have the compile with its phases, a warm one has none."""
     receiver, run = own if provider == "own" else theirs
     facts = [("compiled", True, None), None, ("compiled", False, "shape"), None, None]
     for (trace, _), fact in zip(run.traces, facts, strict=True):
@@ -228,10 +225,7 @@ def test_compiles_are_below_the_request_that_paid(
 
 
 def test_no_request_has_two_spans(theirs: tuple[TraceReceiver, Run]) -> None:
-    """
-    Beside the instrumentation of FastAPI we make no span of a request, but say on its
-    span what we know.
-    """
+    """Beside FastAPI's instrumentation, its span has what we know."""
     receiver, run = theirs
     starts = ["cold", "warm", "cold", "warm", "warm"]
     for (trace, parent), start in zip(run.traces, starts, strict=True):
@@ -295,10 +289,7 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
 def test_what_turns_traces_on(
     python_script: Callable[..., Result], environ: dict[str, str], *, loaded: bool
 ) -> None:
-    """
-    Only then is OpenTelemetry loaded. A receiver that is down changes nothing, and no
-    thread is left.
-    """
+    """Only then is OpenTelemetry loaded; a receiver that is down changes nothing."""
     without_metrics = {**environ, "JAXMON_OTLP": "false"}
     assert python_script(SOURCE, env=without_metrics).ok().out == f"[] {loaded}\n"
 
@@ -306,10 +297,7 @@ def test_what_turns_traces_on(
 def test_prometheus_stores_exemplars(
     own: tuple[TraceReceiver, Run], stored: list[dict[str, Any]]
 ) -> None:
-    """
-    Of each series they are the traces of requests that it counts, with a value within
-    its bucket.
-    """
+    """They are traces of requests that their series counts, within the bucket."""
     _, run = own
     cold = {run.traces[0][0], run.traces[2][0]}
     healthy = {run.traces[1][0]}

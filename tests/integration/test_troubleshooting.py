@@ -146,10 +146,7 @@ def test_a_program_that_may_not_write_there_says_so(
 def test_another_user_is_told_of_the_permissions(
     preloaded_script: Callable[..., Result], run_dir: Path
 ) -> None:
-    """
-    Commands name the directory; once it is shared, the socket of a process that was
-    there before.
-    """
+    """Commands name the directory, and once it is shared the older socket."""
     directory = "run directory ...: Permission denied"
     socket = "cannot connect: ... Permission denied"
     written(f"*{directory}*", f"*{socket}*", "the process is `stuck?`")

@@ -54,10 +54,7 @@ def test_an_error_is_counted_once_however_often_it_is_seen(agent: Agent) -> None
 
 
 def test_a_builtin_error_is_counted_once_and_its_like_again(agent: Agent) -> None:
-    """
-    A ValueError of a cached call allows no weak reference; its successor often lives
-    at the same address.
-    """
+    """A ValueError cannot be referred to weakly; its address is soon reused."""
     for _ in range(20):
         error = ValueError("INTERNAL: from a cached call")
         for _ in range(3):
@@ -257,9 +254,7 @@ def test_how_jax_shows_a_traceback_is_no_error(agent: Agent, mode: str) -> None:
 
 
 def test_an_endless_chain_ends(agent: Agent) -> None:
-    """
-    Programs make circles, and retry for hours, each time in the handler of the last.
-    """
+    """Programs make circles of errors, and chains by hours of retries."""
     first = LookupError()
     last: BaseException = first
     for _ in range(10_000):
@@ -282,9 +277,7 @@ def test_a_function_that_the_message_names_is_charged(agent: Agent) -> None:
 
 
 def test_observers_are_told_once(agent: Agent) -> None:
-    """
-    With the function, the kind and the error; one that fails does not stop the next.
-    """
+    """With function, kind and error; one that fails does not stop the next."""
     told: list[tuple[str, str, str]] = []
 
     def observe(seen: CountedError) -> None:

@@ -46,9 +46,7 @@ def agent() -> Iterator[Agent]:
 
 
 def test_everything_is_as_found(run_dir: Path) -> None:
-    """
-    Attributes, listeners, threads, descriptors and the run directory are restored.
-    """
+    """Attributes, listeners, threads, descriptors, files are restored."""
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
     before = session.snapshot()
 
@@ -194,9 +192,7 @@ LAMBDA_OF_AGAIN = "test_an_agent_runs_again_after_uninstrument.<locals>.<lambda>
 def test_a_later_wrapper_of_the_factory_stays_and_ours_is_inert(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """
-    Their wrapper around what makes jitted functions works on, and nothing is counted.
-    """
+    """A wrapper around what makes jitted functions works on, uncounted."""
     pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_cpp_pjit", pjit._cpp_pjit)  # restores it at the end
     seen: list[object] = []
@@ -315,9 +311,7 @@ def raises(error: Exception) -> Callable[[], None]:
 
 
 def test_cleared_listeners_come_back_and_go(agent: Agent) -> None:
-    """
-    After `clear_event_listeners` a scrape listens again; uninstrument is unharmed.
-    """
+    """After `clear_event_listeners` a scrape listens again; stopping works."""
     before = session.snapshot()
     jax.monitoring.clear_event_listeners()
     assert session.snapshot().listeners != before.listeners

@@ -257,10 +257,7 @@ def test_in_the_process_no_call_misses(place: Path) -> None:
 
 
 def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
-    """
-    In a pipeline, changed, missing, unjitted and local functions fail with a reason,
-    and stop it; the rest are compiled.
-    """
+    """Changed, missing, unjitted and local functions stop a pipeline, by reason."""
     changed = (
         dedent(SERVICE)
         .replace("forward(state, x, scale)", "forward(state, x, factor)")

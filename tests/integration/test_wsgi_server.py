@@ -137,10 +137,7 @@ def status_of(port: int, path: str) -> int:
 
 
 def test_requests_equal_what_the_clients_counted(recorded: Recorded) -> None:
-    """
-    Under load from eight clients, every request is counted once, by its template and
-    outcome, the cold ones as cold; none stays in progress.
-    """
+    """Each request of eight clients counts once, by template, outcome and start."""
     truth: Counter[tuple[str, str, str]] = Counter()
     with served(site()) as port, ThreadPoolExecutor(8) as clients:
         asked = [path for path in PATHS for _ in range(20)]
