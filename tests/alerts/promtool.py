@@ -1,7 +1,5 @@
 """Unit tests of alerting rules, run by the real promtool."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Collection

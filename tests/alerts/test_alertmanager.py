@@ -1,7 +1,5 @@
 """Routing and inhibition, asked of the real amtool and tried on a real Alertmanager."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace

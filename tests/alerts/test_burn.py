@@ -1,7 +1,5 @@
 """Budgets: which pairs fire at which pace, when, and what keeps them silent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

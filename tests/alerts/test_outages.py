@@ -1,7 +1,5 @@
 """Trials of the alert on failing requests: little traffic, births, gaps, clusters."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.alerts.promtool import Case, evaluate, needed, run, shipped

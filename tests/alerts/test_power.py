@@ -1,7 +1,5 @@
 """Watts by process and by function, evaluated by the real promtool."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.symptoms.job import DEVICE_TIME

@@ -1,7 +1,5 @@
 """What the recording rules record, evaluated by the real promtool."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.alerts.promtool import evaluate, shipped

@@ -1,7 +1,5 @@
 """Runbooks: one for each alert, and everything in them can be done."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -3,8 +3,6 @@ From a fault of the demo's programs to a notification, and back to quiet, throug
 programs: JAX, the agent, the sidecar, Prometheus, Alertmanager.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator

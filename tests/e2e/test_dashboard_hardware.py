@@ -5,8 +5,6 @@ Pages of a cluster, scraped by a real Prometheus: programs have sidecars of thei
 DaemonSet reads GPUs and hosts; beside it a plain host, and two with TPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -184,9 +182,7 @@ GPUS = {
 }
 
 
-def test_a_service_shows_the_hardware_that_it_uses(
-    server: Prometheus, places: dict[str, str]
-) -> None:
+def test_a_service_shows_the_hardware_that_it_uses(server, places):
     """
     GPUs that its programs use or its own sidecar reads, their hosts, and no others; one
     worker's are its own.
@@ -222,9 +218,7 @@ def test_a_service_shows_the_hardware_that_it_uses(
             )
 
 
-def test_a_service_shows_what_is_down_beside_it(
-    server: Prometheus, places: dict[str, str], pages: dict[str, str]
-) -> None:
+def test_a_service_shows_what_is_down_beside_it(server, places, pages):
     """A selected service shows when its targets and readers of its GPUs are down."""
     down = "Targets that were down"
     assert shown(Grafana(server, ".+"), down, "instance") == set()
@@ -252,9 +246,7 @@ def test_a_service_shows_what_is_down_beside_it(
     )
 
 
-def test_a_service_shows_the_alerts_about_its_hardware(
-    server: Prometheus, pages: dict[str, str]
-) -> None:
+def test_a_service_shows_the_alerts_about_its_hardware(server, pages):
     """A service shows alerts about its own GPUs and their readers, and no others."""
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
     lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"
@@ -277,9 +269,7 @@ def test_a_service_shows_the_alerts_about_its_hardware(
     until(alike, "the alerts of each service, and no others")
 
 
-def test_steps_cost_what_the_gpus_of_the_service_cost(
-    server: Prometheus, pages: dict[str, str]
-) -> None:
+def test_steps_cost_what_the_gpus_of_the_service_cost(server, pages):
     """The steps have the job of the program, the prices that of the sidecar."""
     steps = count(step=100)
 

@@ -1,7 +1,5 @@
 """Every query of every dashboard, asked of a Prometheus that scraped the real thing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -23,7 +21,6 @@ from tests.fakes.tpu.hosts import Runtime
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
 from tests.helpers.preloaded import start_preloaded
 from tests.helpers.processes import ROOT, clean_environ, free_port, http_get, until
-from tests.helpers.prometheus import Prometheus
 
 
 PROGRAM = str(ROOT / "tests" / "programs" / "indicators.py")
@@ -260,12 +257,7 @@ def rules(directory: Path) -> dict[str, Any]:
     return {"rule_files": [str(directory / name) for name in names]}
 
 
-def test_every_query_has_data_on_a_cpu_host(
-    run_dir: Path,
-    tmp_path: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+def test_every_query_has_data_on_a_cpu_host(run_dir, tmp_path, stack, prometheus):
     """By sidecar or agent, all has data but what a CPU cannot fill, which is listed."""
     port, dead = free_port(), free_port()
     relayed = sidecar(run_dir, stack)
@@ -330,11 +322,8 @@ def test_every_query_has_data_on_a_cpu_host(
 
 
 def test_panels_of_accelerators_have_data_in_the_demo(
-    run_dir: Path,
-    tmp_path: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+    run_dir, tmp_path, stack, prometheus
+):
     """Panels that are empty on a CPU have data from accelerators, but for mishaps."""
     address = sidecar(
         run_dir, stack, *("--demo", "--disable", "nvml", "--price", "H100=2.5")
@@ -359,11 +348,8 @@ def test_panels_of_accelerators_have_data_in_the_demo(
 
 
 def test_panels_of_tpus_have_data_from_a_runtime(
-    run_dir: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_dir, stack, prometheus, monkeypatch
+):
     """Panels about TPUs have data from a sidecar beside a program on several slices."""
     pytest.importorskip("grpc")
     port = free_port()

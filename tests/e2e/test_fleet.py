@@ -1,10 +1,8 @@
 """Three instrumented processes, one sidecar, one Prometheus; one process is killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -118,11 +116,8 @@ def is_value(server: Prometheus, expression: str, expected: float) -> bool:
 
 
 def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
-    run_dir: Path,
-    sidecar: str,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+    run_dir, sidecar, stack, prometheus
+):
     """The sidecar continues, the slot is reused, Prometheus sees one clean reset."""
     workers = [Worker(run_dir, stack) for _ in range(3)]
     for number, worker in enumerate(workers):
@@ -169,9 +164,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     assert workers_seen == {"0", "1", "2"}
 
 
-def test_worker_that_ends_normally_leaves_its_counts(
-    run_dir: Path, sidecar: str, stack: ExitStack
-) -> None:
+def test_worker_that_ends_normally_leaves_its_counts(run_dir, sidecar, stack):
     """
     A process that exits takes its socket along, so it is not reported as down, nor as
     dead. What it counted stays for a while, and how many were in its slot.

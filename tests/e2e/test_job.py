@@ -1,7 +1,5 @@
 """A real job of four processes on two hosts, in which one thing after another hangs."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

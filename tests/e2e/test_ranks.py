@@ -1,10 +1,8 @@
 """A real JAX cluster of two processes, watched by a real Prometheus."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -15,7 +13,6 @@ from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
 from jaxmon_alerts import rules as alerts
 from tests.helpers.preloaded import Program, start_preloaded
 from tests.helpers.processes import ROOT, clean_environ, free_port, until
-from tests.helpers.prometheus import Prometheus
 
 
 # Ten minutes are ten seconds.
@@ -64,9 +61,7 @@ def started(stack: ExitStack, run_dir: Path, *command: str) -> Program:
 
 
 @pytest.mark.exhaustive
-def test_ranks_with_different_programs_are_an_alert(
-    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_ranks_with_different_programs_are_an_alert(run_dir, tmp_path, prometheus):
     """A process's own programs may differ; one that spans both processes may not."""
     rules = tmp_path / "alerts.yaml"
     options = alerts.RuleOptions(scale=SCALE)

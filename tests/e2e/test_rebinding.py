@@ -2,8 +2,6 @@
 DNS rebinding in a real browser: a site whose name leads to this machine reads nothing.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack

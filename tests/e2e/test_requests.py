@@ -2,8 +2,6 @@
 A real model server under real concurrent load: its figures are those of the client.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -2,8 +2,6 @@
 A long run in short: nothing grows while a program calls, recompiles and allocates.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 A dcgm-exporter for tests: pages in its shape, and everything that goes wrong with it.
 """
 
-from __future__ import annotations
-
 import ssl
 import threading
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ pkg/registry/apis/dashboard of github.com/grafana/grafana. It is stricter than t
 one: a write that names no version, which would overwrite an edit, is a violation.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An HTTP server for doubles: keeps what it was asked, and fails on demand."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

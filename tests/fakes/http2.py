@@ -1,7 +1,5 @@
 """A server of HTTP/2, frame by frame, that answers each request as a test says."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -7,8 +7,6 @@ Prints its two ports, HTTP first, then each span that it receives as a line of J
 Waits SECONDS before each response. Ends when its standard input does.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Rows about the sidecar's own process, its server and the host."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """One sidecar process, what it watches, and the means to break that."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

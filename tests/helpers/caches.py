@@ -1,7 +1,5 @@
 """What the tests of the persistent cache run, and what they compare."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ The classic ones are read from ``dashboards/``, which every worker does as it co
 `tests.unit.test_artifacts_docs` compares these files with fresh output.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ What is inside an agent, for tests that look there or break something.
 The only module of the tests that knows where an agent keeps its parts.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent

@@ -3,8 +3,6 @@ What programs do with `jax.jit`, and what expressions give for an object and for
 stands for it: results to be compared.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect

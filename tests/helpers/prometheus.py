@@ -1,7 +1,5 @@
 """A real Prometheus, and a real Alertmanager with a receiver for it to call."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs as their summaries and records have them, of which a test changes facts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@ Servers of pages for tests: a plain one, and what clients say to it byte by byte
 behind a web configuration, and one of ASGI.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """Sidecars: as a process, and what they read of hosts, short jobs and workers."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -6,8 +6,6 @@ they read the clock that `time.perf_counter` reads. What else there is in such a
 takes some 20 µs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import subprocess

@@ -1,7 +1,5 @@
 """The agents collector over real Unix sockets: whose figures are whose."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket
@@ -29,9 +27,7 @@ from tests.fakes.agents import (
 )
 
 
-def test_pages_of_all_agents_are_told_apart_by_worker(
-    run_dir: Path, serve: Serve
-) -> None:
+def test_pages_of_all_agents_are_told_apart_by_worker(run_dir, serve):
     """Each agent's series carry its slot as the first label."""
     serve(0, GOOD)
     serve(3, GOOD.replace(b" 7", b" 8"))
@@ -71,9 +67,7 @@ def test_own_and_relayed_series_form_one_block(run_dir: Path, serve: Serve) -> N
     ]
 
 
-def test_missing_run_directory_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_run_directory_is_said(tmp_path, caplog):
     """
     Before the first agent made it, there is nothing to read, which is normal; where it
     was there and is removed, it is a failure. It is looked for as often as before.
@@ -134,9 +128,7 @@ def test_killed_process_is_down_without_series(run_dir: Path, serve: Serve) -> N
     assert failures(page) == {}
 
 
-def test_agent_that_ends_while_it_is_asked_is_gone(
-    run_dir: Path, raw: Raw, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_agent_that_ends_while_it_is_asked_is_gone(run_dir, raw, caplog):
     """An agent that removed its socket has no series, no failure and no log line."""
     said = (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + GOOD[:20])
     for slot, some in enumerate(said):
@@ -153,9 +145,7 @@ def test_agent_that_ends_while_it_is_asked_is_gone(
     assert (up(page), failures(page), caplog.records) == ({}, {}, [])
 
 
-def test_agent_that_is_replaced_while_it_is_asked_is_gone(
-    run_dir: Path, serve: Serve, raw: Raw
-) -> None:
+def test_agent_that_is_replaced_while_it_is_asked_is_gone(run_dir, serve, raw):
     """The next one in its slot is another agent, and is asked in the next round."""
 
     def hand_over(client: socket.socket) -> None:

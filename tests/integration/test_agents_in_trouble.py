@@ -1,7 +1,5 @@
 """Agents that hang, flood, or serve what is no page: what each costs the others."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading
@@ -137,9 +135,7 @@ def test_pages_that_are_too_large_together(run_dir: Path, serve: Serve) -> None:
         (b"HTTP/1.1 200 OK\r\n\r\nx{a=1} 2\n", "page"),
     ],
 )
-def test_broken_answer_costs_only_its_agent(
-    run_dir: Path, serve: Serve, raw: Raw, answer: bytes, reason: str
-) -> None:
+def test_broken_answer_costs_only_its_agent(run_dir, serve, raw, answer, reason):
     """Whatever an agent answers, the others are served and the reason is counted."""
 
     def behave(client: socket.socket) -> None:
@@ -214,9 +210,7 @@ def test_broken_answer_costs_only_its_agent(
         "a histogram in pieces",
     ],
 )
-def test_page_that_would_spoil_the_others_is_refused(
-    run_dir: Path, serve: Serve, lines: bytes
-) -> None:
+def test_page_that_would_spoil_the_others_is_refused(run_dir, serve, lines):
     """An agent cannot speak for others, change a type, or repeat a series."""
     serve(0, lines)
     serve(1, GOOD)
@@ -234,9 +228,7 @@ def test_histogram_that_is_whole_is_served(run_dir: Path, serve: Serve) -> None:
     assert page['jaxmon_a_bucket{worker="0",le="0.5"}'] == 3
 
 
-def test_metric_of_two_kinds_is_that_of_the_first(
-    run_dir: Path, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_metric_of_two_kinds_is_that_of_the_first(run_dir, serve, caplog):
     """A metric's first kind is served; the other is dropped, counted, said once."""
     serve(0, b"# TYPE jaxmon_a_total counter\njaxmon_a_total 1\n")
     serve(1, b"# TYPE jaxmon_a gauge\njaxmon_a 2\n" + GOOD)
@@ -282,9 +274,7 @@ def test_agent_that_recovers_is_served_again(run_dir: Path, serve: Serve) -> Non
     assert failures(page) == {"agent_page": 1}
 
 
-def test_trouble_is_logged_when_it_begins(
-    run_dir: Path, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_trouble_is_logged_when_it_begins(run_dir, serve, caplog):
     """An agent in trouble is one line in the log, however often it is polled."""
     serve(0, b"<html>")
     agents = Agents(run_dir)

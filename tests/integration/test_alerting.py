@@ -3,10 +3,8 @@ From a failing service to a notification: real Prometheus, real Alertmanager, th
 generated files in quick motion.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,12 +82,7 @@ def rules(tmp_path: Path, webhook: Webhook) -> Path:
     return tmp_path
 
 
-def test_a_failing_service_pages_and_recovers(
-    service: tuple[Service, str],
-    webhook: Webhook,
-    rules: Path,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+def test_a_failing_service_pages_and_recovers(service, webhook, rules, prometheus):
     """
     A healthy service fires nothing. When half of its requests fail, one page arrives
     and its tickets are muted; soon after the errors end, so does the page.

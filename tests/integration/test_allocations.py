@@ -2,8 +2,6 @@
 Live bytes by source line, growth and leaks, against programs that know what they hold.
 """
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

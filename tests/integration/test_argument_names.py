@@ -1,7 +1,5 @@
 """What the arguments of a recompile are called: as they are where they are passed."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import operator

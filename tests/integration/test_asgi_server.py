@@ -102,12 +102,8 @@ def serving(*, inside: bool) -> Iterator[int]:
     ],
 )
 def test_who_cuts_a_response_short_tells_the_outcome(
-    recorded: Recorded,
-    request_head: str,
-    leaves: bool,  # noqa: FBT001
-    outcome: str,
-    inside: bool,  # noqa: FBT001
-) -> None:
+    recorded, request_head, leaves, outcome, inside
+):
     """A failure after the status is an error; a client that leaves early is none."""
     with serving(inside=inside) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:

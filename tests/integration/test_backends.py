@@ -1,7 +1,5 @@
 """JAX's backends as the program starts them, drops them, and starts others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.preloaded import run_preloaded

@@ -1,7 +1,5 @@
 """`jaxmon baseline` as people run it: real programs, real JAX, real exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -124,9 +122,7 @@ def test_record_holds_what_the_program_did(recorded: dict[str, Recorded]) -> Non
 
 
 @pytest.mark.ground_truth
-def test_same_program_passes_and_worse_one_fails(
-    baseline: Command, recorded: dict[str, Recorded], tmp_path: Path
-) -> None:
+def test_same_program_passes_and_worse_one_fails(baseline, recorded, tmp_path):
     """The same run has no regression; one that recompiles does, with the reason."""
     (tmp_path / "b.json").write_bytes(recorded["8"].baseline)
     same = baseline("compare", "b.json", "--", "train.py").ok()
@@ -145,9 +141,7 @@ def test_same_program_passes_and_worse_one_fails(
     ]
 
 
-def test_tolerances_and_strictness_are_options(
-    baseline: Command, recorded: dict[str, Recorded], tmp_path: Path
-) -> None:
+def test_tolerances_and_strictness_are_options(baseline, recorded, tmp_path):
     """A tolerance lets a regression pass; ``--strict`` fails for functions that go."""
     (tmp_path / "b.json").write_bytes(recorded["8"].baseline)
     (tmp_path / "c.json").write_bytes(recorded["8 9 8"].baseline)
@@ -198,9 +192,7 @@ def test_processes_are_added_up(baseline: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_program_with_an_agent_of_its_own_is_recorded(
-    baseline: Command, tmp_path: Path
-) -> None:
+def test_program_with_an_agent_of_its_own_is_recorded(baseline, tmp_path):
     """All that the program's own agents count is recorded, one after the other."""
     source = PROGRAM.replace("import sys", "import sys, jaxmon")
     source += "\njaxmon.uninstrument()\n"
@@ -217,13 +209,7 @@ def test_program_with_an_agent_of_its_own_is_recorded(
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + 9),
     ],
 )
-def test_failing_command_is_passed_on(
-    baseline: Command,
-    recorded: dict[str, Recorded],
-    tmp_path: Path,
-    source: str,
-    code: int,
-) -> None:
+def test_failing_command_is_passed_on(baseline, recorded, tmp_path, source, code):
     """Its exit code is ours; what was recorded before stays."""
     (tmp_path / "bad.py").write_text(source)
     (tmp_path / "b.json").write_text("precious")
@@ -251,9 +237,7 @@ def test_failing_command_is_passed_on(
         pytest.param(f"{PROGRAM}\nimport os; os._exit(0)", id="no_exit"),
     ],
 )
-def test_command_without_figures_is_misuse(
-    baseline: Command, tmp_path: Path, source: str
-) -> None:
+def test_command_without_figures_is_misuse(baseline, tmp_path, source):
     """A baseline of nothing would pass for ever."""
     (tmp_path / "empty.py").write_text(source)
     result = baseline("record", "b.json", "--", "empty.py")
@@ -280,12 +264,8 @@ def test_command_without_figures_is_misuse(
     ],
 )
 def test_misuse_is_told_before_anything_runs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    message: str,
-) -> None:
+    tmp_path, monkeypatch, capfd, arguments, message
+):
     """What cannot work ends with exit code 2 and a reason, and runs no program."""
     (tmp_path / "train.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
@@ -305,9 +285,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_the_command(
-    baseline: Command, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_signals_reach_the_command(baseline, tmp_path, number):
     """SIGTERM ends the command and its recorder, as Ctrl-C does; nothing is written."""
     (tmp_path / "wait.py").write_text("print('up', flush=True)\ninput()\n")
     command = ["-m", "jaxmon", "baseline", "record", "b.json", "--", "wait.py"]

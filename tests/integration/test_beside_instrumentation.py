@@ -1,10 +1,7 @@
 """``opentelemetry-instrument`` beside OpenTelemetry's instrumentation of FastAPI."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -55,11 +52,7 @@ thread.join()
 
 
 @pytest.mark.parametrize("with_sdk", some([True, False]), ids=["its own SDK", "no SDK"])
-def test_no_span_and_no_metric_is_doubled(
-    tmp_path: Path,
-    *,
-    with_sdk: bool,
-) -> None:
+def test_no_span_and_no_metric_is_doubled(tmp_path, with_sdk):
     """
     Each request has one server span, that of the instrumentation if it makes any, with
     our attributes and the compiles below; each request is counted once by either.

@@ -1,7 +1,5 @@
 """Every client of ours ends, in time and in size, whatever its server does."""
 
-from __future__ import annotations
-
 import os
 import resource
 import runpy

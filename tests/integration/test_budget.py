@@ -1,7 +1,5 @@
 """Budgets: what counts, what is said when more was spent, and what is left behind."""
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Iterator
@@ -46,9 +44,7 @@ def ones(length: int) -> Any:
     return np.ones(length, np.float32)
 
 
-def test_what_was_there_is_looked_for_once(
-    double: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_is_looked_for_once(double, monkeypatch):
     """A look at every object takes long; an agent remembers which were compiled."""
     double(ones(3))
     looks: list[int] = []
@@ -282,9 +278,7 @@ def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
 
 
 @pytest.mark.contained
-def test_failure_of_a_hook_is_an_error(
-    double: Any, monkeypatch: pytest.MonkeyPatch, agent: jaxmon.Agent
-) -> None:
+def test_failure_of_a_hook_is_an_error(double, monkeypatch, agent):
     """A budget does not pass because jaxmon failed to count."""
     monkeypatch.setattr(inside.compiles(agent), "_settle", None)
     with (
@@ -309,9 +303,7 @@ def test_failure_of_a_hook_is_an_error(
         ({"internal": 1}, "internal=1 is invalid"),
     ],
 )
-def test_limits_that_are_none_are_refused(
-    options: dict[str, Any], message: str
-) -> None:
+def test_limits_that_are_none_are_refused(options, message):
     """A mistake is reported where it was made, before the block begins."""
     with pytest.raises(jaxmon.SettingsError, match=message):
         jaxmon.budget(**options)
@@ -330,9 +322,7 @@ def test_long_lists_are_cut() -> None:
     assert "... and 3 more functions" in str(caught.value)
 
 
-def test_silent_agent_heeds_no_environment(
-    double: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_agent_heeds_no_environment(double, monkeypatch):
     """A budget counts where the environment disables jaxmon."""
     monkeypatch.setenv("JAXMON_ENABLED", "false")
     monkeypatch.setenv("JAXMON_LEAK_WINDOW", "nonsense")

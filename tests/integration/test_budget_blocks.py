@@ -1,7 +1,5 @@
 """Blocks under a budget: nested, overlapping, in threads and tasks, as decorators."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

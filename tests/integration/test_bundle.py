@@ -1,7 +1,5 @@
 """``jaxmon bundle`` beside real processes, a sidecar and a Prometheus."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -2,8 +2,6 @@
 The call layer from many threads, on its way off, and where JAX is not as expected.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys
@@ -143,9 +141,7 @@ def traced(agent: Any, make: Callable[..., Any], argument: Any) -> tuple[float, 
 
 
 @pytest.mark.ground_truth
-def test_traced_calls_are_told_apart_where_codes_do_not_tell(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_traced_calls_are_told_apart_where_codes_do_not_tell(monkeypatch):
     """Wrapped jitted functions share a code; their variables distinguish them."""
     pjit: Any = sys.modules["jax._src.pjit"]
     theirs = pjit._cpp_pjit
@@ -192,9 +188,7 @@ def test_functions_of_one_label_share_code() -> None:
 
 
 @pytest.mark.contained
-def test_an_agent_that_cannot_copy_code_counts_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_agent_that_cannot_copy_code_counts_all_the_same(monkeypatch):
     """A code object that JAX shapes in some other way costs the short cut, no count."""
 
     def refuse(*_: Any) -> Any:
@@ -206,9 +200,7 @@ def test_an_agent_that_cannot_copy_code_counts_all_the_same(
         assert value(agent, "jaxmon_internal_errors_total", site="calls") >= 1
 
 
-def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(monkeypatch):
     """A `pmap` from the module's ``__getattr__`` stays; `jax.jit` is still counted."""
     pmap = jax.pmap
     monkeypatch.delattr(jax, "pmap")
@@ -219,9 +211,7 @@ def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
 
 
-def test_a_layer_that_cannot_attach_has_touched_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_layer_that_cannot_attach_has_touched_nothing(monkeypatch, caplog):
     """If JAX lacks a place, what is made is JAX's own, and that is said."""
     pjit, before = jax._src.pjit, jax._src.pjit._cpp_pjit
     monkeypatch.delattr(jax._src.api, "eval_shape")

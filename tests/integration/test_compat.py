@@ -2,8 +2,6 @@
 ``jaxmon exporter`` in the place of a dcgm-exporter, beside one, and on top of one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +17,6 @@ from jaxmon_exporter.compat import FOREIGN
 from tests.fakes.dcgm import DcgmExporter, dcgm_exporter, page
 from tests.fakes.nvml.gpus import UUID
 from tests.helpers.processes import clean_environ, free_port, http_get, until
-from tests.helpers.prometheus import Prometheus
 
 
 pytest.importorskip("pynvml")
@@ -122,16 +119,12 @@ def dcgm() -> Iterator[DcgmExporter]:
         yield served
 
 
-def test_names_are_served_only_when_asked_for(
-    sidecar: Callable[..., Sidecar],
-) -> None:
+def test_names_are_served_only_when_asked_for(sidecar):
     """Without --compat a page has our names alone."""
     assert not [name for name in sidecar().samples() if name.startswith("DCGM_")]
 
 
-def test_every_query_of_nvidias_dashboard_has_data(
-    sidecar: Callable[..., Sidecar], prometheus: Callable[..., Prometheus]
-) -> None:
+def test_every_query_of_nvidias_dashboard_has_data(sidecar, prometheus):
     """A real Prometheus answers what that dashboard asks, for each of the GPUs."""
     running = sidecar("--compat", "dcgm")
     until(
@@ -151,9 +144,7 @@ def test_every_query_of_nvidias_dashboard_has_data(
     assert tensor[1] == pytest.approx(0.065)
 
 
-def test_dcgm_fills_the_gaps_of_our_gpus_alone(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_fills_the_gaps_of_our_gpus_alone(sidecar, dcgm):
     """Before Hopper the activity comes from DCGM, all else from NVML, both once."""
     running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
     tensor = f'jaxmon_gpu_tensor_active_ratio{{uuid="{UUID.format(0)}"}}'
@@ -165,27 +156,21 @@ def test_dcgm_fills_the_gaps_of_our_gpus_alone(
     assert not [name for name in samples if UUID.format(2) in name]
 
 
-def test_gpm_comes_before_dcgm(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_gpm_comes_before_dcgm(sidecar, dcgm):
     """On Hopper the activity is our own, as soon as there are two samples."""
     running = sidecar("--dcgm", dcgm.url)
     tensor = f'jaxmon_gpu_tensor_active_ratio{{uuid="{UUID.format(1)}"}}'
     until(lambda: running.samples().get(tensor) == 0.065, "GPM's figure")
 
 
-def test_all_gpus_of_the_host_when_asked_for(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_all_gpus_of_the_host_when_asked_for(sidecar, dcgm):
     """A sidecar that sees two of eight GPUs reports the others on demand."""
     running = sidecar("--dcgm", dcgm.url, "--dcgm-all-gpus")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(7)}"}}'
     until(lambda: running.samples().get(sm) == 0.82, "a GPU that is not ours")
 
 
-def test_dcgm_alone_serves_its_names_again(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_alone_serves_its_names_again(sidecar, dcgm):
     """Without a driver both names of a figure come from DCGM, in the units of each."""
     running = sidecar(
         "--dcgm", dcgm.url, "--compat", "dcgm", "--disable", "nvml", "--disable", "gpm"
@@ -203,9 +188,7 @@ def test_dcgm_alone_serves_its_names_again(
     assert found["DCGM_FI_PROF_PCIE_RX_BYTES"] == 2097152
 
 
-def test_dcgm_that_dies_takes_only_its_figures(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_that_dies_takes_only_its_figures(sidecar, dcgm):
     """Failures are counted by reason, their series end, and NVML's continue."""
     running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(0)}"}}'

@@ -85,9 +85,7 @@ def test_all_requests_of_a_batch_waited(agent: Agent) -> None:
     assert event.message.endswith("while 2 requests waited")
 
 
-def test_without_a_request_it_must_be_slow(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_request_it_must_be_slow(agent, monkeypatch):
     """At a start many small programs are compiled; only slow ones are recorded."""
     import jax
 

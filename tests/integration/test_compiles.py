@@ -1,12 +1,9 @@
 """How compiles end, on every supported JAX."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -226,9 +223,7 @@ def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
 
 
 @pytest.mark.parametrize("without", ["hook", "guard"])
-def test_without_the_hook_into_monitoring_outcomes_are_right(
-    agent: Agent, without: str
-) -> None:
+def test_without_the_hook_into_monitoring_outcomes_are_right(agent, without):
     """A hook that hears nothing, or has switched itself off, proves no failure."""
     if without == "guard":
         inside.guard(agent).off.add("monitoring")
@@ -241,9 +236,7 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(
     assert not hears(agent)
 
 
-def test_a_jax_that_reports_nothing_changes_no_outcome(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jax_that_reports_nothing_changes_no_outcome(agent, monkeypatch):
     """If event recording is replaced, our listeners exist, and receive nothing."""
     x = np.ones(2, np.float32)
     dispatch: Any = jax._src.dispatch
@@ -257,9 +250,7 @@ def test_a_jax_that_reports_nothing_changes_no_outcome(
     assert not hears(agent)
 
 
-def test_a_program_from_the_persistent_cache_is_one_unheard(
-    agent: Agent, tmp_path: Path
-) -> None:
+def test_a_program_from_the_persistent_cache_is_one_unheard(agent, tmp_path):
     """A hit stays a hit, and a miss a miss, whenever the listeners are cleared."""
 
     def compile_unheard(x: Any) -> None:

@@ -1,7 +1,5 @@
 """Failures injected into every hook: the program does not notice."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading
@@ -128,9 +126,7 @@ def silent_excepthooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_failing_hook_is_contained(
-    silent_excepthooks: None, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_failing_hook_is_contained(silent_excepthooks, caplog, name):
     """
     Results and errors are the user's; the failure is counted, and logged once; a hook
     that keeps failing says so, is reported inactive, and is not called again.
@@ -166,8 +162,8 @@ def test_a_failing_hook_is_contained(
 
 
 def test_modules_that_cannot_be_loaded_cost_causes_only(
-    silent_excepthooks: None, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    silent_excepthooks, agent, monkeypatch
+):
     """A program compiles and is counted; once the modules load, so are causes."""
     function = jax.jit(lambda x: x + 1)
     with monkeypatch.context() as broken:
@@ -238,9 +234,7 @@ def test_an_interrupt_passes_through_a_hook(name: str) -> None:
         assert value(agent, ERRORS) == 0
 
 
-def test_the_end_of_a_compile_is_contained(
-    agent: Agent, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_end_of_a_compile_is_contained(agent, capsys):
     """A failure as the compile returns is counted as well, and prints nothing."""
     inside.compiles(agent)._unsettled = None  # type: ignore[assignment]
 

@@ -1,7 +1,5 @@
 """What jitted functions are while an agent counts their calls, and after it."""
 
-from __future__ import annotations
-
 import copy
 import doctest
 import functools
@@ -135,9 +133,7 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("make", ["jit", "pmap", "armed"])
-def test_looks_of_every_kind_count_nothing(
-    agent: Agent, look: str, make: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looks_of_every_kind_count_nothing(agent, look, make, monkeypatch):
     """Not even where the next call is to be sampled, which it still is."""
     f: Any = jax.pmap(body) if make == "pmap" else jax.jit(body)
     x = np.ones((1, 2), np.float32)
@@ -259,9 +255,7 @@ def test_a_pmapped_function_looks_like_the_original() -> None:
     assert expected.tolist() == found.tolist()
 
 
-def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(monkeypatch):
     """A wrapper around `jax.pmap`, of any kind, keeps the hook from nothing."""
     wrapper = unittest.mock.Mock(wraps=jax.pmap)
     monkeypatch.setattr(jax, "pmap", wrapper)

@@ -1,7 +1,5 @@
 """A counted function beside JAX's own, expression by expression."""
 
-from __future__ import annotations
-
 import collections.abc
 import re
 from importlib import import_module
@@ -294,9 +292,7 @@ def outcomes() -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_an_expression_gives_what_it_gives_of_jaxs_own(
-    outcomes: dict[str, tuple[Any, Any]], expression: str
-) -> None:
+def test_an_expression_gives_what_it_gives_of_jaxs_own(outcomes, expression):
     """Value, or error with text and frames, is the same, except where listed."""
     theirs, ours = outcomes[expression]
     if expression in known_differences() - NOT_HERE:

@@ -1,7 +1,5 @@
 """The dcgm collector, and a dcgm-exporter that is well, ill, or none."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess
@@ -174,9 +172,7 @@ def test_unescaped_labels_are_endured(exporter: DcgmExporter, more: str) -> None
     assert body(polled(exporter.url)) == CLEAN
 
 
-def test_labels_that_never_end_cost_no_more_than_others(
-    exporter: DcgmExporter,
-) -> None:
+def test_labels_that_never_end_cost_no_more_than_others(exporter):
     """A page of lines that are hard to distinguish is read at normal speed."""
     text = '=",a'
     for pieces in (text * 2000, 'a="b"x' * 1300, ',a="' * 2000, "{" * 8000):
@@ -243,9 +239,7 @@ def test_number_of_gpus_is_bounded(exporter: DcgmExporter) -> None:
         ({"stall_after": 0}, "timeout"),
     ],
 )
-def test_failure_is_a_reason_and_recovers(
-    exporter: DcgmExporter, answer: dict[str, object], reason: str
-) -> None:
+def test_failure_is_a_reason_and_recovers(exporter, answer, reason):
     """A page that does not come, or is none, says why; the next one is read again."""
     good = exporter.body
     for name, value in answer.items():
@@ -362,9 +356,7 @@ def secure(tmp_path: Path) -> Iterator[DcgmExporter]:
         yield served
 
 
-def test_page_over_tls(
-    secure: DcgmExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_over_tls(secure, tmp_path, monkeypatch):
     """Over HTTPS the page is the same, once its authority is trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     assert body(polled(secure.url)) == CLEAN

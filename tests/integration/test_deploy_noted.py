@@ -1,7 +1,5 @@
 """`jaxmon deploy` in a real Alertmanager and, at once, in Grafana."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

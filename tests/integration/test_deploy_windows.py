@@ -1,7 +1,5 @@
 """Deploy windows, opened and closed in a real Alertmanager."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

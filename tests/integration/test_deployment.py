@@ -1,7 +1,5 @@
 """How programs and sidecars meet, and what the examples and pages about it say."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -147,9 +145,7 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
-    tmp_path: Path, slurm: dict[str, str]
-) -> None:
+def test_slurm_job_has_a_sidecar_and_ends_as_its_program(tmp_path, slurm):
     """
     While the program runs, a file gives Prometheus the address of the sidecar, which
     serves; the job ends with the program's exit code, and leaves neither file nor

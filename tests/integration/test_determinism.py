@@ -1,7 +1,5 @@
 """`jaxmon.check_determinism`, and keys used twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Events as records of `logging`, and by OTLP, with the ids of traces."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Execution times of sampled calls against clocks of the test's own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -74,8 +72,8 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
     [(1, 20), pytest.param(10, 10, marks=pytest.mark.exhaustive), (100, 4)],
 )
 def test_execution_time_is_what_the_program_tells(
-    sampling: Sampling, nap: None, milliseconds: int, rounds: int, *, waits: bool
-) -> None:
+    sampling, nap, milliseconds, rounds, waits
+):
     """
     The median is within 10 % of the time from the end of the work before, or from the
     call where the device is idle, to the program's own end.
@@ -101,9 +99,7 @@ def test_execution_time_is_what_the_program_tells(
         pytest.param(40, True, marks=pytest.mark.exhaustive),
     ],
 )
-def test_sampled_calls_are_like_all_others(
-    sampling: Sampling, nap: None, milliseconds: int, *, told: bool
-) -> None:
+def test_sampled_calls_are_like_all_others(sampling, nap, milliseconds, told):
     """
     What is exported of a program that works on all cores is the time of the calls that
     are not sampled, by the program's own clock; or nothing, where looks, which take the
@@ -152,8 +148,8 @@ def test_sampled_calls_are_like_all_others(
     ],
 )
 def test_execution_time_is_that_of_a_blocking_call(
-    agent: Agent, sampling: Sampling, milliseconds: int, rounds: int
-) -> None:
+    agent, sampling, milliseconds, rounds
+):
     """In a loop that never waits, it is the time of calls that are waited for."""
 
     def attempt() -> Comparison:
@@ -238,9 +234,7 @@ def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
 
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
-def test_donated_state_leaves_the_time_known(
-    agent: Agent, sampling: Sampling, nap: None
-) -> None:
+def test_donated_state_leaves_the_time_known(agent, sampling, nap):
     """
     A step that is given its own state back is timed by its other output; one without
     another output is only dispatched.

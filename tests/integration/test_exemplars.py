@@ -1,10 +1,6 @@
 """Exemplars of agents, on the page of the sidecar and in a real Prometheus."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -14,16 +10,13 @@ from jaxmon.exposition.encode import OPENMETRICS
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
 from jaxmon.host.http.server import Server, metrics_handler
 from tests.helpers.processes import until
-from tests.helpers.prometheus import Prometheus
 from tests.helpers.sidecars import exporters
 
 
 TRACES = ("0af7651916cd43dd8448eb211c80319c", "1" * 32)
 
 
-def test_the_sidecar_has_the_exemplars_of_its_agents(
-    run_dir: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_the_sidecar_has_the_exemplars_of_its_agents(run_dir, prometheus):
     """Each exemplar is in OpenMetrics, with the worker, and Prometheus stores it."""
     seconds = Histogram(catalog.REQUEST_SECONDS, "/gen", "success", "cold")
     seconds.observe(0.02, SpanIds(TRACES[0], "1" * 16))

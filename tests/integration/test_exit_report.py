@@ -1,11 +1,9 @@
 """The report at the end of a program: once, on standard error, however it ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,9 +50,7 @@ def reports(result: Result) -> int:
         ("preloaded_script", "jax.config.update('jax_platforms', 'none')", 0),
     ],
 )
-def test_every_orderly_end_is_reported(
-    request: pytest.FixtureRequest, script, end, code
-) -> None:
+def test_every_orderly_end_is_reported(request, script, end, code):
     """Once, after all that the program printed, and the exit code is the program's."""
     result = request.getfixturevalue(script)(PROGRAM + end)
 
@@ -99,9 +95,7 @@ sys.exit(7)
 """
 
 
-def test_a_second_interrupt_ends_only_what_waits(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_second_interrupt_ends_only_what_waits(preloaded_script, run_dir):
     """Ctrl-C in a wait at exit prints nothing, and counts as no kill."""
     result = preloaded_script(IMPATIENT)
 
@@ -220,9 +214,7 @@ agent._runtime.overview._began = clocks.monotonic() - 0.001
 """
 
 
-def test_what_is_compiled_ahead_of_time_is_no_part_of_more_than_all(
-    preloaded_script,
-) -> None:
+def test_what_is_compiled_ahead_of_time_is_no_part_of_more_than_all(preloaded_script):
     """Several threads compile at once, and calls that nothing counts are not 0."""
     result = preloaded_script(AHEAD).ok()
 
@@ -292,9 +284,7 @@ def started(run_dir: Path, source: str, stderr: int) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("handler", ["", "import signal; signal.signal(13, 0)\n"])
-def test_a_reader_that_left_does_not_change_the_exit_code(
-    run_dir: Path, handler: str
-) -> None:
+def test_a_reader_that_left_does_not_change_the_exit_code(run_dir, handler):
     """A closed pipe is noticed before it is written to, so no SIGPIPE comes."""
     reader, writer = os.pipe()
     with started(run_dir, handler + PROGRAM + "sys.stdin.read()", writer) as program:
@@ -323,9 +313,7 @@ def test_a_reader_that_does_not_read_is_not_waited_for(run_dir: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_terminal_without_unicode_gets_a_readable_report(
-    python_script: Callable[..., Result],
-) -> None:
+def test_a_terminal_without_unicode_gets_a_readable_report(python_script):
     """What the encoding lacks becomes a question mark; nothing is raised."""
     result = python_script(PROGRAM, env={"PYTHONIOENCODING": "ascii"}).ok()
 

@@ -1,12 +1,9 @@
 """`jaxmon explain` beside real programs: one under load, several, and none."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +204,7 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 
 
 @pytest.mark.exhaustive
-def test_processes_that_compile_the_same_are_told(
-    programs: Callable[..., Any], run_dir: Path
-) -> None:
+def test_processes_that_compile_the_same_are_told(programs, run_dir):
     """Two that compile one program at the same time are named, no third."""
     publish(run_dir, Limits(together_slow="1s"))
     both = [programs(TOGETHER), programs(TOGETHER)]

@@ -1,7 +1,5 @@
 """``jaxmon exporter`` as a process: options, ports, pages."""
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl
@@ -87,9 +85,7 @@ def test_help_lists_pages_exit_codes_and_variables() -> None:
         assert word in text
 
 
-def test_settings_come_from_the_environment(
-    exporter: Callable[..., Exporter],
-) -> None:
+def test_settings_come_from_the_environment(exporter):
     """Every option has a variable; several collectors are separated by spaces."""
     disabled = " ".join(name for name in NAMES if name != "host")
     running = exporter(JAXMON_EXPORTER_DISABLE=disabled, JAXMON_EXPORTER_DEMO="1")
@@ -138,9 +134,7 @@ def test_it_never_loads_jax(run_dir: Path) -> None:
     assert run_python("-c", source, run_dir=run_dir).ok().out == "[]\n"
 
 
-def test_pages_are_encrypted_by_a_web_configuration(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_pages_are_encrypted_by_a_web_configuration(run_dir, tmp_path):
     """The command says https, serves TLS only, and stops as ever."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
@@ -172,9 +166,7 @@ def test_pages_are_encrypted_by_a_web_configuration(
     assert process.returncode == 0
 
 
-def test_a_web_configuration_that_cannot_be_used_stops_the_start(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_web_configuration_that_cannot_be_used_stops_the_start(run_dir, tmp_path):
     """The command ends with the reason; nothing is served unprotected."""
     config = tmp_path / "web.yml"
     config.write_text("tls_server_config: {cert_file: cert.pem, key: key.pem}\n")
@@ -201,9 +193,7 @@ def test_a_web_configuration_that_cannot_be_used_stops_the_start(
         ("--prices", "9" * 5000),
     ],
 )
-def test_a_bad_file_is_one_line_at_the_start(
-    run_dir: Path, tmp_path: Path, option: str, text: str
-) -> None:
+def test_a_bad_file_is_one_line_at_the_start(run_dir, tmp_path, option, text):
     """It ends with code 1 and one line of ours, which shows no password."""
     path = tmp_path / "config.yaml"
     path.write_text(text)

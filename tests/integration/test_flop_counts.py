@@ -1,7 +1,5 @@
 """FLOPs counted in programs equal those worked out by hand."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable
@@ -47,7 +45,7 @@ from tests.helpers.flops import (
     weights_of,
     with_rules,
 )
-from tests.helpers.processes import Result, each
+from tests.helpers.processes import each
 
 
 pytestmark = pytest.mark.ground_truth
@@ -393,9 +391,7 @@ print(json.dumps([counted, sum(built), sorted(jaxs)]))
 """
 
 
-def test_counting_loads_nothing_of_jax(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_counting_loads_nothing_of_jax(preloaded_script):
     """The program has the modules and compiles that it has without jaxmon."""
     counted, *beside = preloaded_script(LOADING, "agent").json()
 

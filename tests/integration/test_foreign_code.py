@@ -5,8 +5,6 @@ Every method of the classes here notes who calls it. JAX calls some, as it does 
 jaxmon; jaxmon must call none.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -2,8 +2,6 @@
 Whatever a function is called, its figures are on the page once, and hooks stay on.
 """
 
-from __future__ import annotations
-
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -144,9 +142,7 @@ def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
     assert inside.guard(agent).failures() == {}
 
 
-def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
-    agent: Agent,
-) -> None:
+def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(agent):
     """Lone surrogates are no UTF-8, and control characters end a page for some."""
     names = ["f\udc80", "f\udc81", "f\n", "f\0", "f", "f" * 5000, "f" * 5001]
     for name in names:

@@ -1,7 +1,5 @@
 """What jaxmon shows outwardly, against the texts that are kept of it."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest

@@ -1,15 +1,11 @@
 """Threads and child processes of the program that have failed."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 
 import pytest
 
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import FailedHelper as Failed
-from tests.helpers.processes import Result
 
 
 PROGRAM = """
@@ -64,9 +60,7 @@ print(len(gone()))
 """
 
 
-def test_those_that_failed_are_known(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_those_that_failed_are_known(preloaded_script):
     """Threads, workers and children that failed are named, and no others."""
     told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
     thread, *processes = (from_json(Failed, one) for one in json.loads(told))

@@ -1,7 +1,5 @@
 """`jaxmon.check_gradients`: JAX's checker with an outcome."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Every count that the agent exports equals a count obtained without it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The gRPC interceptors on real servers, against what the clients saw."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter
@@ -315,9 +313,7 @@ async def odd_stream_async(number: int, context: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
-def test_responses_of_a_stream_that_cannot_be_serialized(
-    recorded: Recorded, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_responses_of_a_stream_that_cannot_be_serialized(recorded, kind, monkeypatch):
     """They are errors at once; a single response is a success, as documented."""
     name = "THREADED" if kind == "threads" else "ASYNC"
     behaviours: list[Any] = list(globals()[name])

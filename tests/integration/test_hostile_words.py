@@ -1,7 +1,5 @@
 """What servers and agents say is neither obeyed by a terminal nor a way for secrets."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

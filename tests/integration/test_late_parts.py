@@ -1,7 +1,5 @@
 """Parts that are loaded when they first have something to do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

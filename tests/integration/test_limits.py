@@ -1,7 +1,5 @@
 """One limit in ``slo.yaml``, and all that judges by it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -85,9 +83,7 @@ def top(url: str, limits: Limits | None = None) -> str:
     return dumps(encoded(host.summary().answer))
 
 
-def test_one_limit_moves_the_alert_and_all_screens(
-    host: Host, exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_one_limit_moves_the_alert_and_all_screens(host, exporter, tmp_path):
     """The sidecar gets the file that the alerts are built from, and nobody else."""
     path = tmp_path / "slo.yaml"
     path.write_text(slo.default().replace("device_memory: 90%", "device_memory: 50%"))
@@ -135,9 +131,7 @@ for _ in range(60):
 """
 
 
-def test_a_program_judges_by_what_the_sidecar_was_given(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_program_judges_by_what_the_sidecar_was_given(run_dir, tmp_path):
     """Three recompiles are few, unless a file says otherwise."""
     own = tmp_path / "limits.json"
     own.write_text('{"schema": 1, "limits": {"recompile_storm": 2}}')
@@ -171,9 +165,7 @@ def test_a_program_judges_by_what_the_sidecar_was_given(
         '{"schema": 1, "limits": {"recompiles": 1e999}}': "not JSON",
     }.items(),
 )
-def test_a_file_that_is_no_good_is_refused(
-    text: str, problem: str, tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_good_is_refused(text, problem, tmp_path):
     """Its problem is said; values never reach a judgement."""
     path = tmp_path / "limits.json"
     path.write_text(text)

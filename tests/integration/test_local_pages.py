@@ -1,7 +1,5 @@
 """Pages of the Unix socket only, and pages that another thread makes."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Lying agents next to honest ones: all output can be parsed."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess
@@ -22,7 +20,6 @@ from jaxmon_exporter.collectors.agents.collector import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve
 from tests.helpers.processes import require_program, until
-from tests.helpers.prometheus import Prometheus
 
 
 Lie = Callable[[random.Random, list[str]], None]
@@ -319,9 +316,7 @@ def test_promtool_reads_every_page(host: Host) -> None:
         assert "error while linting" not in done.stderr, (seed, done.stderr)
 
 
-def test_prometheus_scrapes_every_page(
-    host: Host, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_prometheus_scrapes_every_page(host, prometheus):
     """Prometheus has all targets up, in both formats, with the honest figures."""
     pages: dict[str, Response] = {}
     for seed in SEEDS[:SCRAPED]:

@@ -1,7 +1,5 @@
 """The nccl_inspector collector: what it counts, of whom, and how much of it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,6 @@ import pytest
 from jaxmon.host.http.messages import Request, Response
 from jaxmon.host.http.server import Handler
 from jaxmon_exporter.collectors.inspector import collectives
-from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import NEW, OLD, Rank
 from tests.helpers.processes import until
 from tests.helpers.sidecars import Exporter, exporters, values
@@ -29,9 +26,7 @@ UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-def test_counters_are_what_was_written(
-    version: str, files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_counters_are_what_was_written(version, files, write, run_dir, serve):
     """By worker, kind and size, as the writer has counted, of several ranks each."""
     inspected = Inspected(files, run_dir)
     assert inspected.reason() == "no_job"
@@ -50,9 +45,7 @@ def test_counters_are_what_was_written(
     assert page["bad_record"] == 0
 
 
-def test_bus_bandwidth_is_that_of_nccl(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_bus_bandwidth_is_that_of_nccl(files, write, run_dir):
     """Bytes on the bus by seconds are what Inspector says, weighted by time."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -80,9 +73,7 @@ def test_messages_have_a_size_class(files: Path, write: Write, run_dir: Path) ->
     assert counted(inspected.poll()) == pytest.approx(expected([writer]))
 
 
-def test_what_is_not_recorded_is_known_by_number(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_what_is_not_recorded_is_known_by_number(files, write, run_dir):
     """Gaps in a rank's numbers count; earlier ones, sends and others do not."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -109,9 +100,7 @@ def test_what_is_not_recorded_is_known_by_number(
     assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 12
 
 
-def test_numbers_of_as_many_as_are_kept(
-    files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_as_many_as_are_kept(files, write, run_dir, monkeypatch):
     """What is known is forgotten for one more, and not before."""
     monkeypatch.setattr(collectives, "_MOST_NUMBERS", 2)
     inspected = Inspected(files, run_dir)
@@ -147,9 +136,7 @@ def test_what_was_there_is_ignored(files: Path, write: Write, run_dir: Path) -> 
     assert page["bad_record"] == 0
 
 
-def test_half_a_line_is_read_when_it_is_whole(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_half_a_line_is_read_when_it_is_whole(files, write, run_dir):
     """The buffer of the writer ends anywhere; each byte more changes nothing."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -177,9 +164,7 @@ def test_whose_files_are_read(files: Path, write: Write, run_dir: Path) -> None:
     assert counted(every.poll()) == pytest.approx(expected([ours, theirs]))
 
 
-def test_hosts_tell_processes_with_one_number_apart(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_hosts_tell_processes_with_one_number_apart(files, write, run_dir, serve):
     """Pods of a node have the same process numbers."""
     for slot, host in enumerate(("pod-a", "pod-b")):
         serve(slot, agent_in(1, host), target="/debug/rank")
@@ -192,9 +177,7 @@ def test_hosts_tell_processes_with_one_number_apart(
     assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
-def test_an_agent_may_start_later(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_an_agent_may_start_later(files, write, run_dir, serve):
     """What its process recorded before stays with those that have no agent."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -210,9 +193,7 @@ def test_an_agent_may_start_later(
     assert counted(inspected.poll()) == pytest.approx(before | after)
 
 
-def test_agents_may_respond_with_anything(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_agents_may_respond_with_anything(files, write, run_dir, serve):
     """They cost the others nothing, and processes of no known agent are counted."""
     odd = (b"[]", b"x", b'{"host":["node-7"],"pid":7}', b'{"host":"node-7","pid":{}}')
     for slot, page in enumerate((*odd, agent_in(8))):
@@ -226,9 +207,7 @@ def test_agents_may_respond_with_anything(
     assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
-def test_agents_are_read_once_in_a_poll(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_agents_are_read_once_in_a_poll(files, write, run_dir, serve):
     """However many processes of a job have just started."""
     requests = []
 
@@ -279,9 +258,7 @@ def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:
     )
 
 
-def test_a_flood_takes_nothing_from_others(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_a_flood_takes_nothing_from_others(files, write, run_dir):
     """What files with little leave of the budget is shared by those with more."""
     inspected = Inspected(files, run_dir, budget=20_000)
     inspected.reason()
@@ -298,12 +275,7 @@ def test_a_flood_takes_nothing_from_others(
     assert read == pytest.approx(expected([middling, *others]))
 
 
-def test_the_sidecar_reads_them(
-    files: Path,
-    write: Write,
-    run_dir: Path,
-    serve: Serve,
-) -> None:
+def test_the_sidecar_reads_them(files, write, run_dir, serve):
     """Across a rotation and its restart, the sidecar counts only what is new."""
     here = os.uname().nodename
     serve(0, agent_in(70, here), target="/debug/rank")

@@ -1,7 +1,5 @@
 """Every return code of NVML on every kind of call: what it costs, and that it heals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

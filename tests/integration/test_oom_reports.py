@@ -1,7 +1,5 @@
 """The report of an out-of-memory error: one for many, bounded, and never in the way."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -145,9 +143,7 @@ def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
     assert [one["failures_without_report"] for one in reports] == [0, 3, 0]
 
 
-def test_without_memory_for_a_report_the_log_says_so(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_memory_for_a_report_the_log_says_so(agent, monkeypatch, caplog):
     """That is no failure of ours, and the next report tells of it."""
 
     def exhausted(*_: object) -> str:
@@ -190,8 +186,8 @@ class Snapshots:
     ],
 )
 def test_a_snapshot_of_the_lines_is_taken_if_it_is_cheap(
-    agent: Agent, *, has_snapshot: bool, tight: bool, arrays: int, fresh: bool
-) -> None:
+    agent, has_snapshot, tight, arrays, fresh
+):
     """
     With many arrays, or little memory, lines are those of the last regular snapshot; if
     there is none, taking one may take longer, but not forever.
@@ -222,9 +218,7 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
     assert json.loads(Path(path).read_text())["failure"]["text"].startswith(FULL)
 
 
-def test_without_a_directory_the_log_says_why(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_directory_the_log_says_why(tmp_path, caplog):
     """The error is counted, the program goes on, nothing is a failure of ours."""
     taken = tmp_path / "taken"
     taken.touch()

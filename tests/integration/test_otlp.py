@@ -1,7 +1,5 @@
 """Metrics that an agent pushes by OTLP, as they arrive at a receiver."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,9 +154,7 @@ print(json.dumps(page()))
         ("grpc", "RESOURCE_EXHAUSTED"),
     ],
 )
-def test_a_receiver_in_trouble_is_counted_and_tried_again(
-    tmp_path: Path, protocol: str, trouble: str
-) -> None:
+def test_a_receiver_in_trouble_is_counted_and_tried_again(tmp_path, protocol, trouble):
     """
     While the receiver refuses, or says nothing, the program goes on and failures are
     counted and explained; once it accepts again, it gets all that was counted.
@@ -343,9 +339,7 @@ print(json.dumps([one.name for one in threads.running()]))
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 @pytest.mark.parametrize("up", [True, False])
-def test_no_thread_of_the_sdk_exports(
-    running: Receiver, protocol: str, *, up: bool
-) -> None:
+def test_no_thread_of_the_sdk_exports(running, protocol, up):
     """All signals are sent from our threads; HTTP adds none to `threading`."""
     source = f"""{BEGIN}
 def others():

@@ -1,11 +1,8 @@
 """OTLP where the program uses OpenTelemetry, too."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,11 +37,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
 
 
 @pytest.mark.parametrize("with_sdk", some([True, False]))
-def test_opentelemetry_instrument_starts_jaxmon(
-    running: Receiver,
-    tmp_path: Path,
-    with_sdk: bool,  # noqa: FBT001 - a parameter
-) -> None:
+def test_opentelemetry_instrument_starts_jaxmon(running, tmp_path, with_sdk):
     """
     ``opentelemetry-instrument`` observes an unchanged program. If the program has set
     up the SDK, its own metrics go its own way, and ours have its resource.
@@ -118,8 +111,8 @@ print(json.dumps({
 
 
 def test_a_programs_own_traces_are_respected_and_uninstrument_leaves_nothing(
-    running: Receiver, tmp_path: Path
-) -> None:
+    running, tmp_path
+):
     """
     Under ``opentelemetry-instrument``, spans go through the program's sampler and
     processor alone; after `uninstrument` no thread, hook or span of ours is left.

@@ -3,8 +3,6 @@ What jaxmon does for each event of a program, in calls: what keeps its cost with
 bounds on any machine, however busy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

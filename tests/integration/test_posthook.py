@@ -1,7 +1,5 @@
 """JAX's own place for a look at calls, while its owner and we take turns at it."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

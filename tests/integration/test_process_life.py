@@ -1,11 +1,9 @@
 """Agents in processes that fork, end, are killed, or start another."""
 
-from __future__ import annotations
-
 import fcntl
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -14,7 +12,7 @@ import pytest
 
 from tests.helpers import processes, session
 from tests.helpers.preloaded import Program, start_preloaded
-from tests.helpers.processes import HEAD, ROOT, Result, files
+from tests.helpers.processes import HEAD, ROOT, files
 
 
 def is_locked(path: Path) -> bool:
@@ -124,9 +122,7 @@ print(json.dumps(noted))
 """
 
 
-def test_a_forked_child_is_free_of_its_parents_agent(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_forked_child_is_free_of_its_parents_agent(preloaded_script, run_dir):
     """
     Hooks and descriptors are gone in the child; the parent is served on, its files
     stay, and the child may have an agent of its own.
@@ -173,9 +169,7 @@ if __name__ == "__main__":
 """
 
 
-def test_multiprocessing_works_both_ways(
-    python_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_multiprocessing_works_both_ways(python_script, run_dir):
     """Pools of forked and of spawned workers compute, without an agent of their own."""
     source = HEAD.replace(
         "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.agent"
@@ -202,12 +196,8 @@ def test_multiprocessing_works_both_ways(
     ],
 )
 def test_an_ended_process_leaves_a_free_slot(
-    preloaded_script: Callable[..., Result],
-    run_dir: Path,
-    end: str,
-    code: int,
-    left: list[str],
-) -> None:
+    preloaded_script, run_dir, end, code, left
+):
     """An orderly end cleans up; after any other the slot is free and files remain."""
     result = preloaded_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
 
@@ -233,9 +223,7 @@ while True:
 """
 
 
-def test_a_second_signal_at_the_end_prints_nothing(
-    python_script: Callable[..., Result],
-) -> None:
+def test_a_second_signal_at_the_end_prints_nothing(python_script):
     """What its handler raises while the agent stops ends the agent's part of it."""
     result = python_script(HEAD + IMPATIENT, env={"PYTHONPATH": str(ROOT)}).ok()
 
@@ -265,9 +253,7 @@ def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
 # --- two agents ------------------------------------------------------------------
 
 
-def test_there_is_one_agent_per_process(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_there_is_one_agent_per_process(preloaded_script):
     """A second call returns the first agent; other settings are reported."""
     source = """
 from jaxmon.threads import running
@@ -299,9 +285,7 @@ print(json.dumps([
 # --- settings --------------------------------------------------------------------
 
 
-def test_variables_configure_an_agent_and_arguments_win(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_variables_configure_an_agent_and_arguments_win(preloaded_script, run_dir):
     """``JAXMON_*`` variables are read at `instrument`, not at import."""
     source = """
 from jaxmon.threads import running
@@ -326,9 +310,7 @@ print(json.dumps([
     assert result.json() == [None, 7, False, 0, None, ["MainThread", *session.THREADS]]
 
 
-def test_few_threads_do_all_that_can_be_enabled(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_few_threads_do_all_that_can_be_enabled(preloaded_script, tmp_path):
     """
     The server, the one that looks at stacks, one for what is short and one for what may
     take long; another if something takes long.
@@ -359,9 +341,7 @@ print(json.dumps([names, [one.name for one in running()]]))
     assert result.json() == [[*session.THREADS], []]
 
 
-def test_disabled_touches_nothing(
-    python_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_disabled_touches_nothing(python_script, run_dir):
     """With ``JAXMON_ENABLED=0`` not even JAX is imported."""
     source = """
 import sys, threading, jaxmon
@@ -375,9 +355,7 @@ agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
     assert files(run_dir) == []
 
 
-def test_an_unusable_setting_raises_and_leaves_nothing(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_an_unusable_setting_raises_and_leaves_nothing(preloaded_script, run_dir):
     """A mistake at set-up is raised before anything is attached."""
     source = """
 jit = jax.jit

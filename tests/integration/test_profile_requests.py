@@ -1,7 +1,5 @@
 """`jaxmon profile --for-requests`: profiles of the next slow requests."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -3,14 +3,11 @@ What stands for a function of JAX or Python beside the original: attribute by at
 and in the hands of libraries.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import threading
 import types
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,9 +80,7 @@ bool(f)
 """.strip().splitlines()
 
 
-def test_what_stands_for_a_function_gives_what_that_gives(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_stands_for_a_function_gives_what_that_gives(monkeypatch):
     """Each replaced attribute is as JAX's own, except where the page lists it."""
     names = dict(globals())
     for one in (*MODULES, "cloudpickle", "dis", "doctest", "typing"):
@@ -136,8 +131,8 @@ ENV = {"PYTHONHASHSEED": "0", **QUICK_COMPILES}
 
 
 def test_type_checkers_picklers_and_mocks_see_what_they_see_without_us(
-    tmp_path: Path, run_dir: Path
-) -> None:
+    tmp_path, run_dir
+):
     """
     beartype, jaxtyping, pickle, cloudpickle, joblib and `unittest.mock`, if a program
     has imported its names before us and after; what is pickled can be read without us.
@@ -194,9 +189,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.exhaustive
-def test_other_processes_get_what_they_get_without_us(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_other_processes_get_what_they_get_without_us(tmp_path, run_dir):
     """Of joblib, whose processes are loky's, and of `multiprocessing` that spawns."""
     require_module("joblib")
     program = tmp_path / "program.py"

@@ -3,8 +3,6 @@ FastAPI, Flask and gRPC under concurrent load: metrics and spans against the led
 the client, which knows what it asked for and what it got.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -419,9 +417,7 @@ def listens(port: int) -> bool:
 @pytest.mark.parametrize(
     "servers", ["three", pytest.param("four", marks=pytest.mark.exhaustive)]
 )
-def test_all_agree_with_the_ledger(
-    servers: str, request: pytest.FixtureRequest
-) -> None:
+def test_all_agree_with_the_ledger(servers, request):
     """
     Requests by route, outcome and start, on the page and pushed; one span for each,
     below the client's; and the compiles below those that were cold.

@@ -1,10 +1,7 @@
 """`jaxmon run`: the agent of a program that never heard of it, and its options."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -60,9 +57,7 @@ def test_agent_serves_while_the_program_runs(tmp_path: Path, run_dir: Path) -> N
     assert files(run_dir) == []
 
 
-def test_program_that_instruments_itself_has_one_agent(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_program_that_instruments_itself_has_one_agent(tmp_path, run_dir):
     """The command's options win, and ``jaxmon.instrument()`` returns its agent."""
     (tmp_path / "main.py").write_text(
         "import os, psutil, jaxmon\n"
@@ -129,9 +124,7 @@ def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
         (("run",), 2, "Missing argument 'PROGRAM'"),
     ],
 )
-def test_unusable_options_are_refused(
-    arguments: Sequence[str], status: int, message: str, tmp_path: Path
-) -> None:
+def test_unusable_options_are_refused(arguments, status, message, tmp_path):
     """Options that cannot be used end the command before the program starts."""
     (tmp_path / "main.py").write_text("print('ran')")
 
@@ -170,9 +163,7 @@ def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
         (["python", "-X", "dev", "-m", "j"], ["/j.py"], ["-X", "dev"]),
     ],
 )
-def test_interpreter_options_are_what_precedes_jaxmon(
-    original: list[str], seen: list[str], options: list[str]
-) -> None:
+def test_interpreter_options_are_what_precedes_jaxmon(original, seen, options):
     """Python's own options are distinguished from jaxmon's."""
     assert interpreter_options(original, seen) == options
 

@@ -1,7 +1,5 @@
 """`jaxmon run --children`: processes that the program starts; and the hint without."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -113,9 +111,7 @@ def programs(run_dir: Path) -> dict[int, str]:
     return found
 
 
-def test_processes_that_the_program_starts_are_observed(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_processes_that_the_program_starts_are_observed(tmp_path, run_dir):
     """
     Each child that uses JAX has an agent, however it was started, and is named by the
     program and by itself; the server that forks children has none.
@@ -241,9 +237,7 @@ def test_a_run_within_a_run_observes_what_it_says(tmp_path: Path) -> None:
         ("subprocess.run([sys.executable, '-c', '']); sys.stderr.close()", False),
     ],
 )
-def test_a_program_without_jax_names_the_option(
-    source: str, *, hinted: bool, tmp_path: Path
-) -> None:
+def test_a_program_without_jax_names_the_option(source, hinted, tmp_path):
     """If it started Python processes and no JAX, one line at its end says so."""
     (tmp_path / "jax.py").write_text("")
     (tmp_path / "script").write_text(f"#!{sys.executable}\n")

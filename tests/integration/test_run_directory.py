@@ -2,8 +2,6 @@
 The run directory under living agents: removed, made again, shared, and fought over.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -25,7 +23,7 @@ from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.preflight.doctor import sockets as doctor
 from tests.helpers.preloaded import start_preloaded
-from tests.helpers.processes import Result, clean_environ, files, until
+from tests.helpers.processes import clean_environ, files, until
 
 
 # What an agent serves with, less JAX: a process starts in a tenth of the time.
@@ -150,9 +148,7 @@ def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> 
     assert sorted(before.values()) == ["a", "b", "c"]
 
 
-def test_agents_come_back_when_their_directory_can_be_made_again(
-    run_dir: Path, start: Start
-) -> None:
+def test_agents_come_back_when_their_directory_can_be_made_again(run_dir, start):
     """While a file lies in its place nothing can be done; afterwards they are back."""
     (one,) = many(start, "a")
     elsewhere = run_dir.with_suffix(".away")
@@ -170,9 +166,7 @@ def test_agents_come_back_when_their_directory_can_be_made_again(
         shutil.rmtree(elsewhere)
 
 
-def test_a_slot_that_another_program_took_is_left_to_it(
-    run_dir: Path, start: Start
-) -> None:
+def test_a_slot_that_another_program_took_is_left_to_it(run_dir, start):
     """A process that responds on the socket keeps it; the agent moves on."""
     many(start, "a")
     with closing(socket.socket(socket.AF_UNIX)) as other:
@@ -227,9 +221,7 @@ def test_hosts_that_share_a_directory_do_not_fight_for_ever(run_dir: Path) -> No
 
 
 @pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])
-def test_agents_come_back_after_a_cleaner(
-    run_dir: Path, start: Start, gone: str
-) -> None:
+def test_agents_come_back_after_a_cleaner(run_dir, start, gone):
     """Whatever was taken out of the directory is there again."""
     many(start, "a", "b", "c")
     before = seen(run_dir)
@@ -242,9 +234,7 @@ def test_agents_come_back_after_a_cleaner(
     )
 
 
-def test_a_newcomer_leaves_an_agent_without_lock_alone(
-    run_dir: Path, start: Start
-) -> None:
+def test_a_newcomer_leaves_an_agent_without_lock_alone(run_dir, start):
     """
     Before the agent has noticed that its lock is gone, another one starts, and the
     doctor looks: both leave the socket that answers where it is.
@@ -263,9 +253,7 @@ def test_a_newcomer_leaves_an_agent_without_lock_alone(
     assert seen(run_dir) == {"1": "new"}
 
 
-def test_an_agent_that_ends_leaves_its_successor_alone(
-    run_dir: Path, start: Start
-) -> None:
+def test_an_agent_that_ends_leaves_its_successor_alone(run_dir, start):
     """It unlinks only its own files, which another directory of that name lacks."""
     (old,) = many(start, "old", every=3600)
     shutil.rmtree(run_dir)
@@ -308,9 +296,7 @@ def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_comings_and_goings_are_never_seen_as_broken(
-    run_dir: Path, start: Start
-) -> None:
+def test_comings_and_goings_are_never_seen_as_broken(run_dir, start):
     """
     While processes start and end at random, a sidecar that polls continuously sees each
     of them serving or gone, never broken; those that stay are in every poll.
@@ -408,9 +394,7 @@ jaxmon.uninstrument()
 """
 
 
-def test_a_removed_directory_is_created_for_this_user_only(
-    run_dir: Path, preloaded_script: Callable[..., Result]
-) -> None:
+def test_a_removed_directory_is_created_for_this_user_only(run_dir, preloaded_script):
     """Whatever of the agent is the first to write there again."""
     assert preloaded_script(REMOVED).ok().err == ""
     assert (run_dir / "runs" / "run-r.json").exists()
@@ -457,12 +441,8 @@ jaxmon.uninstrument()
 
 @pytest.mark.parametrize(("kind", "where"), [("hard", "end"), ("soft", "lock")])
 def test_what_others_link_to_is_left_alone(
-    run_dir: Path,
-    tmp_path: Path,
-    preloaded_script: Callable[..., Result],
-    kind: str,
-    where: str,
-) -> None:
+    run_dir, tmp_path, preloaded_script, kind, where
+):
     """
     Whoever may write in the directory makes links there, of the names that an agent
     writes to, to a file that only its user may change: it keeps bytes and permissions.

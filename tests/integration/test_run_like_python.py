@@ -1,7 +1,5 @@
 """`jaxmon run` against plain Python: the same program, without any difference."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -332,9 +330,7 @@ ALIKE = {
         for name in PROGRAMS
     ],
 )
-def test_program_behaves_as_under_python(
-    name: str, tmp_path: Path, run_dir: Path
-) -> None:
+def test_program_behaves_as_under_python(name, tmp_path, run_dir):
     """Output and exit status of a program are those it has under plain Python."""
     program = PROGRAMS[name]
     for path, text in {"main.py": program.source, **program.files}.items():

@@ -1,7 +1,5 @@
 """Sampled calls: who sees them, what is left alone, and what is not kept."""
 
-from __future__ import annotations
-
 import bdb
 import gc
 import pickle
@@ -169,9 +167,7 @@ def test_missed_and_failed_calls_are_not_timed(sampling: Sampling) -> None:
     assert not sampling.snapshot()
 
 
-def test_outputs_without_arrays_have_no_execution_time(
-    agent: Agent, sampling: Sampling
-) -> None:
+def test_outputs_without_arrays_have_no_execution_time(agent, sampling):
     """What returns nothing can be dispatched, but not waited for."""
 
     def nothing(_: Any) -> None:
@@ -250,9 +246,7 @@ def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None
 
 
 @pytest.mark.contained
-def test_an_observer_that_fails_costs_no_execution_time(
-    agent: Agent, sampling: Sampling
-) -> None:
+def test_an_observer_that_fails_costs_no_execution_time(agent, sampling):
     """Times are exported, and samples are taken, whatever is done with them."""
 
     def fail(*_: Any) -> None:

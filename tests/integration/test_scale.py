@@ -1,7 +1,5 @@
 """Counts stay exact and memory bounded with many functions, threads and arrays."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
@@ -161,9 +159,7 @@ class SelfReferring:
         return x * self.scale
 
 
-def test_an_instance_that_its_jitted_methods_refer_to_is_collected(
-    agent: Agent,
-) -> None:
+def test_an_instance_that_its_jitted_methods_refer_to_is_collected(agent):
     """Cycles through a counted function are garbage as through a jitted one."""
     instance = SelfReferring()
     instance.step(np.ones(2))

@@ -1,7 +1,5 @@
 """The HTTP server over real sockets: what a well-behaved client sees."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import os
@@ -17,7 +15,6 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.server import Response, Server
-from tests.helpers.prometheus import Prometheus
 from tests.helpers.servers import BIG, Site, everything, head_of, sites, status
 
 
@@ -37,9 +34,7 @@ def site(make_site: Callable[..., Site]) -> Site:
 class TestAnswers:
     """What a well-behaved client sees."""
 
-    def test_a_handler_sees_the_request_and_its_response_arrives(
-        self, site: Site
-    ) -> None:
+    def test_a_handler_sees_the_request_and_its_response_arrives(self, site):
         """Path and query are decoded, header names are lower case."""
         response, body = site.get("/ech%6F?a=1&b=%20x&c", X_Name="value")
 
@@ -60,9 +55,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("version", ["1.0", "1.1"])
     @pytest.mark.parametrize("wish", ["keep-alive", "Keep-Alive, x", "close", ""])
-    def test_a_connection_serves_one_request(
-        self, site: Site, version: str, wish: str
-    ) -> None:
+    def test_a_connection_serves_one_request(self, site, version, wish):
         """
         Whatever the client wishes: its response says that no other follows, and what it
         has sent beyond its request does not reset the connection.
@@ -165,9 +158,7 @@ class TestMetrics:
         assert strict_body.endswith(b"\njaxmon_host_cpus 2\n# EOF\n")
         assert strict.headers["Vary"] == "Accept, Accept-Encoding"
 
-    def test_only_large_pages_for_clients_who_can_are_compressed(
-        self, site: Site
-    ) -> None:
+    def test_only_large_pages_for_clients_who_can_are_compressed(self, site):
         """The content is the same, compressed if accepted and worth it."""
         small, _ = site.get("/metrics", Accept_Encoding="gzip")
         metric = catalog.JIT_CALLS
@@ -193,9 +184,7 @@ class TestMetrics:
 
         assert site.seconds.count == 3
 
-    def test_prometheus_scrapes_it(
-        self, site: Site, prometheus: Callable[..., Prometheus]
-    ) -> None:
+    def test_prometheus_scrapes_it(self, site, prometheus):
         """A real Prometheus negotiates, scrapes, and stores the values."""
         server = prometheus({"site": [f"127.0.0.1:{site.port}"]})
         server.until_up()
@@ -225,9 +214,7 @@ class TestListening:
         finally:
             server.stop()
 
-    def test_without_ipv6_all_addresses_are_those_of_ipv4(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_ipv6_all_addresses_are_those_of_ipv4(self, monkeypatch):
         """On a kernel without IPv6 ``::`` is taken for ``0.0.0.0``."""
         monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
         server = Server({"/": lambda _: Response(b"here")})
@@ -256,9 +243,7 @@ class TestListening:
             Server({}).listen_tcp("example.com", 0)
 
     @pytest.mark.parametrize("mode", [0o600, 0o660])
-    def test_a_unix_socket_has_exactly_the_permissions_asked_for(
-        self, run_dir: Path, mode: int
-    ) -> None:
+    def test_a_unix_socket_has_exactly_the_permissions_asked_for(self, run_dir, mode):
         """Whatever the umask; the file stays when the server stops."""
         path = run_dir / "s.sock"
         server = Server({"/": lambda _: Response(b"here")})
@@ -274,9 +259,7 @@ class TestListening:
             server.stop()
         assert path.exists()
 
-    def test_a_unix_socket_is_never_open_to_others(
-        self, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_unix_socket_is_never_open_to_others(self, run_dir, monkeypatch):
         """Not even between bind and chmod, with a umask of zero."""
         seen: list[int] = []
         chmod = os.chmod
@@ -298,8 +281,8 @@ class TestListening:
 
     @pytest.mark.parametrize("link", [os.link, os.symlink])
     def test_what_takes_the_place_of_a_new_socket_keeps_its_permissions(
-        self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, link: Callable[..., None]
-    ) -> None:
+        self, run_dir, monkeypatch, link
+    ):
         """Others who may write in the directory put a link there after the bind."""
         victim, hidden = run_dir / "victim", run_dir / ".s.sock"
         victim.touch(0o400)

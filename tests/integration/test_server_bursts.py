@@ -3,8 +3,6 @@ The HTTP server when many connect at once: who has asked wins over those who onl
 connected, also at the same address.
 """
 
-from __future__ import annotations
-
 import http.client
 import resource
 import socket
@@ -39,9 +37,7 @@ def many_descriptors() -> Iterator[int]:
 
 @pytest.mark.parametrize("said", [b"", b"GET /echo HT"], ids=["silent", "asking"])
 @pytest.mark.parametrize("count", [2, 6, 50])
-def test_who_has_asked_gets_a_place(
-    make_site: Callable[..., Site], said: bytes, count: int
-) -> None:
+def test_who_has_asked_gets_a_place(make_site, said, count):
     """However many idle clients are connected, the first attempt is answered."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
@@ -51,9 +47,7 @@ def test_who_has_asked_gets_a_place(
     assert site.errors == []
 
 
-def test_who_waits_in_silence_is_answered_when_it_asks(
-    make_site: Callable[..., Site],
-) -> None:
+def test_who_waits_in_silence_is_answered_when_it_asks(make_site):
     """A client among silent ones is answered when it asks, however late."""
     site = make_site(max_connections=2, read_timeout=600)
     with ExitStack() as stack:
@@ -96,8 +90,8 @@ def test_who_has_not_asked_is_closed_at_the_end(make_site: Callable[..., Site]) 
     ids=["asked", "silent", "asking"],
 )
 def test_a_scrape_gets_through_ten_thousand_connections(
-    make_site: Callable[..., Site], many_descriptors: int, said: bytes
-) -> None:
+    make_site, many_descriptors, said
+):
     """
     They come at once from the address of the scraper, and stay. Of its attempts, each
     within its own timeout as Prometheus makes them, one after the other is answered.

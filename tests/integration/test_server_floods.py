@@ -2,8 +2,6 @@
 The HTTP server among clients that request more than they read, or more than is useful.
 """
 
-from __future__ import annotations
-
 import http.client
 import os
 import socket
@@ -91,11 +89,7 @@ class TestFloods:
     """Clients that ask without end."""
 
     @pytest.mark.parametrize("read", some([False, True]), ids=["unread", "read"])
-    def test_greedy_clients_do_not_keep_others_out(
-        self,
-        site: Site,
-        read: bool,  # noqa: FBT001
-    ) -> None:
+    def test_greedy_clients_do_not_keep_others_out(self, site, read):
         """
         Two hundred that ask for the page over and over, whether they take it or not,
         leave others theirs; memory stays where it was.
@@ -163,9 +157,7 @@ def ask_later(site: Site, client: socket.socket) -> None:
 class TestAddresses:
     """No address keeps another out."""
 
-    def test_an_address_with_fewer_places_gets_one(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_an_address_with_fewer_places_gets_one(self, make_site):
         """
         Where one address holds all places with answers under way, one more of its
         own is refused, and another address takes the place of its first.
@@ -184,9 +176,7 @@ class TestAddresses:
             for client in clients[1:]:
                 assert status(client.recv(1000)) == 200
 
-    def test_also_where_one_address_overruns_the_server(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_also_where_one_address_overruns_the_server(self, make_site):
         """Beyond the places in which an address is rejected, too."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:

@@ -3,8 +3,6 @@ By which names the HTTP server may be asked: a page of another site whose name l
 here reads nothing.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -79,9 +77,7 @@ def remote() -> str:
     ],
 )
 @pytest.mark.parametrize("lines", [PROMETHEUS, (CHROME, LANGUAGE)])
-def test_own_names_are_answered(
-    serve: Callable[..., Ask], host: str, lines: tuple[str, ...]
-) -> None:
+def test_own_names_are_answered(serve, host, lines):
     """Addresses, local names and this machine's name: from any client."""
     assert serve()(host, *lines) == 200
 
@@ -95,18 +91,14 @@ def test_own_names_are_answered(
         *("notlocal.xlocal", ".example", "xn--bcher-kva.example", "b\xe4d.example"),
     ],
 )
-def test_a_foreign_name_reads_nothing_over_loopback(
-    serve: Callable[..., Ask], host: str
-) -> None:
+def test_a_foreign_name_reads_nothing_over_loopback(serve, host):
     """Whatever else the request says, and on whichever address the server listens."""
     ask = serve()
     for lines in (PROMETHEUS, (CHROME, LANGUAGE), ()):
         assert ask(host, *lines) == 403
 
 
-def test_a_scrape_from_elsewhere_may_use_any_name(
-    serve: Callable[..., Ask], remote: str
-) -> None:
+def test_a_scrape_from_elsewhere_may_use_any_name(serve, remote):
     """A site's DNS names are not known here; a browser is refused by a foreign one."""
     ask = serve(address=remote)
     assert ask("gpu-7.prod.example.com:9467", *PROMETHEUS) == 200
@@ -140,9 +132,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         HostPolicy([name])
 
 
-def test_a_request_without_the_header_is_no_browsers(
-    serve: Callable[..., Ask],
-) -> None:
+def test_a_request_without_the_header_is_no_browsers(serve):
     """HTTP/1.0 has none; all browsers send it."""
     server = Server({"/metrics": lambda _: Response(b"secret")})
     port = server.listen_tcp("127.0.0.1", 0)

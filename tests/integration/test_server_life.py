@@ -1,7 +1,5 @@
 """The HTTP server in the life of a process: failures, start, stop, exit and fork."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import socket
@@ -78,9 +76,7 @@ class TestFailures:
         assert result.out.splitlines() == ["True", "200"]
         assert result.err == ""
 
-    def test_nothing_is_logged(
-        self, make_site: Callable[..., Site], caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_nothing_is_logged(self, make_site, caplog):
         """No logger speaks in the user's process."""
         caplog.set_level(logging.DEBUG)
         site = make_site(read_timeout=0.1)
@@ -123,9 +119,7 @@ server.stop()
 class TestLife:
     """Start, stop, exit and fork."""
 
-    def test_stop_ends_everything_and_twice_is_harmless(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_stop_ends_everything_and_twice_is_harmless(self, make_site):
         """Thread and sockets are gone, also those of clients in every state."""
         site = make_site()
         with ExitStack() as stack:
@@ -143,9 +137,7 @@ class TestLife:
             with pytest.raises(ConnectionRefusedError):
                 site.connect()
 
-    def test_a_response_under_way_is_finished(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_a_response_under_way_is_finished(self, make_site):
         """stop() grants a reading client a moment for the rest of its page."""
         site = make_site()
         with site.connect() as client:

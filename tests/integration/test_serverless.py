@@ -1,7 +1,5 @@
 """Serverless functions: frozen between invocations, and counted at a real receiver."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -93,9 +91,7 @@ def served(spans: TraceReceiver) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "temporality"), [("sync", "delta"), ("async", "")])
-def test_each_invocation_is_counted_once(
-    run_dir: Path, tmp_path: Path, kind: str, temporality: str
-) -> None:
+def test_each_invocation_is_counted_once(run_dir, tmp_path, kind, temporality):
     """
     What the receiver has after each response is what the platform invoked, by outcome,
     cold compile and cold start of the instance, and so are the spans, below those of
@@ -156,9 +152,7 @@ def test_each_invocation_is_counted_once(
     assert list(run_dir.iterdir()) == []
 
 
-def test_a_receiver_in_trouble_costs_what_is_left(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_receiver_in_trouble_costs_what_is_left(run_dir, tmp_path):
     """
     The handler's result and exception are its own while the receiver says nothing and
     the platform has little time left; later all that was counted arrives.

@@ -1,7 +1,5 @@
 """Sampled calls that are repeated beside the program."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -144,9 +142,7 @@ def test_a_call_that_has_donated_is_not_repeated(agent: Agent) -> None:
     assert [*encoded(inside.determinism(agent).snapshot()).values()] == refused
 
 
-def test_a_state_that_cannot_be_copied_is_left_alone(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_cannot_be_copied_is_left_alone(agent, monkeypatch):
     """What an old JAX returns as a copy is the program's own memory."""
     monkeypatch.setattr(shadow_module, "can_copy", lambda _: False)
     step = jax.jit(lambda state: state + 1, donate_argnums=0)
@@ -203,9 +199,7 @@ def test_arguments_that_may_change_or_are_large_are_not_repeated() -> None:
     ]
 
 
-def test_an_end_of_the_program_waits_for_no_device(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_of_the_program_waits_for_no_device(agent, monkeypatch):
     """Neither exit nor our thread waits in JAX; what is ready is compared."""
     ready = [True]
     monkeypatch.setattr(waiting, "is_ready_or_deleted", lambda _: ready[0])

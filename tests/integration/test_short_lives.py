@@ -1,12 +1,9 @@
 """Processes that end before anyone polls or scrapes: what they counted is not lost."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -223,9 +220,7 @@ def rules(directory: Path) -> Path:
     return path
 
 
-def test_prometheus_counts_batch_jobs_once(
-    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_prometheus_counts_batch_jobs_once(run_dir, tmp_path, prometheus):
     """
     Ten jobs one after another and three at once, most of which no scrape sees alive,
     two Prometheis, and a sidecar that is restarted in the middle: each counts what the
@@ -299,9 +294,7 @@ for line in sys.stdin:
 """
 
 
-def test_prometheus_counts_killed_processes_once(
-    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_prometheus_counts_killed_processes_once(run_dir, tmp_path, prometheus):
     """
     Processes of one slot are killed, and their successors scraped before they count
     anything, beside a sidecar and by themselves: each counts in full, as much as its

@@ -49,9 +49,7 @@ def causes(agent: Agent) -> list[str]:
     return [e.details["cause"] for e in inside.events(agent).since(kind="recompile")]
 
 
-def test_functions_arguments_and_static_values_die_with_the_program(
-    agent: Agent,
-) -> None:
+def test_functions_arguments_and_static_values_die_with_the_program(agent):
     """Once JAX forgets a call, nothing of it lives on in jaxmon."""
 
     def run() -> list[weakref.ref[Any]]:
@@ -92,9 +90,7 @@ def test_static_values_can_be_kept_out_of_events() -> None:
 
 
 @pytest.mark.contained
-def test_a_signature_that_fails_costs_the_words_only(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signature_that_fails_costs_the_words_only(agent, monkeypatch):
     """The call returns, and the recompile counts as unknown."""
 
     def refuse(*_: Any) -> Any:

@@ -1,7 +1,5 @@
 """How the processes of a slot ended, as the sidecar exports it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -21,7 +19,7 @@ from jaxmon.cli.main import main
 from jaxmon.facts import ending, endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents.collector import Agents
-from tests.fakes.agents import GOOD, Serve, failures, page_of
+from tests.fakes.agents import GOOD, failures, page_of
 from tests.helpers.preloaded import Program, run_preloaded, start_preloaded
 from tests.helpers.processes import (
     KERNEL_REPORTS_EXITS,
@@ -100,9 +98,7 @@ def waiting(run_dir: Path, program: str) -> Iterator[Program]:
         (f"{LOOP}    pass", 0),
     ],
 )
-def test_a_process_that_finishes_has_not_died(
-    run_dir: Path, agents: Agents, end: str, code: int
-) -> None:
+def test_a_process_that_finishes_has_not_died(run_dir, agents, end, code):
     """At the end of the program, by its own decision or a user's: nothing crashed."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 0, {"": 0})
@@ -122,9 +118,7 @@ def test_a_process_that_finishes_has_not_died(
         ("for _ in jaxmon.steps(batches(), loop='fit'): pass", 1, "fit"),
     ],
 )
-def test_a_process_that_does_not_finish_has_died(
-    run_dir: Path, agents: Agents, end: str, code: int, loop: str
-) -> None:
+def test_a_process_that_does_not_finish_has_died(run_dir, agents, end, code, loop):
     """However it ended otherwise, with the loop that it ran."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 1, {loop: 1})
@@ -234,9 +228,7 @@ def test_counts_survive_a_cleaner(run_dir: Path, agents: Agents) -> None:
     assert seen(agents) == (1, 0, {"": 0})
 
 
-def test_garbage_costs_one_record(
-    run_dir: Path, agents: Agents, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_garbage_costs_one_record(run_dir, agents, caplog):
     """What is no record is replaced; a later release's is a failure, once."""
     (run_dir / "agent-0.end").write_bytes(b"\xff" * 3000)
     (run_dir / "agent-1.end").write_bytes(b'{"schema":2,"starts":2}\n')
@@ -251,9 +243,7 @@ def test_garbage_costs_one_record(
     assert seen(agents) == (1, 0, {"": 0})
 
 
-def test_an_agent_without_records_lives(
-    run_dir: Path, agents: Agents, serve: Serve
-) -> None:
+def test_an_agent_without_records_lives(run_dir, agents, serve):
     """Of an earlier release, in the slot of one that crashed: that one counts."""
     run(run_dir, "os._exit(1)")
     assert seen(agents) == (1, 1, {"": 1})
@@ -343,9 +333,7 @@ FINISHES = {
 
 
 @exits_are_reported
-def test_every_screen_says_how_each_process_ended(
-    run_dir: Path, agents: Agents, tmp_path: Path
-) -> None:
+def test_every_screen_says_how_each_process_ended(run_dir, agents, tmp_path):
     """By its own word or the kernel's; a reused slot keeps the last record."""
     expected = {**CRASHES, **FINISHES}
     script = tmp_path / "train.py"

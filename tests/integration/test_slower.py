@@ -1,10 +1,8 @@
 """Programs and loops that become slower, found in a running program and across runs."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,6 @@ from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside, timing
 from tests.helpers.agents import instrumented, value
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import Result
 from tests.helpers.timing import BY_HAND, arm, idle
 
 
@@ -109,9 +106,7 @@ def run(agent: Agent, sampling: Sampling, nap: None, accelerated: None) -> Run:
 MANY = 2 * ENOUGH
 
 
-def test_agents_judge_by_the_limits_of_their_host(
-    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agents_judge_by_the_limits_of_their_host(agent, tmp_path, monkeypatch):
     """What is slower is read from the file of limits, at each judgement."""
     history = inside.part(agent, SpeedHistory)
     assert history._margin() == Limits().slower
@@ -146,9 +141,7 @@ def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
     [repeat(0.002), cycle([0.002, 0.012]), iter([0.05, 0.02, *repeat(0.002, 2000)])],
     ids=["steady", "bimodal", "warming_up"],
 )
-def test_programs_without_a_fault_are_not_accused(
-    run: Run, seconds: Iterator[float]
-) -> None:
+def test_programs_without_a_fault_are_not_accused(run, seconds):
     """A steady program, one with two modes and one that warms up are no slowdown."""
     run.take(seconds, MANY + ENOUGH)
     assert run.findings() == []
@@ -207,9 +200,7 @@ print(json.dumps([before, [encoded(as_fact(one)) for one in after]]))
 """
 
 
-def test_slower_steps_are_found_with_the_wait_for_data(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_slower_steps_are_found_with_the_wait_for_data(preloaded_script):
     """A loop whose steps take longer is named, and how much of it is waiting."""
     before, after = json.loads(preloaded_script(LOOP).ok().out)
     assert not any("times as long" in one for one in before)
@@ -294,9 +285,7 @@ def test_slower_build_is_named_with_the_flag(place: Path) -> None:
     assert found["seconds"] > 0
 
 
-def test_directory_that_cannot_be_written_costs_only_the_comparison(
-    place: Path,
-) -> None:
+def test_directory_that_cannot_be_written_costs_only_the_comparison(place):
     """A file in place of the directory: the program runs and prints as before."""
     (place / "run" / "elsewhere").mkdir()
     (place / "run" / "elsewhere" / "history").write_text("mine")

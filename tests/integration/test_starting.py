@@ -3,12 +3,9 @@
 goes on as it was.
 """
 
-from __future__ import annotations
-
 import inspect
 import signal
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +19,7 @@ from jaxmon.agent import agent as start
 from jaxmon.errors import JaxmonError
 from tests.helpers import session
 from tests.helpers.agents import SILENT
-from tests.helpers.processes import Result, files, run_python
+from tests.helpers.processes import files, run_python
 
 
 pytestmark = pytest.mark.contained
@@ -73,9 +70,7 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_module_of_the_program_with_a_name_of_pythons(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_a_module_of_the_program_with_a_name_of_pythons(tmp_path, run_dir):
     """It stands in front of Python's own: the program runs, without jaxmon."""
     (tmp_path / "queue.py").write_text("import sys\nx = 1\n")
     (tmp_path / "program.py").write_text(USES_ALL)
@@ -100,9 +95,7 @@ def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> 
 
 
 @pytest.mark.parametrize("missing", ["jax", "numpy"])
-def test_without_jax_or_numpy_there_is_one_sentence(
-    python_script: Callable[..., Result], missing: str
-) -> None:
+def test_without_jax_or_numpy_there_is_one_sentence(python_script, missing):
     """The error that is documented, and no other behind it; marks work all the same."""
     source = f"""
 import sys
@@ -144,8 +137,8 @@ RAISED = {
 
 @pytest.mark.parametrize("source", RAISED)
 def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
-    tmp_path: Path, python_script: Callable[..., Result], source: str
-) -> None:
+    tmp_path, python_script, source
+):
     """Whatever it raises is quoted, and what to do is the same."""
     (tmp_path / "jax.py").write_text(source)
 
@@ -158,8 +151,8 @@ def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
 
 
 def test_a_time_limit_that_ends_the_import_of_jax_is_the_programs(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+    tmp_path, python_script
+):
     """What a handler of the program raises meanwhile reaches the program as it is."""
     (tmp_path / "jax.py").write_text("import signal; signal.raise_signal(14)")
     limit = """
@@ -176,8 +169,8 @@ signal.signal(signal.SIGALRM, expire)
 
 
 def test_a_time_limit_while_it_starts_by_itself_is_the_programs(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+    tmp_path, python_script
+):
     """As `jaxmon run` starts it: it is no failure to start."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
     result = python_script("""
@@ -200,9 +193,7 @@ import jax
     assert "could not start" not in result.err
 
 
-def test_an_interrupt_that_numpy_replaces_is_the_programs(
-    python_script: Callable[..., Result],
-) -> None:
+def test_an_interrupt_that_numpy_replaces_is_the_programs(python_script):
     """C code that imports NumPy prints it, and raises an `ImportError`."""
     interrupt = """
 import signal, sys
@@ -220,9 +211,7 @@ sys.meta_path.insert(0, Finder())
     assert result.out == ""
 
 
-def test_a_jax_that_is_another_is_one_line(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+def test_a_jax_that_is_another_is_one_line(tmp_path, python_script):
     """A module of the program that is called ``jax``."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
     source = "import jaxmon\nprint(jaxmon.instrument(port=None).running)"
@@ -250,16 +239,12 @@ jaxmon.uninstrument()
 """
 
 
-def test_an_agent_loads_what_it_needs_when_it_needs_it(
-    python_script: Callable[..., Result],
-) -> None:
+def test_an_agent_loads_what_it_needs_when_it_needs_it(python_script):
     """Causes at the first compile, pages on request, metrics of a sidecar never."""
     assert python_script(LOADS).ok().out.splitlines() == ["[]", str([*LATER])]
 
 
-def test_a_python_without_its_lock(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path
-) -> None:
+def test_a_python_without_its_lock(monkeypatch, caplog, run_dir):
     """One sentence says what to do; JAX stays as it is, and marks do nothing."""
     before = session.snapshot()
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)

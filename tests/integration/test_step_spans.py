@@ -107,9 +107,7 @@ def test_a_step_lasts_as_long_as_the_program_says(trained: Trained) -> None:
         ("finetune", 0, "step"),
     ],
 )
-def test_compiles_are_below_the_step_that_paid(
-    trained: Trained, loop: str, number: int, function: str
-) -> None:
+def test_compiles_are_below_the_step_that_paid(trained, loop, number, function):
     """With their phases, in the innermost loop; also if it is left by ``break``."""
     span = trained.steps(loop)[number]
     (compile_,) = [
@@ -129,9 +127,7 @@ def test_compiles_are_below_the_step_that_paid(
         ("predict", "transfer device_to_host", "float", 1),
     ],
 )
-def test_long_waits_are_below_what_waited(
-    trained: Trained, place: str, name: str, how: str, planted: int
-) -> None:
+def test_long_waits_are_below_what_waited(trained, place, name, how, planted):
     """A step or request has the long wait for a device as a span, no short ones."""
     (wait,) = [one for one in trained.spans if one["name"] == name]
     (parent,) = [one for one in trained.spans if one["id"] == wait["parent"]]

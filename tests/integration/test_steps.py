@@ -5,15 +5,12 @@ Times are compared with a clock that is read in the same run, never with what a
 machine should need.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -241,9 +238,7 @@ def test_a_compile_finds_its_request_through_the_context(agent: Agent) -> None:
     }
 
 
-def test_what_the_persistent_cache_holds_is_cold_as_well(
-    tmp_path: Path, agent: Agent
-) -> None:
+def test_what_the_persistent_cache_holds_is_cold_as_well(tmp_path, agent):
     """Loading a program is what the request waits for, if it is not compiled."""
     names = (
         "jax_compilation_cache_dir",
@@ -288,9 +283,7 @@ def out_of_memory() -> Callable[[Any], Any]:
     return jitted
 
 
-def test_an_error_beside_the_miss_path_is_counted_where_it_surfaces(
-    agent: Agent,
-) -> None:
+def test_an_error_beside_the_miss_path_is_counted_where_it_surfaces(agent):
     """It counts once, in the request or activity that sees it first."""
     compiled: Any = out_of_memory().lower(1.0).compile()  # type: ignore[attr-defined]
     for mark in (jaxmon.request("predict"), jaxmon.activity("evaluate")):

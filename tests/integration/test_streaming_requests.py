@@ -2,8 +2,6 @@
 Streams of tokens: generators that real servers step through, and what JAX compiles.
 """
 
-from __future__ import annotations
-
 import gc
 import http.client
 import itertools
@@ -102,9 +100,7 @@ def get(port: int) -> bytes:
 
 @pytest.mark.parametrize("app", [starlette, fastapi])
 @pytest.mark.parametrize("kind", ["tokens", "async_tokens"])
-def test_a_stream_that_waits_for_a_compile_is_cold(
-    agent: Agent, app: Callable[..., Any], kind: str
-) -> None:
+def test_a_stream_that_waits_for_a_compile_is_cold(agent, app, kind):
     """Each of its steps runs on some thread, in a copy of the server's context."""
     model = Model()
     with served(app(getattr(model, kind))) as port:
@@ -121,9 +117,7 @@ def test_a_stream_that_waits_for_a_compile_is_cold(
 
 @pytest.mark.parametrize("app", [starlette, fastapi])
 @pytest.mark.parametrize("kind", ["tokens", "async_tokens"])
-def test_within_the_middleware_a_stream_is_part_of_its_request(
-    agent: Agent, app: Callable[..., Any], kind: str
-) -> None:
+def test_within_the_middleware_a_stream_is_part_of_its_request(agent, app, kind):
     """One request, by the route's template, and cold."""
     application = app(getattr(Model(), kind))
     application.add_middleware(Middleware)
@@ -136,9 +130,7 @@ def test_within_the_middleware_a_stream_is_part_of_its_request(
 
 
 @pytest.mark.parametrize("app", [starlette, fastapi])
-def test_a_stream_that_the_client_leaves_ends(
-    agent: Agent, app: Callable[..., Any]
-) -> None:
+def test_a_stream_that_the_client_leaves_ends(agent, app):
     """The generator may be dropped anywhere, also by the garbage collector."""
 
     def ended() -> object:

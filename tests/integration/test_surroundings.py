@@ -1,7 +1,5 @@
 """Agents in processes that find their host in a bad state."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -82,9 +80,7 @@ def test_a_busy_port_moves_on_and_says_so(start: Callable[..., Any]) -> None:
     assert f":{port}/" not in found["url"]
 
 
-def test_the_port_of_the_sidecar_is_left_alone(
-    starts: Callable[..., list[Started]],
-) -> None:
+def test_the_port_of_the_sidecar_is_left_alone(starts):
     """An agent moves past the sidecar's port, unless configured to use it."""
     taken, sidecar, free = free_ports(3)
     before = (
@@ -99,9 +95,7 @@ def test_the_port_of_the_sidecar_is_left_alone(
     assert asked["url"] == f"http://127.0.0.1:{sidecar}/metrics"
 
 
-def test_no_port_and_no_socket_is_silent(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_no_port_and_no_socket_is_silent(start, run_dir):
     """With neither, the agent observes and serves nothing, without a word."""
     found, err = start({"port": None, "socket": False})
 
@@ -113,9 +107,7 @@ def test_no_port_and_no_socket_is_silent(
 NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, ""]
 
 
-def test_a_host_that_cannot_be_bound_is_reported(
-    starts: Callable[..., list[Started]],
-) -> None:
+def test_a_host_that_cannot_be_bound_is_reported(starts):
     """The program goes on without a TCP port."""
     found = starts([({"host": one, "socket": False}, {}) for one in NOT_ADDRESSES])
 
@@ -148,9 +140,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], Path], str]] = {
 }
 
 
-def test_an_unusable_run_directory_costs_the_socket_only(
-    starts: Callable[..., list[Started]], run_dir: Path
-) -> None:
+def test_an_unusable_run_directory_costs_the_socket_only(starts, run_dir):
     """The agent serves TCP, says what is wrong, and holds no lock."""
     directories = [
         make(run_dir / f"d{number}")
@@ -184,12 +174,8 @@ def test_an_unusable_run_directory_costs_the_socket_only(
     ],
 )
 def test_a_directory_without_room_for_sockets_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    run_dir: Path,
-    number: int,
-    words: str,
-) -> None:
+    monkeypatch, caplog, run_dir, number, words
+):
     """As on network file systems and full disks, where the lock could be created."""
 
     class NoSocket(Socket):
@@ -206,9 +192,7 @@ def test_a_directory_without_room_for_sockets_is_named(
     assert f"{opening}{run_dir}/agent-0.sock: {words}" in caplog.text
 
 
-def test_what_is_in_the_place_of_a_socket_costs_its_slot(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_what_is_in_the_place_of_a_socket_costs_its_slot(start, run_dir):
     """Where it cannot be unlinked, the agent takes the next slot, and says nothing."""
     (run_dir / "agent-0.sock").mkdir()
     found, err = start({"port": None})
@@ -217,9 +201,7 @@ def test_what_is_in_the_place_of_a_socket_costs_its_slot(
     assert err == ""
 
 
-def test_a_missing_run_directory_is_made_for_this_user_only(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_a_missing_run_directory_is_made_for_this_user_only(start, run_dir):
     """Parents are created as well, and no other user may enter."""
     directory = run_dir / "a" / "b"
     found, err = start({"port": None}, JAXMON_RUN_DIR=str(directory))
@@ -230,8 +212,8 @@ def test_a_missing_run_directory_is_made_for_this_user_only(
 
 
 def test_a_relative_run_directory_survives_a_change_of_directory(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+    preloaded_script, run_dir
+):
     """The files are removed although the program has changed its directory."""
     source = f"""
 os.chdir({str(run_dir)!r})
@@ -273,9 +255,7 @@ threading.Thread.start = DaemonThread.start = refuse
 """
     ],
 )
-def test_an_exhausted_process_is_not_disturbed(
-    preloaded_script: Callable[..., Result], exhaust: str
-) -> None:
+def test_an_exhausted_process_is_not_disturbed(preloaded_script, exhaust):
     """Without descriptors or threads left, the agent says so, and no more."""
     source = """
 # Imports need descriptors, too.
@@ -356,9 +336,7 @@ print(found)
 """
 
 
-def test_a_program_at_its_limits_is_not_disturbed(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_program_at_its_limits_is_not_disturbed(preloaded_script, run_dir):
     """
     With no descriptor left, few frames left, or deeply nested arguments, the program
     computes what it does without jaxmon, which says in a line what it cannot do; the

@@ -2,8 +2,6 @@
 What a program sees of its own failures, stacks and programs is the same with jaxmon.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Spans of requests and compiles, against what clients and programs noted."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ import pytest
 
 from tests.helpers.otlp import Span, TraceReceiver
 from tests.helpers.preloaded import start_preloaded
-from tests.helpers.processes import ROOT, Result, clean_environ, http_get, until
+from tests.helpers.processes import ROOT, clean_environ, http_get, until
 from tests.helpers.prometheus import Prometheus
 
 
@@ -152,9 +150,7 @@ def compiles(spans: list[Span]) -> list[Span]:
     return [one for one in spans if one["name"].startswith("jax.compile")]
 
 
-def test_a_request_has_one_span_below_the_clients(
-    own: tuple[TraceReceiver, Run],
-) -> None:
+def test_a_request_has_one_span_below_the_clients(own):
     """Name, parent, status and attributes are those of the request."""
     receiver, run = own
     expected = [
@@ -191,9 +187,7 @@ def test_the_context_reaches_outgoing_requests(own: tuple[TraceReceiver, Run]) -
 
 
 @pytest.mark.parametrize("provider", ["own", "theirs"])
-def test_compiles_are_below_the_request_that_paid(
-    provider: str, own: tuple[TraceReceiver, Run], theirs: tuple[TraceReceiver, Run]
-) -> None:
+def test_compiles_are_below_the_request_that_paid(provider, own, theirs):
     """Cold requests have the compile with its phases, a warm one has none."""
     receiver, run = own if provider == "own" else theirs
     facts = [("compiled", True, None), None, ("compiled", False, "shape"), None, None]
@@ -286,17 +280,13 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
     ],
     ids=["no variable", "setting", "disabled", "no exporter", "receiver is down"],
 )
-def test_what_turns_traces_on(
-    python_script: Callable[..., Result], environ: dict[str, str], *, loaded: bool
-) -> None:
+def test_what_turns_traces_on(python_script, environ, loaded):
     """Only then is OpenTelemetry loaded; a receiver that is down changes nothing."""
     without_metrics = {**environ, "JAXMON_OTLP": "false"}
     assert python_script(SOURCE, env=without_metrics).ok().out == f"[] {loaded}\n"
 
 
-def test_prometheus_stores_exemplars(
-    own: tuple[TraceReceiver, Run], stored: list[dict[str, Any]]
-) -> None:
+def test_prometheus_stores_exemplars(own, stored):
     """They are traces of requests that their series counts, within the bucket."""
     _, run = own
     cold = {run.traces[0][0], run.traces[2][0]}

@@ -3,8 +3,6 @@ Figures in W&B, MLflow and TensorBoard, read back from their own files, and trac
 that hang or raise.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -312,9 +310,7 @@ def test_without_an_agent_nothing_is_written() -> None:
         (print, {"step_flops": 1e9, "peak_flops": 0}, "peak_flops 0"),
     ],
 )
-def test_a_mistake_is_said_at_once(
-    tracker: object, options: dict[str, Any], words: str
-) -> None:
+def test_a_mistake_is_said_at_once(tracker, options, words):
     """Where the program can still change it."""
     with pytest.raises(JaxmonError, match=words):
         jaxmon.log_to(tracker, **options)

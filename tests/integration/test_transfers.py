@@ -2,8 +2,6 @@
 Transfers between host and device: counted, measured, attributed, and never in the way.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import traceback
@@ -168,9 +166,7 @@ def test_everything_is_put_back() -> None:
     assert session.leaked(state) == []
 
 
-def test_a_jax_without_a_place_is_said_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_jax_without_a_place_is_said_so(monkeypatch, caplog):
     """Where JAX reads arrays in another way, that hook alone is off."""
     monkeypatch.setattr(transfer_hooks, "_READS", ("_read_in_another_way",))
     with instrumented() as agent:

@@ -1,13 +1,10 @@
 """Errors on every way out: seen where they surface, each counted once."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -115,9 +112,7 @@ def test_what_a_finaliser_raises_is_counted(agent: Agent) -> None:
     assert kinds(agent) == {("unknown", "deadline"): 1}
 
 
-def test_what_a_forgotten_task_raised_is_counted(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_forgotten_task_raised_is_counted(agent, caplog):
     """The logger of asyncio receives it, and logs it as before."""
 
     async def work() -> None:
@@ -139,9 +134,7 @@ def test_what_a_forgotten_task_raised_is_counted(
 
 
 @pytest.mark.parametrize("found", [True, (), (None, None, None), "a text"])
-def test_a_record_without_an_error_is_let_pass(
-    agent: Agent, caplog: pytest.LogCaptureFixture, found: Any
-) -> None:
+def test_a_record_without_an_error_is_let_pass(agent, caplog, found):
     """Whatever a hand-made record contains, it is logged."""
     record = logging.makeLogRecord(
         {"name": "asyncio", "msg": "by hand", "levelno": logging.ERROR}
@@ -212,9 +205,7 @@ def hidden() -> None:
 @pytest.mark.parametrize(
     ("program", "count"), [(handed_on, 1), (replaced, 1), (hidden, 0)]
 )
-def test_what_an_error_was_raised_from_is_counted(
-    agent: Agent, program: Callable[[], None], count: int
-) -> None:
+def test_what_an_error_was_raised_from_is_counted(agent, program, count):
     """Servers hand a failure on as one of their own."""
     with pytest.raises(LookupError), jaxmon.request("predict"):
         program()

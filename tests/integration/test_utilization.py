@@ -1,7 +1,5 @@
 """What calls compute, against counts of calls and FLOPs worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any
@@ -314,9 +312,7 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.contained
-def test_a_failure_leaves_the_rest_of_the_program(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failure_leaves_the_rest_of_the_program(monkeypatch):
     """What XLA says of it is exported all the same."""
     import jax
 

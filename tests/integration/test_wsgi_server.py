@@ -1,7 +1,5 @@
 """The WSGI middleware around Flask on a real server, against what its clients saw."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import threading
@@ -156,9 +154,7 @@ def test_requests_equal_what_the_clients_counted(recorded: Recorded) -> None:
 @pytest.mark.parametrize(
     ("path", "outcome"), [("/endless", "client_error"), ("/breaks", "error")]
 )
-def test_who_cuts_a_response_short_tells_the_outcome(
-    recorded: Recorded, path: str, outcome: str
-) -> None:
+def test_who_cuts_a_response_short_tells_the_outcome(recorded, path, outcome):
     """A client that leaves is a client error; a body that fails is an error."""
     with served(site()) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:

@@ -8,8 +8,6 @@ and prints what `jaxmon job post-mortem` says when all is over. Takes fifteen mi
 and 200 CPU seconds. With names, only these faults.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

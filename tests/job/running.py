@@ -1,7 +1,5 @@
 """A real job of several processes and hosts, and what `jaxmon job why` says of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

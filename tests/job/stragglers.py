@@ -8,8 +8,6 @@ program says that it began, and how many threads waited for processors meanwhile
 50 minutes and 600 CPU seconds. With names, only these.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

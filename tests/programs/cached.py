@@ -6,8 +6,6 @@ JAX's events, the warnings and the files say, and beside it what jaxmon says. It
 every supported JAX.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings

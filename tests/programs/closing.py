@@ -5,8 +5,6 @@ place. JAX keeps none on CPU.
 Prints for each way of closing what it found.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -5,8 +5,6 @@ Each case runs on its own; the agent's figures are read between cases. On the la
 stands, for each case, what the program did and what the agent saw of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

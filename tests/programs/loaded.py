@@ -7,8 +7,6 @@ All of them in one process: prints their ports and the agent's address as JSON. 
 on its standard input ends it. Imported by workers of uvicorn, it is FastAPI alone.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

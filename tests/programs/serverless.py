@@ -5,8 +5,6 @@ Each line of the input is an event in JSON; the response is one line, too. The p
 (the test) freezes the process in between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

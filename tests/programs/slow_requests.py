@@ -7,8 +7,6 @@ Prints its port, and the seconds of each slow request. A line on its standard in
 ends it.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -8,8 +8,6 @@ prints, as JSON, when it called the model (nanoseconds since 1970), by the id of
 client's trace, and what jaxmon left behind.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

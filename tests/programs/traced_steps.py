@@ -7,8 +7,6 @@ Prints, as JSON, which steps do what, when the work of each began and ended (nan
 since 1970), and the page of its agent.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ Prints the shares measured with clocks inside the program, and those of the ledg
 JSON.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import sys

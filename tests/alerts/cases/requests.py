@@ -1,7 +1,5 @@
 """Cases of alerts on requests that hang or are slow."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 

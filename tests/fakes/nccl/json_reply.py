@@ -8,8 +8,6 @@ has it; 2.29.2 adds a comma that was missing before the status of missing ranks,
 compiled.
 """
 
-from __future__ import annotations
-
 from tests.fakes.nccl.jobs import KINDS, Communicator, Job, Member
 
 

@@ -7,8 +7,6 @@ missing ranks read right, as since 2.29.2; and of 2.24.3 if *old*. Compared with
 these functions of 2.28.9 print when compiled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ The page that each kind of GPU should make, as it was reviewed.
 ``python -m tests.fakes.nvml.pages`` rewrites them; read what changed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

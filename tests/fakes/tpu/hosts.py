@@ -3,8 +3,6 @@ A host with TPUs: the kernel's files in a directory, runtimes and the collector 
 processes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
