@@ -42,12 +42,10 @@ class Firing:
 
 
 def ticket(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing ticket."""
     return [Firing({"severity": "ticket", **labels}, summary)]
 
 
 def page(summary: str, **labels: str) -> list[Firing]:
-    """Return a firing page."""
     return [Firing({"severity": "page", **labels}, summary)]
 
 
@@ -191,7 +189,6 @@ def expectation(firing: Firing, rules: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rules(slos: Slos) -> Rules:
-    """Return the rules that follow from *slos*."""
     site = replace(slos.site, runbooks=RUNBOOKS)
     files = alerts.render(replace(slos, site=site))
     return Rules(_groups(files["recording.yaml"]), _groups(files["alerts.yaml"]))

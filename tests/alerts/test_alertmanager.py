@@ -15,7 +15,6 @@ from tests.helpers.prometheus import Alertmanager, Webhook
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Return the path of the default configuration."""
     path = tmp_path / "alertmanager.yaml"
     path.write_text(alerts.render()["alertmanager.yaml"])
     return path
@@ -23,7 +22,6 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
     with Webhook() as running:
         yield running
 
@@ -44,7 +42,6 @@ def at(webhook):
 
 
 def amtool(*arguments):
-    """Run amtool and return how it ended."""
     return subprocess.run(
         [require_program("amtool"), *map(str, arguments)],
         capture_output=True,

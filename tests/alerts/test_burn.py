@@ -73,7 +73,6 @@ def requests(value, pairs, job="web"):
 
 
 def of(job, series):
-    """Return *series* as another service has it."""
     return series.replace('"web"', f'"{job}"')
 
 
@@ -140,7 +139,6 @@ def test_pages_come_soon_and_end_soon(tmp_path):
 
 
 def with_value(expected, value):
-    """Return *expected* with a value in the description."""
     return [
         replace(one, summary=one.summary.replace("gen: ", f"gen: {value}"))
         for one in expected

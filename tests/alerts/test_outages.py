@@ -11,14 +11,12 @@ ROUTE = 'route="/gen",outcome="{}",start="warm"'
 
 
 def requests(outcome, pod=0, job="web", cluster=""):
-    """Return the name of a counter of one process."""
     place = f',cluster="{cluster}"' if cluster else ""
     own = f'job="{job}",instance="{pod}:1"{place}'
     return f"jaxmon_requests_total{{{own},{ROUTE.format(outcome)}}}"
 
 
 def uptime(pod=0, job="web"):
-    """Return the name of a process's uptime."""
     return f'jaxmon_uptime_seconds{{job="{job}",instance="{pod}:1"}}'
 
 

@@ -13,7 +13,6 @@ USES = 'jaxmon_device_info{{{},worker="{}",device="{}",uuid="{}"}}'
 
 
 def groups():
-    """Return the recording rules of power."""
     return [one for one in shipped().recording if one["name"] == "jaxmon-power"]
 
 

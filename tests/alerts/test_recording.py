@@ -17,7 +17,6 @@ CONSTANT = f'{{{OWN}, sloth_service="jaxmon", sloth_slo="request-error"}}'
 
 
 def groups():
-    """Return the recording rules of the SLO on errors of requests."""
     return [
         one
         for one in shipped().recording

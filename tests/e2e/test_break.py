@@ -30,7 +30,6 @@ LABELS = {
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
     require_program("prometheus")
     require_program("prometheus-alertmanager")
     with Webhook() as running:
@@ -79,6 +78,5 @@ def check(webhook: Webhook, path: str, alert: dict[str, Any]) -> None:
 
 
 def is_resolved(webhook: Webhook, alert: dict[str, Any]) -> bool:
-    """Return whether the end of *alert* was notified."""
     resolved = [one["fingerprint"] for _, one in webhook.alerts("resolved")]
     return alert["fingerprint"] in resolved

@@ -28,7 +28,6 @@ NODES = "jaxmon/jaxmon-node"
 
 
 def line(metric: Metric, value: float, **labels: object) -> str:
-    """Return a sample as it stands on a page."""
     written = ",".join(f'{label}="{text}"' for label, text in labels.items())
     return f"{metric.name}{{{written}}} {float(value)}\n"
 

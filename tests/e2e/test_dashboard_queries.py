@@ -181,7 +181,6 @@ UNCHANGED = ("Versions", "Programs", "Pages")
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Return a stack on which the test puts what must end with it."""
     with ExitStack() as stack:
         yield stack
 
@@ -214,7 +213,6 @@ def program(
 
 
 def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
-    """Start a sidecar and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [

@@ -132,12 +132,10 @@ def totals_in(out: str) -> dict[str, float]:
 
 
 def number(text: str) -> float:
-    """Return *text*, with thousands separators, as a number."""
     return float(text.replace(",", ""))
 
 
 def is_listening(url: str) -> bool:
-    """Return whether something is still listening at *url*."""
     host, port = url.split("/")[2].split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

@@ -69,14 +69,12 @@ class Worker:
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """Return a stack on which the test puts what must end with it."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def sidecar(run_dir: Path, stack: ExitStack) -> str:
-    """Start a sidecar for the run directory and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [

@@ -39,7 +39,6 @@ _PRELOADED = (sys.executable, "-m", "tests.programs.gameday")
 
 @pytest.fixture
 def programs() -> MonitoringPrograms:
-    """Return Prometheus and Alertmanager; skip where one is missing."""
     return MonitoringPrograms(
         require_program("prometheus"), require_program("prometheus-alertmanager")
     )

@@ -39,7 +39,6 @@ def place(job: Job, rank: int) -> tuple[str, str]:
 
 
 def firing(server: Prometheus) -> list[dict[str, str]]:
-    """Return the labels of the alerts that fire."""
     found = server.query(f'ALERTS{{alertname="{ALERT}",alertstate="firing"}}')
     return [labels for labels, _ in found]
 

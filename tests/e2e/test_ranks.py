@@ -32,7 +32,6 @@ ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
 
 @contextmanager
 def sidecar(run_dir: Path, port: int) -> Iterator[None]:
-    """Run a sidecar on *port*."""
     command = [sys.executable, "-m", "jaxmon", "exporter", "--host=127.0.0.1"]
     with subprocess.Popen(
         [*command, f"--port={port}", "--agents-interval=0.5"],

@@ -185,7 +185,6 @@ class Resources:
         self._append(row, schema.complete(spec), message, user)
 
     def resource(self, row: Row) -> dict[str, Any]:
-        """Return *row* as a resource."""
         now, first = row.current, row.versions[0]
         notes = {**row.notes, "grafana.app/createdBy": _user(first.author)}
         if row.generation > 1:

@@ -17,8 +17,6 @@ JSON = "application/json; charset=UTF-8"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer."""
-
     status: int
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)

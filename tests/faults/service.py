@@ -233,7 +233,6 @@ def slowloris(stage: Stage) -> None:
 
 
 def answers(sidecar: Sidecar) -> bool:
-    """Return whether the endpoint responds."""
     try:
         sidecar.page()
     except (OSError, ssl.SSLError, Unexpected):

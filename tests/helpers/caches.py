@@ -64,7 +64,6 @@ class Books:
         return found
 
     def message(self, reason: str) -> str:
-        """Return what is said of *reason*."""
         (found,) = (o for o in self.obstacle_list() if o["reason"] == reason)
         return found["message"]
 

@@ -70,7 +70,6 @@ def outcome(expression: str, names: dict[str, Any]) -> tuple[str, ...]:
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """Multiply."""
     return x * n
 
 

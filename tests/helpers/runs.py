@@ -177,6 +177,5 @@ class Simulated:
 
     @property
     def known(self) -> RunRecord:
-        """The record."""
         assert self.record is not None
         return self.record

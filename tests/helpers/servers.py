@@ -64,7 +64,6 @@ class Site:
     def get(
         self, path: str, method: str = "GET", *, timeout: float = 60, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Return response and body of one request on its own connection."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with closing(client):
             names = {name.replace("_", "-"): value for name, value in headers.items()}

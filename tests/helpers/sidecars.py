@@ -38,8 +38,6 @@ STOP_SECONDS = 60.0
 
 
 class Exporter:
-    """A running sidecar."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stderr is not None
@@ -113,7 +111,6 @@ def exporters(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
 
 
 def values(text: str) -> dict[str, float]:
-    """Return the series of a page."""
     return {
         f"{name}{{{labels}}}" if labels else name: value
         for family in parse(text)

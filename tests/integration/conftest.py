@@ -45,7 +45,6 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
 
 @pytest.fixture
 def sampling(agent: Agent) -> Sampling:
-    """Return what samples in the agent of the test."""
     return inside.sampling(agent)
 
 
@@ -77,13 +76,11 @@ def make_site(tmp_path: Path, model: str) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a site with an empty Grafana."""
     return make_site()
 
 
 @pytest.fixture
 def pushed(site: Site) -> Site:
-    """Return a site whose dashboards have been pushed."""
     assert site.push().code == 0
     return site
 

@@ -66,14 +66,12 @@ def service() -> Iterator[tuple[Service, str]]:
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
     with Webhook() as running:
         yield running
 
 
 @pytest.fixture
 def rules(tmp_path: Path, webhook: Webhook) -> Path:
-    """Return a directory with the generated files."""
     site = slo.Site(webhook=webhook.url)
     slos = replace(slo.load(), site=site)
     options = alerts.RuleOptions(scale=SCALE)

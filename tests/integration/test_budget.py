@@ -24,8 +24,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """Return a jitted function that was never called."""
-
     def doubled(x: Any) -> Any:
         return x * 2
 

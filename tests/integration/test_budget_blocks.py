@@ -17,7 +17,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """Return a jitted function that was never called."""
     return jax.jit(lambda x: x * 2)
 
 

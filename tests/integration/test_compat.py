@@ -37,8 +37,6 @@ DASHBOARD = (
 
 
 class Sidecar:
-    """A running ``jaxmon exporter``."""
-
     def __init__(self, port: int) -> None:
         self.target = f"127.0.0.1:{port}"
 
@@ -58,8 +56,6 @@ class Sidecar:
         return dict(found)
 
     def until(self, series: str) -> dict[str, float]:
-        """Wait until the page has *series*, and return the page."""
-
         def page_with() -> dict[str, float]:
             samples = self.samples()
             return samples if series in samples else {}
@@ -78,7 +74,6 @@ class Sidecar:
 def sidecar(
     nvml_library: Path, tmp_path: Path, run_dir: Path
 ) -> Iterator[Callable[..., Sidecar]]:
-    """Return a function that starts a sidecar on fake GPUs."""
     with ExitStack() as stack:
 
         def start(*arguments: str, count: int = 2, profile: str = "h100") -> Sidecar:

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent."""
     with instrumented() as found:
         yield found
 

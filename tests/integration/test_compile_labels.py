@@ -60,7 +60,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
 
 @pytest.fixture
 def agent(compiled: Calls) -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     jax.clear_caches()  # programs of other tests are none of ours
     with instrumented() as running:
         yield running

@@ -25,7 +25,6 @@ COMPILES = "jaxmon_compiles_total"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -102,7 +101,6 @@ def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None
 
 
 def fresh() -> Any:
-    """Return a jitted function that JAX does not know."""
     return jax.jit(lambda x: jnp.sin(x) + 1)
 
 

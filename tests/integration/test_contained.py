@@ -23,7 +23,6 @@ pytestmark = pytest.mark.contained
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 

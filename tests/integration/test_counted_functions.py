@@ -39,7 +39,6 @@ PLAIN_PMAP = jax.pmap
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.ground_truth
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """Multiply."""
     return x * n
 
 

@@ -63,7 +63,6 @@ jaxmon_collector_errors_total{collector="dcgm",reason="too_many_gpus"} 0
 
 @pytest.fixture
 def exporter() -> Iterator[DcgmExporter]:
-    """Return a dcgm-exporter that serves a page about one GPU."""
     with dcgm_exporter() as served:
         yield served
 

@@ -28,7 +28,6 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
-    """Return a real Alertmanager that notifies nobody."""
     directory = tmp_path_factory.mktemp("alertmanager")
     config = directory / "alertmanager.yaml"
     silent = replace(slo.load(), site=slo.Site(webhook=""))
@@ -53,7 +52,6 @@ def deploy(alertmanager: Alertmanager, *words: str) -> Result:
 
 
 def silences(alertmanager: Alertmanager) -> list[dict[str, Any]]:
-    """Return the silences that Alertmanager applies."""
     every = json.loads(http_get(f"{alertmanager.url}/api/v2/silences"))
     return [one for one in every if one["status"]["state"] == "active"]
 

@@ -43,7 +43,6 @@ pytestmark = pytest.mark.optimised
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 

@@ -26,7 +26,6 @@ jaxmon_jit_calls_total{function="f"} 7
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
 

@@ -17,7 +17,6 @@ from tests.helpers.sidecars import STOP_SECONDS, Exporter, exporters
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """Return a function that starts ``jaxmon exporter`` on a free port."""
     with exporters(run_dir) as start:
         yield start
 

@@ -119,7 +119,6 @@ def test_what_cannot_start_leaves_the_rest(monkeypatch, caplog, owner, lost):
 
 
 def threads() -> set[str]:
-    """Return the names of the threads that run."""
     listed = {one.name for one in threading.enumerate()}
     return listed | {one.name for one in our_threads()}
 

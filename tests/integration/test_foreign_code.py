@@ -192,7 +192,6 @@ VALUES: dict[str, Callable[[int], Any]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_ran() -> Iterator[None]:
-    """Begin with an empty list."""
     ran.clear()
     yield
     ran.clear()
@@ -200,7 +199,6 @@ def nothing_ran() -> Iterator[None]:
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 

@@ -28,7 +28,6 @@ CALLS = "jaxmon_jit_calls"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented(sample_rate=0) as running:
         yield running
 

@@ -47,7 +47,6 @@ class Hand:
         until(lambda: self.after(0) is DrillPhase.SETTLING, "the sidecar")
 
     def finish(self) -> None:
-        """Wait until all processes are gone."""
         assert self.drill.phase is DrillPhase.STOPPING
         until(lambda: self.after(1) is DrillPhase.DONE, "the end")
 

@@ -59,7 +59,6 @@ def decide(number: int, context: Any) -> int:
 
 
 async def decide_async(number: int, context: Any) -> int:
-    """Do what *number* says."""
     if number == 1:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
     if number == 2:
@@ -200,7 +199,6 @@ def poller() -> Iterator[None]:
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
     with recording() as found:
         yield found
 

@@ -47,7 +47,6 @@ ALL = ["jaxmon_compiles_total", "jaxmon_flops_total", "jaxmon_programs_total"]
 
 
 def run(source: str, **options: Any) -> list[str]:
-    """Return the lines that the program prints."""
     done = subprocess.run(
         [sys.executable, "-c", source],
         capture_output=True,

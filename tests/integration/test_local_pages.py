@@ -54,7 +54,6 @@ class Site:
         return client
 
     def get(self, path: str, *, local: bool = True) -> tuple[int, bytes]:
-        """Return status and body of a page."""
         with self.connect(local=local) as client:
             client.sendall(request(path))
             return answer(client)
@@ -84,7 +83,6 @@ def answer(client: socket.socket) -> tuple[int, bytes]:
 
 @pytest.fixture
 def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
-    """Return a function that makes a site, which runs until the test ends."""
     with ExitStack() as stack:
 
         def make(**options: float) -> Site:
@@ -97,7 +95,6 @@ def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a site with the default limits."""
     return make_site()
 
 

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples nothing by itself."""
     with instrumented(sample_rate=0.001) as running:
         yield running
 

@@ -43,8 +43,6 @@ DOC = Path(__file__).parents[2] / "docs" / "nvidia.md"
 
 
 class Sidecar:
-    """A running ``jaxmon exporter``."""
-
     def __init__(self, process: subprocess.Popen[str], control: Path) -> None:
         assert process.stderr is not None
         self.process = process
@@ -65,7 +63,6 @@ class Sidecar:
         scratch.rename(self._control)
 
     def end(self) -> tuple[int, str]:
-        """Return exit code and the rest of what it wrote."""
         _, rest = self.process.communicate(timeout=240)
         return self.process.returncode, rest
 

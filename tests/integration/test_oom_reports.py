@@ -64,12 +64,10 @@ class Broken:
     has_snapshot = False
 
     def snapshot(self) -> dict[str, Any]:
-        """Fail."""
         error = LookupError("broken")
         raise error
 
     def lines(self, *_: object, **__: object) -> dict[str, Any]:
-        """Fail."""
         return self.snapshot()
 
 
@@ -165,11 +163,9 @@ class Snapshots:
         self.has_snapshot = has_snapshot
 
     def snapshot(self) -> dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def lines(self, _: int, *, fresh: bool) -> dict[str, Any]:
-        """Return whether a new snapshot is requested."""
         return {"lines": [], "fresh": fresh}
 
 

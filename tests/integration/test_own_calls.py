@@ -37,7 +37,6 @@ START = {"modules": 162, "others": 5, "threads": 4, "blocks": 45_000}
 
 @pytest.fixture(scope="module")
 def counts() -> Any:
-    """Run the program once and return what it counted."""
     env = {"JAX_PLATFORMS": "cpu", "JAXMON_SOCKET": "0"}
     done = run_python("-m", "tests.programs.own_calls", cwd=ROOT, env=env, seconds=300)
     return done.json()

@@ -114,13 +114,11 @@ def line_of(word: str) -> int:
 
 
 def light(x: Any) -> Any:
-    """Return what takes little time."""
     with jax.named_scope("first"):
         return jnp.tanh(x @ x)  # light
 
 
 def heavy(x: Any) -> Any:
-    """Return what takes long."""
     with jax.named_scope("second"):
         return jnp.tanh(x @ x)  # heavy
 

@@ -24,7 +24,6 @@ SECONDS = 0.1
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 

@@ -78,7 +78,6 @@ class Process:
         assert self._line() == "go"
 
     def go(self) -> None:
-        """Let it take its slot."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
@@ -119,7 +118,6 @@ def seen(run_dir: Path) -> dict[str, str]:
 
 
 def many(start: Start, *names: str, every: float = 0.05) -> list[Process]:
-    """Start several at once."""
     processes = [start(name, every=every) for name in names]
     for process in processes:
         process.go()

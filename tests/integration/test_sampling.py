@@ -36,7 +36,6 @@ from tests.helpers.timing import (
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 

@@ -19,7 +19,6 @@ from tests.helpers.servers import Site, everything, head_of, sites, status
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 

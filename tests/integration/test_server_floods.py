@@ -27,14 +27,12 @@ GREEDY = 200
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a running site with the default limits."""
     return make_site()
 
 

@@ -31,7 +31,6 @@ Ask = Callable[..., int]
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Ask]]:
-    """Return a function that starts a server and returns one that asks it."""
     with ExitStack() as stack:
 
         def start(*allowed: str, address: str = "127.0.0.1") -> Ask:

@@ -26,7 +26,6 @@ DEVIATION = "jaxmon_output_deviation"
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that repeats every sampled call that it may."""
     with instrumented(shadow_interval=0.1, sample_rate=0) as running:
         yield running
 

@@ -83,14 +83,12 @@ LABELS = {
 
 @pytest.fixture(params=some(SITES))
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """Return the name of a site, and its ``slo.yaml``."""
     path = tmp_path / "slo.yaml"
     path.write_text(SITES[request.param])
     return request.param, path
 
 
 def jaxmon(*arguments: object) -> Any:
-    """Run `jaxmon alerts` in this process."""
     return CliRunner().invoke(main, ["alerts", *map(str, arguments)])
 
 

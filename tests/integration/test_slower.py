@@ -27,7 +27,6 @@ from tests.helpers.timing import BY_HAND, arm, idle
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
     with instrumented(**BY_HAND) as running:
         yield running
 
@@ -47,8 +46,6 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """A run of a napping program, sampled and judged by the test."""
-
     def __init__(self, agent: Agent, sampling: Sampling) -> None:
         self.agent = agent
         self._sampling = sampling

@@ -43,7 +43,6 @@ DELAY_SECONDS = 0.02
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
     with instrumented() as running:
         yield running
 
@@ -68,8 +67,6 @@ class Loader:
 
 
 def make_step() -> Callable[[Any], Any]:
-    """Return a jitted function that was never compiled."""
-
     def train_step(x: Any) -> Any:
         for _ in range(20):
             x = jnp.tanh(jnp.sin(x) * 2)

@@ -47,7 +47,6 @@ class Quiet(WSGIRequestHandler):
 
 
 def site() -> Flask:  # noqa: C901 - a function for each route
-    """Return an application with routes of every kind."""
     app = Flask("site")
 
     @app.get("/items/<int:item>")
@@ -100,7 +99,6 @@ def site() -> Flask:  # noqa: C901 - a function for each route
 
 @contextmanager
 def served(app: Flask) -> Iterator[int]:
-    """Serve *app* with the middleware; give the port."""
     app.wsgi_app = Middleware(app.wsgi_app)  # type: ignore[method-assign]
     app.logger.disabled = True
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
@@ -117,7 +115,6 @@ def served(app: Flask) -> Iterator[int]:
 
 @pytest.fixture
 def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
     with recording() as found:
         yield found
 

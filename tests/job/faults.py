@@ -64,7 +64,6 @@ _WATCHED = 12.0
 
 
 def main() -> None:
-    """Print the table."""
     chosen = sys.argv[1:] or [*FAULTS, "healthy", *ENDS]
     if {*FAULTS, "healthy"} & {*chosen}:
         _say("| fault | rank | verdict | rank named | line | seconds |")

@@ -90,7 +90,6 @@ _EVERY = 5.0
 
 
 def main() -> None:
-    """Print the table."""
     chosen = sys.argv[1:] or [*FAULTS, *HEALTHY]
     _say("| slow rank | kind | named | line | slower by | after | load |")
     _say("|---|---|---|---|---:|---:|---:|")

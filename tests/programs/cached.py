@@ -53,13 +53,11 @@ def configure(**settings: object) -> None:
 
 @jax.jit
 def cached(x):
-    """Add one."""
     return x + 1
 
 
 @jax.jit
 def other(x):
-    """Subtract one."""
     return x - 1
 
 

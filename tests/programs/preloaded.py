@@ -36,7 +36,6 @@ class Exit:
     code = 1
 
     def now(self) -> None:
-        """Exit with the code."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(self.code)

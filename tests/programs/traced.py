@@ -48,12 +48,10 @@ def predict(length: int, request: Request) -> dict[str, Any]:
 
 @app.get("/fail")
 def fail() -> None:
-    """Fail."""
     raise LookupError
 
 
 def main() -> None:
-    """Serve until a line comes."""
     if sys.argv[1] == "application":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
             OTLPSpanExporter,

@@ -60,7 +60,6 @@ def noting() -> Iterator[int]:
 
 
 def main() -> None:
-    """Train."""
     length = 0
     late(MATRIX).block_until_ready()
     for number in jaxmon.steps(noting()):

@@ -235,7 +235,6 @@ def waited_for_processor() -> float:
 
 
 def main() -> None:
-    """Warm up, then measure."""
     fetch(step(jnp.ones((300, 300)), jnp.ones((300, 300)))[1])
     while not ledger()["since_start"]["looks"]:
         time.sleep(0.01)

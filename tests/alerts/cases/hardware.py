@@ -48,7 +48,6 @@ RESET_TICKET = ticket(
 
 
 def labels(uuid, job="gpus", instance="a:1"):
-    """Return the labels of an alert about an accelerator."""
     return {"job": job, "instance": instance, "uuid": uuid}
 
 
@@ -62,7 +61,6 @@ def in_use(uuid, job="gpus", instance="a:1"):
 
 
 def idle(uuid):
-    """Return the ticket about a lost accelerator."""
     return ticket(
         f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
         "recently.",

@@ -9,7 +9,6 @@ WHO = {"job": "web", "route": "/gen"}
 
 
 def requests(outcome):
-    """Return the name of the counter of requests."""
     return f'jaxmon_requests_total{{{ROUTE},outcome="{outcome}",start="warm"}}'
 
 

@@ -12,7 +12,6 @@ from tests.fakes.nccl.jobs import KINDS, Communicator, Job, Member
 
 
 def as_json(job: Job) -> str:
-    """Return what RAS says of *job* in JSON."""
     communicators = ",\n".join(
         _json_communicator(one, job.version) for one in job.communicators
     )

@@ -19,7 +19,6 @@ _TITLE = "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Err
 
 
 def as_text(job: Job, *, old: bool = False) -> str:
-    """Return what RAS says of *job* as text; *old* is that of NCCL 2.24."""
     groups = _grouped(job)
     return "".join(
         [

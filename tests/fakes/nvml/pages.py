@@ -42,7 +42,6 @@ def page_of(profile: str, library: Path, directory: Path) -> str:
 
 
 def main() -> None:
-    """Write every page."""
     REVIEWED.mkdir(exist_ok=True)
     for profile, (_, old) in PROFILES.items():
         with TemporaryDirectory() as name:
