@@ -4,6 +4,7 @@ What is inside an agent, for tests that look there or break something.
 The only module of the tests that knows where an agent keeps its parts.
 """
 
+from functools import partial
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
@@ -102,16 +103,22 @@ def replaced(agent: Agent) -> list[Any]:
 # --- the parts ------------------------------------------------------------------------
 
 
-def allocations(agent: Agent) -> MemoryLines:
-    return part(agent, MemoryLines)
-
-
-def cache(agent: Agent) -> PersistentCache:
-    return part(agent, PersistentCache)
-
-
-def calls(agent: Agent) -> CallLayer:
-    return part(agent, CallLayer)
+allocations = partial(part, kind=MemoryLines)
+cache = partial(part, kind=PersistentCache)
+calls = partial(part, kind=CallLayer)
+compiles = partial(part, kind=Compiles)
+determinism = partial(part, kind=DeterminismPart)
+errors = partial(part, kind=ErrorPart)
+identity = partial(part, kind=DeviceIdentity)
+memory = partial(part, kind=MemoryPart)
+logged = partial(part, kind=LoggedValues)
+numerics = partial(part, kind=NumericsPart)
+oom = partial(part, kind=OomReports)
+process = partial(part, kind=ProcessPart)
+profiler = partial(part, kind=Profiler)
+programs = partial(part, kind=Programs)
+sampling = partial(part, kind=Sampling)
+transfers = partial(part, kind=TransferPart)
 
 
 def causes(agent: Agent) -> Histories:
@@ -120,63 +127,11 @@ def causes(agent: Agent) -> Histories:
     return finder._histories
 
 
-def compiles(agent: Agent) -> Compiles:
-    return part(agent, Compiles)
-
-
-def determinism(agent: Agent) -> DeterminismPart:
-    return part(agent, DeterminismPart)
-
-
-def errors(agent: Agent) -> ErrorPart:
-    return part(agent, ErrorPart)
-
-
-def identity(agent: Agent) -> DeviceIdentity:
-    return part(agent, DeviceIdentity)
-
-
 def listeners(agent: Agent) -> Listeners:
     found = hooks(agent).listeners
     assert found is not None, "it could not attach"
     return found
 
 
-def memory(agent: Agent) -> MemoryPart:
-    return part(agent, MemoryPart)
-
-
-def logged(agent: Agent) -> LoggedValues:
-    return part(agent, LoggedValues)
-
-
-def numerics(agent: Agent) -> NumericsPart:
-    return part(agent, NumericsPart)
-
-
-def oom(agent: Agent) -> OomReports:
-    return part(agent, OomReports)
-
-
-def process(agent: Agent) -> ProcessPart:
-    return part(agent, ProcessPart)
-
-
-def profiler(agent: Agent) -> Profiler:
-    return part(agent, Profiler)
-
-
-def programs(agent: Agent) -> Programs:
-    return part(agent, Programs)
-
-
-def sampling(agent: Agent) -> Sampling:
-    return part(agent, Sampling)
-
-
 def indicators(agent: Agent) -> Indicators:
     return part(agent, Markers).figures
-
-
-def transfers(agent: Agent) -> TransferPart:
-    return part(agent, TransferPart)
