@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -177,12 +177,6 @@ EMPTY_IN_DEMO = (
 )
 # Nothing changes while the test runs.
 UNCHANGED = ("Versions", "Programs", "Pages")
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def program(

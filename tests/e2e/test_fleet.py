@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -65,12 +64,6 @@ class Worker:
     def _line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.fixture

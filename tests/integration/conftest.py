@@ -22,6 +22,7 @@ from tests.helpers.agents import instrumented
 from tests.helpers.commands import running
 from tests.helpers.dashboards import Site, check_site
 from tests.helpers.preloaded import Program
+from tests.helpers.sidecars import Exporter, exporters
 from tests.job.inspected import Write, writing
 
 
@@ -31,15 +32,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+def agent(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Agent]:
     """
-    Return an agent that reports into a directory of the test; behind its hooks no one
-    prints uncaught exceptions.
+    Return an agent with the settings ``AGENT`` of the module, if it has any. It reports
+    into a directory of the test; behind its hooks no one prints uncaught exceptions.
     """
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    with instrumented(report_dir=str(tmp_path / "reports")) as running:
+    settings = getattr(request.module, "AGENT", {})
+    with instrumented(report_dir=str(tmp_path / "reports"), **settings) as running:
         yield running
 
 
@@ -96,6 +100,13 @@ def serve(run_dir: Path) -> Iterator[Serve]:
 def raw(run_dir: Path) -> Iterator[Raw]:
     """Return a function that lets *behave* answer each connection to a slot."""
     with behaving(run_dir) as start:
+        yield start
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
+    with exporters(run_dir) as start:
         yield start
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from contextvars import copy_context
 from pathlib import Path
@@ -15,7 +14,6 @@ import jaxmon
 from jaxmon.agent.compiles import compile as compiling
 from jaxmon.agent.events import LoggedEvent
 from tests.helpers import inside
-from tests.helpers.agents import instrumented
 from tests.helpers.preloaded import run_preloaded
 
 
@@ -23,12 +21,6 @@ if TYPE_CHECKING:
     from jaxmon.agent import Agent
 
 pytestmark = pytest.mark.ground_truth
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as found:
-        yield found
 
 
 def compiles(agent: Agent, name: str) -> list[LoggedEvent]:

@@ -3,7 +3,6 @@
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -21,12 +20,6 @@ from tests.helpers.agents import instrumented, value
 pytestmark = pytest.mark.ground_truth
 
 COMPILES = "jaxmon_compiles_total"
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
 
 
 def bare(x: Any) -> Any:

@@ -21,12 +21,6 @@ from tests.helpers.processes import until
 pytestmark = pytest.mark.contained
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
-
-
 class UserError(Exception):
     """What the user's function raises."""
 

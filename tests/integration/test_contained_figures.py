@@ -4,7 +4,7 @@ import logging
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,12 +21,6 @@ from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.contained
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
 
 
 SOURCES: dict[str, tuple[str, Callable[[Agent, Any], None]]] = {

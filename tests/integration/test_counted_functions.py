@@ -12,7 +12,7 @@ import traceback
 import types
 import unittest.mock
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -35,12 +35,6 @@ MISSES = "jaxmon_jit_cache_misses_total"
 # Bound before any agent: JAX's own.
 PLAIN_JIT = jax.jit
 PLAIN_PMAP = jax.pmap
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,7 +1,6 @@
 """Execution times of sampled calls against clocks of the test's own."""
 
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -11,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent import Agent
 from jaxmon.agent.sampling.part import Sampling
 from tests.helpers import timing
-from tests.helpers.agents import instrumented
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 from tests.helpers.timing import (
@@ -41,10 +38,7 @@ from tests.helpers.timing import (
 pytestmark = pytest.mark.optimised
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture(scope="module")

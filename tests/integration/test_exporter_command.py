@@ -4,7 +4,7 @@ import re
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -14,13 +14,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon_exporter.collectors.registry import NAMES
 from tests.helpers.processes import clean_environ, run_python
-from tests.helpers.sidecars import JAXMON, STOP_SECONDS, Exporter, exporters
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    with exporters(run_dir) as start:
-        yield start
+from tests.helpers.sidecars import JAXMON, STOP_SECONDS, Exporter
 
 
 def test_busy_port_is_a_clear_error(run_dir: Path) -> None:

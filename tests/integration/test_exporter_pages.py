@@ -2,8 +2,7 @@
 
 import gzip
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -14,7 +13,7 @@ from jaxmon.catalog import BY_NAME, METRICS
 from jaxmon.exposition.parse import parse
 from jaxmon.host.http.server import Response, Server
 from tests.helpers.processes import until
-from tests.helpers.sidecars import Exporter, exporters, values
+from tests.helpers.sidecars import Exporter, values
 
 
 PAGE = b"""\
@@ -22,12 +21,6 @@ PAGE = b"""\
 # TYPE jaxmon_jit_calls_total counter
 jaxmon_jit_calls_total{function="f"} 7
 """
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    with exporters(run_dir) as start:
-        yield start
 
 
 def test_host_without_gpu_agents_or_run_directory(exporter, tmp_path):

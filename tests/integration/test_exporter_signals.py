@@ -6,19 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.processes import clean_environ, run_python, until
-from tests.helpers.sidecars import STOP_SECONDS, Exporter, exporters
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    with exporters(run_dir) as start:
-        yield start
+from tests.helpers.sidecars import STOP_SECONDS, Exporter
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

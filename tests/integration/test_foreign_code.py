@@ -21,7 +21,6 @@ import pytest
 import jaxmon
 from jaxmon.agent import Agent
 from tests.helpers import inside
-from tests.helpers.agents import instrumented
 from tests.helpers.agents import value as exported
 from tests.helpers.processes import some
 
@@ -195,12 +194,6 @@ def nothing_ran() -> Iterator[None]:
     ran.clear()
     yield
     ran.clear()
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
 
 
 def causes(agent: Agent) -> list[str]:

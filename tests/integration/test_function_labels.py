@@ -4,7 +4,7 @@ Whatever a function is called, its figures are on the page once, and hooks stay 
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,10 +26,7 @@ pytestmark = pytest.mark.ground_truth
 CALLS = "jaxmon_jit_calls"
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(sample_rate=0) as running:
-        yield running
+AGENT = {"sample_rate": 0}
 
 
 def page_calls(agent: Agent) -> list[tuple[str, float]]:

@@ -1,7 +1,7 @@
 """One limit in ``slo.yaml``, and all that judges by it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from jaxmon_alerts import slo
 from tests.helpers.findings import GIB, HEALTHY
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import until
-from tests.helpers.sidecars import Exporter, Host, exporters
+from tests.helpers.sidecars import Host
 
 
 # 60 % of the device: no fault, unless the limit is lower.
@@ -42,12 +42,6 @@ OVERVIEW = {
     "memory": {"devices": [{"device": 0, "in_use": 60 * GIB, "limit": 100 * GIB}]},
 }
 FULL = "60 % of 100 GiB in use"
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    with exporters(run_dir) as start:
-        yield start
 
 
 @pytest.fixture

@@ -23,10 +23,7 @@ from tests.helpers.processes import until
 pytestmark = pytest.mark.ground_truth
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(sample_rate=0.001) as running:
-        yield running
+AGENT = {"sample_rate": 0.001}
 
 
 def quantity(agent: Agent, name: str) -> dict[str, Any]:

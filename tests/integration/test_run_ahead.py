@@ -1,7 +1,6 @@
 """Whether a program is ahead of its device, by calls that are seen now and then."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ from jaxmon.agent.sampling.execution import Sampler
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.agent.sampling.window import CallEnd, DispatchProbe, RunAhead
 from jaxmon.agent.sampling.work import DeviceWork
-from tests.helpers.agents import instrumented
 from tests.helpers.inside import table
 from tests.helpers.processes import until
 from tests.helpers.timing import BY_HAND, arm, calibrated, chain, operand
@@ -22,10 +20,7 @@ from tests.helpers.timing import BY_HAND, arm, calibrated, chain, operand
 SECONDS = 0.1
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture

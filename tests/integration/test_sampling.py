@@ -5,7 +5,6 @@ import gc
 import pickle
 import time
 import weakref
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -34,10 +33,7 @@ from tests.helpers.timing import (
 )
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.mark.ground_truth

@@ -4,7 +4,6 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -28,11 +27,7 @@ FUNCTIONS = 5_000
 LIMIT = 50
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent with room for `LIMIT` labels, which serves nothing."""
-    with instrumented(max_functions=LIMIT) as running:
-        yield running
+AGENT = {"max_functions": LIMIT}
 
 
 def distinct(number: int) -> Any:

@@ -1,7 +1,7 @@
 """Sampled calls that are repeated beside the program."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,10 +24,7 @@ CHECKS = "jaxmon_determinism_checks_total"
 DEVIATION = "jaxmon_output_deviation"
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(shadow_interval=0.1, sample_rate=0) as running:
-        yield running
+AGENT = {"shadow_interval": 0.1, "sample_rate": 0}
 
 
 def shadow_of(agent: Agent) -> shadow_module.ShadowRunner:

@@ -6,7 +6,6 @@ import functools
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -17,13 +16,6 @@ from jaxmon.agent import Agent
 from jaxmon.agent.recompiles.signatures import SignatureBuilder
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 class Config:

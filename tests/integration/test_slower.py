@@ -20,15 +20,12 @@ from jaxmon.limits import Limits, shared
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside, timing
-from tests.helpers.agents import instrumented, value
+from tests.helpers.agents import value
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.timing import BY_HAND, arm, idle
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture(scope="module")

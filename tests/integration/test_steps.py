@@ -41,12 +41,6 @@ STEP_COUNT = 30
 DELAY_SECONDS = 0.02
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    with instrumented() as running:
-        yield running
-
-
 class Loader:
     """Yields batches, each after a delay, and keeps its own books of the waiting."""
 

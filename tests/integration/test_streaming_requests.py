@@ -21,20 +21,13 @@ from starlette.routing import Route
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.asgi import Middleware
-from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.agents import samples, value
 from tests.helpers.processes import until
 from tests.helpers.servers import served
 
 
 IN_PROGRESS = "jaxmon_requests_in_progress"
 TOKENS = 3
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 def requests(agent: Agent) -> dict[tuple[str, ...], float]:

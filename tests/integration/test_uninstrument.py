@@ -7,7 +7,7 @@ import sys
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,13 +31,6 @@ MISSES = "jaxmon_jit_cache_misses_total"
 
 # Bound before any agent: JAX's own.
 PLAIN_JIT = jax.jit
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 # --- as found -----------------------------------------------------------------

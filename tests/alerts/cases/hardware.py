@@ -193,12 +193,12 @@ CASES = {
     "a driver is upgraded under a program": Case(
         "JaxmonAcceleratorLost",
         {
-            GPU: "1+0x5 0+0x3000",
-            OTHER_GPU: "1+0x5 0+0x3000",
-            USES: "1+0x3000",
-            NVML: "1+0x5 0+0x3000",
+            GPU: "1+0x5 0+0x1500",
+            OTHER_GPU: "1+0x5 0+0x1500",
+            USES: "1+0x1500",
+            NVML: "1+0x5 0+0x1500",
         },
-        quiet=("7m", "30m", "3000m"),
+        quiet=("7m", "30m", "1500m"),
     ),
     "gpu lost where only agents see the driver": Case(
         "JaxmonAcceleratorLost",
