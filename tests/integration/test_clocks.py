@@ -123,11 +123,11 @@ sys.exit(3)
 
 _GEVENT = (
     "patch_all()",
-    "patch_thread()",
     "patch_all(select=False)",
     *(
         pytest.param(call, marks=pytest.mark.exhaustive)
         for call in (
+            "patch_thread()",
             *(f"patch_all({one}=False)" for one in ("thread", "socket", "time")),
             *(f"patch_all({one}=False)" for one in ("queue", "os", "subprocess")),
             *(f"patch_{one}()" for one in ("socket", "select", "time", "queue", "os")),

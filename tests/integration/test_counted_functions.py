@@ -37,7 +37,7 @@ PLAIN_JIT = jax.jit
 PLAIN_PMAP = jax.pmap
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 3))
 def test_a_counted_function_behaves_as_a_jitted_one(name: str) -> None:
     """Results, errors, attributes and identity are those of JAX's own object."""
     case = CASES[name]

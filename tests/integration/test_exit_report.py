@@ -14,7 +14,7 @@ from jaxmon.facts.ending import FINISHED
 from jaxmon.host.formats import layout
 from jaxmon.screens.text import MOST_LINES
 from tests.helpers.preloaded import Program, start_preloaded
-from tests.helpers.processes import Result, clean_environ, run_python
+from tests.helpers.processes import Result, clean_environ, run_python, some
 
 
 PROGRAM = """
@@ -44,7 +44,9 @@ def reports(result: Result) -> int:
     [
         ("python_script", "raise KeyboardInterrupt", -2),
         ("preloaded_script", "", 0),
-        ("preloaded_script", "sys.exit(3)", 3),
+        pytest.param(
+            *("preloaded_script", "sys.exit(3)", 3), marks=pytest.mark.exhaustive
+        ),
         ("preloaded_script", "raise ValueError('mine')", 1),
         ("preloaded_script", "forward('no')", 1),
         ("preloaded_script", "jax.config.update('jax_platforms', 'none')", 0),
@@ -195,7 +197,7 @@ import jax, numpy as np
 from jaxmon import clocks
 
 def step(x):
-    for _ in range(40):
+    for _ in range(10):
         x = jax.numpy.tanh(x @ x)
     return x
 
@@ -254,13 +256,16 @@ def test_what_a_program_prints_as_it_ends_still_works(preloaded_script) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "sys.stderr.close()",
-        "sys.stderr = None",
-        "sys.stderr = open(os.devnull, 'w')",
-        "os.close(2)",
-        "sys.argv = None; sys.orig_argv = ['\\x1b[2J' * 999]",
-    ],
+    some(
+        [
+            "sys.stderr = None",
+            "sys.stderr = open(os.devnull, 'w')",
+            "os.close(2)",
+            "sys.stderr.close()",
+            "sys.argv = None; sys.orig_argv = ['\\x1b[2J' * 999]",
+        ],
+        2,
+    ),
 )
 def test_a_standard_error_that_is_gone_is_no_failure(preloaded_script, change) -> None:
     """Nothing is raised, nothing is printed elsewhere, and the exit code stays."""

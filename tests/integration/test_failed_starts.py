@@ -1,7 +1,6 @@
 """An agent or a hook that fails while it starts takes everything off again."""
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -197,7 +196,8 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None:
+@pytest.mark.parametrize("most", [6, pytest.param(40, marks=pytest.mark.exhaustive)])
+def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir, most):
     """
     The program gets it, and everything is as it was before, or as it is to be. A socket
     that was made and is not kept yet goes with the exception.
@@ -215,7 +215,7 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
     points, problem = run(program)
     assert problem is None
     with alarms(Alarm) as raised:
-        for number in range(1, points.passed, points.passed // 20):
+        for number in range(1, points.passed, points.passed // most):
             points, caught = run(program, number)
             assert not raised or caught is raised[0], points.where
             jaxmon.uninstrument()

@@ -320,6 +320,7 @@ ALIKE = {
     *("environment_with_empty_pythonpath", "interrupt_handled", "sibling_module"),
     *("jax_fails_with_an_import_error", "jax_has_a_syntax_error", "no_such_script"),
     *("package_without_main", "pickle_of_a_class_of_main", "reads_stdin"),
+    "traceback_from_a_jitted_function",  # see test_tracebacks.py
 }
 
 

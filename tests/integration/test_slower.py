@@ -22,6 +22,7 @@ from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside, timing
 from tests.helpers.agents import value
 from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import some
 from tests.helpers.timing import BY_HAND, arm, idle
 
 
@@ -132,8 +133,10 @@ def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "seconds",
-    [repeat(0.002), cycle([0.002, 0.012]), iter([0.05, 0.02, *repeat(0.002, 2000)])],
-    ids=["steady", "bimodal", "warming_up"],
+    some(
+        [cycle([0.002, 0.012]), repeat(0.002), iter([0.05, 0.02, *repeat(0.002, 2000)])]
+    ),
+    ids=["bimodal", "steady", "warming_up"],
 )
 def test_programs_without_a_fault_are_not_accused(run, seconds):
     """A steady program, one with two modes and one that warms up are no slowdown."""
@@ -215,6 +218,7 @@ from jaxmon.facts.record import encoded
 from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
 from tests.helpers import inside
+from tests.helpers.processes import some
 
 # Other tests keep the processors busy, more in one run than in the other.
 part._MOST_WAITING = 1.0
