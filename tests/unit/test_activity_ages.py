@@ -1,7 +1,5 @@
 """How long activities run, and how long ago they finished."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading
@@ -128,10 +126,7 @@ def test_those_that_finished_are_counted(ages, clock, read):
 
 
 def test_activities_of_a_program_have_ages():
-    """
-    In a block, a decorated function and a coroutine, on any thread; one that raises,
-    is cancelled or is forgotten has not finished, and none of them still runs.
-    """
+    """What raises, is cancelled or is forgotten has not finished, nor still runs."""
 
     @jaxmon.activity("function")
     def function():

@@ -1,7 +1,5 @@
 """Counts of several processes, added."""
 
-from __future__ import annotations
-
 from jaxmon import catalog
 from jaxmon.exposition.add import added, lasting
 from jaxmon.exposition.distributions import check_distribution
@@ -58,10 +56,7 @@ def test_families_of_one_side_stay() -> None:
 
 
 def test_what_outlives_a_process() -> None:
-    """
-    Counters and histograms of the agent; not gauges, and not what counts from another
-    beginning, such as the processor time of the container.
-    """
+    """Counters and histograms do, not gauges, nor what another beginning counts."""
     kept = [calls(f=1), seconds(catalog.STEP_SECONDS, fit=[1.0])]
     exports = gauge(catalog.OTLP_EXPORTS, 1, "metrics", "success")
     others = [

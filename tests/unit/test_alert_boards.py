@@ -1,7 +1,5 @@
 """The dashboard that an alert opens is about it, and selects what it is about."""
 
-from __future__ import annotations
-
 import re
 
 from jaxmon_alerts import rules as alerts
@@ -45,10 +43,7 @@ def test_an_alert_opens_a_board_that_shows_it(alert):
 
 @EVERY_ALERT
 def test_the_board_selects_what_the_alert_is_about(alert):
-    """
-    Service with cluster and namespace, host, worker, function and device are filled in
-    from the labels that the alert has, as far as the board selects by them.
-    """
+    """Each label of the alert is filled in that the board selects by."""
     url = rules.document(alert, SITE)["annotations"]["dashboard_url"]
     board = url.removeprefix("/d/").partition("?")[0]
     labels = {*(alert.expr.shape.labels or ()), *dict(alert.labels)}

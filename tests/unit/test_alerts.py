@@ -1,7 +1,5 @@
 """The alerts as a set, the files made of them, and the command that makes them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 
@@ -204,9 +202,7 @@ def test_custom_objectives_have_alerts_of_their_own(tmp_path):
 
 
 def test_build_writes_the_files(tmp_path):
-    """
-    Without options come the files that are committed; a second run changes nothing.
-    """
+    """Without options come the committed files; a second run changes nothing."""
     first = jaxmon("build", "--out", tmp_path)
     second = jaxmon("build", "--out", tmp_path)
 

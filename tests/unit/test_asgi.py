@@ -1,7 +1,5 @@
 """The middleware, driven as a server drives it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -289,9 +287,7 @@ def test_no_response_is_an_error(recorded):
 
 
 def test_a_request_lasts_to_the_last_byte(recorded):
-    """
-    Through all of a streamed response, and no longer: not through what follows it.
-    """
+    """Through all of a streamed response, not through what follows it."""
     in_progress = []
 
     async def pieces():
@@ -336,10 +332,7 @@ def test_a_file_that_the_server_sends_ends_it(recorded, kind):
 
 
 def test_a_compile_makes_it_cold(recorded):
-    """
-    On Starlette's threads for plain functions as well, and a marked handler is part
-    of its request.
-    """
+    """Also on Starlette's threads, and a marked handler is part of its request."""
 
     @jaxmon.request("handler")
     def compiles(_):

@@ -1,7 +1,5 @@
 """Autoscaling: the metrics exist, and the queries say what they are for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -65,10 +63,7 @@ def test_every_metric_is_in_the_catalogue() -> None:
 
 
 def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
-    """
-    The names in hpa.yaml are among those that prometheus-adapter is configured to
-    provide.
-    """
+    """The names in hpa.yaml are among those that prometheus-adapter provides."""
     metrics = FILES["hpa.yaml"]["spec"]["metrics"]
     asked = [one["pods"]["metric"]["name"] for one in metrics]
 
@@ -76,9 +71,7 @@ def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
     assert {*asked, autoscaling.REQUESTS} == {rule["name"]["as"] for rule in RULES}
 
 
-def test_pods_are_measured_by_their_fullest_device_and_what_waits(
-    tmp_path: Path,
-) -> None:
+def test_pods_are_measured_by_their_fullest_device_and_what_waits(tmp_path):
     """
     Prometheus gives prometheus-adapter one value for each pod that it asks about: the
     memory of the fullest device over its limit, what waits in all queues, and all
@@ -148,10 +141,7 @@ def test_a_device_without_a_limit_is_not_full(tmp_path: Path) -> None:
 
 
 def test_keda_takes_no_answer_for_a_failure() -> None:
-    """
-    While Prometheus knows nothing of the pods, KEDA keeps the replicas that there are;
-    its default reads nothing as 0.
-    """
+    """Without a value KEDA keeps the replicas; its default would read 0."""
     for trigger in FILES["keda.yaml"]["spec"]["triggers"]:
         assert trigger["metadata"]["ignoreNullValues"] == "false"
 

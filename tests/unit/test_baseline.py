@@ -1,7 +1,5 @@
 """Baselines: files, tolerances, comparisons and the table, without running anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -168,9 +166,7 @@ def test_processes_are_put_together() -> None:
         ("temporary_bytes", 3e15, 3e15 + 2, ("temporary_bytes=0",), "within"),
     ],
 )
-def test_tolerances_decide(
-    figure: str, before: float, after: float, given: tuple[str, ...], verdict: str
-) -> None:
+def test_tolerances_decide(figure, before, after, given, verdict):
     """A figure may grow by its tolerance and no further; a smaller one is better."""
     found = verdicts(record(f={figure: before}), record(f={figure: after}), *given)
     assert found == {figure: verdict}
@@ -247,10 +243,7 @@ def test_functions_that_come_and_go_are_named() -> None:
 
 
 def test_table_fits_a_terminal_and_ends_with_what_is_worse() -> None:
-    """
-    No line is wider than 80 columns, whatever the names and figures; control
-    characters of a file do not reach the terminal.
-    """
+    """No line exceeds 80 columns, no control character of a file is printed."""
     long = "package." * 30 + "step"
     figures = dict.fromkeys(TOLERANCES, 123456789012345)
     more = dict.fromkeys(TOLERANCES, 987654321098765432)

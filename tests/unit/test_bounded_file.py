@@ -1,7 +1,5 @@
 """Files named by users, read within bounds."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
@@ -22,10 +20,7 @@ def test_a_regular_file_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    """
-    A pipe without a writer, a socket, a directory and devices without end are errors at
-    once, which say what was found.
-    """
+    """A pipe, a socket, a directory and endless devices are errors at once."""
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "socket"))

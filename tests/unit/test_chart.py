@@ -1,7 +1,5 @@
 """The chart: what Helm makes of it, with usual and unusual values."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -150,10 +148,7 @@ def test_chart_switches_off_what_is_not_wanted() -> None:
 
 
 def test_text_stays_text() -> None:
-    """
-    Names that YAML would read as numbers or truth arrive as they were given, and so do
-    large numbers in variables.
-    """
+    """What YAML would read as a number or truth arrives as it was given."""
     values: Document = {
         "env": {"Y": "off", "LARGE": 12_345_678, "HALF": 0.5, "WORD": "1e6"},
         "nvidia": {"runtimeClassName": "on"},
@@ -195,9 +190,7 @@ def test_objects_of_another_chart_keep_their_names() -> None:
 
 
 def test_null_takes_a_default_out() -> None:
-    """
-    The cluster may choose the user, and nodes and collectors may be chosen otherwise.
-    """
+    """The cluster may choose the user, and nodes and collectors be others."""
     values = {
         "user": None,
         "nodeSelector": {"nvidia.com/gpu.present": None, "pool": "gpus"},
@@ -216,10 +209,7 @@ def test_null_takes_a_default_out() -> None:
 
 
 def test_notes_say_what_was_chosen() -> None:
-    """
-    After an installation Helm says how to look at a sidecar, and what stands between
-    it and Prometheus.
-    """
+    """Helm says how to look at a sidecar, and what Prometheus still lacks."""
     unmonitored = EVERYTHING | {"podMonitor": {"enabled": False}}
     answers, _ = manifests.rendered({}, unmonitored, name="shop")
     default, told = (one["files"]["jaxmon/templates/NOTES.txt"] for one in answers)
@@ -259,9 +249,7 @@ def test_values_schema_refuses(values: dict[str, Any]) -> None:
 
 
 def test_helm_says_what_to_do_about_a_value() -> None:
-    """
-    What the chart sets itself is refused by Helm with the value's path and a hint.
-    """
+    """What the chart sets itself is rejected with the value's path and a hint."""
     values = {"env": {"JAXMON_EXPORTER_PORT": "1"}}
     [answer], _ = manifests.rendered(values)
 
@@ -270,10 +258,7 @@ def test_helm_says_what_to_do_about_a_value() -> None:
 
 
 def test_values_schema_knows_every_value() -> None:
-    """
-    The defaults meet the schema, each of its properties has a default, and the test
-    with everything switched on switches on everything.
-    """
+    """Each property has a default, and the test with everything enables all."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     jsonschema.Draft7Validator.check_schema(schema)

@@ -1,7 +1,5 @@
 """The frame of the command line: finding commands, errors, entry points."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os
@@ -166,10 +164,7 @@ def in_shell(command):
     ids=["help", "lines", "a long text"],
 )
 def test_output_that_cannot_be_written_is_an_error(arguments):
-    """
-    Where the disk is full there is one line, an exit code of its own, and no
-    complaint of Python's.
-    """
+    """A full disk is one line, an exit code, and no complaint of Python's."""
     ended = in_shell(f"{arguments} > /dev/full")
 
     assert ended.stderr == (

@@ -1,7 +1,5 @@
 """Figures again, under the names, labels and units of dcgm-exporter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 
@@ -76,9 +74,7 @@ def test_default_set_is_here(name: str) -> None:
 
 
 def test_h100_in_names_and_units_of_dcgm_exporter() -> None:
-    """
-    Everything that NVML reports about an H100 is there, label for label, in its unit.
-    """
+    """All that NVML reports about an H100 is there, label for label, in its unit."""
     found = [line for line in lines(reviewed("h100")) if 'gpu="0"' in line]
     assert found == [
         f"DCGM_FI_{name}{{{LABELS}{more}}} {value}"

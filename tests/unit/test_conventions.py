@@ -1,7 +1,5 @@
 """Names by OpenTelemetry's semantic conventions: as published, and once each."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -54,9 +52,7 @@ def published() -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("metric", CONVENTIONS, ids=lambda one: one.name)
-def test_each_name_is_published(
-    metric: Any, published: dict[str, tuple[str, str]]
-) -> None:
+def test_each_name_is_published(metric, published):
     """Name, instrument and unit are those of the conventions, labels ours."""
     convention = CONVENTIONS[metric]
     assert published[convention.name] == (convention.instrument, convention.unit)
@@ -89,10 +85,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_metrics_are_renamed_and_none_is_sent_twice() -> None:
-    """
-    Name, kind, unit and attributes change, values do not; accelerators that are no
-    GPUs keep their names; two directions are one metric.
-    """
+    """Name, kind, unit and attributes change, values do not."""
     families = [
         gauge(PROCESS_CPU_SECONDS, 2.5),
         gauge(PROCESS_RESIDENT_MEMORY_BYTES, 1000),

@@ -1,7 +1,5 @@
 """The JSON of the dashboards: Grafana's schema, and the rules of dashboard-linter."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import version
@@ -228,9 +226,7 @@ def test_queries_use_variables_that_the_dashboard_has(dashboard):
 
 @EVERY_DASHBOARD
 def test_links_are_not_hidden_in_a_menu(dashboard):
-    """
-    Links and annotations stand where a reader sees them, and keep time and choices.
-    """
+    """Links and annotations are visible, and keep time and choices."""
     (siblings,) = dashboard["links"]
     assert (siblings["type"], siblings["tags"]) == ("dashboards", ["jaxmon"])
     assert siblings["includeVars"] is siblings["keepTime"] is True

@@ -1,7 +1,5 @@
 """Boards over weeks and annotations, computed by promtool from recorded series."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -109,9 +107,7 @@ PROGRAM = "program:jaxmon_execution_seconds_count:rate5m{" + JOB + ',function="s
     ],
 )
 def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
-    """
-    Not before, not long after it, not for what leaves, and not for what starts at all.
-    """
+    """Not before, not long after it, and not for what leaves or starts at all."""
     series = {old: "1x40", new: "_x29 1x60"}
     drawn = {"labels": new[new.index("{") :], "value": 1}
     tests = [
@@ -130,10 +126,7 @@ def test_a_change_is_drawn_when_it_happens(name, old, new, tmp_path):
 
 
 def test_recompiles_name_the_function(tmp_path):
-    """
-    Whatever the cause, a function that begins to recompile is drawn once, and not for
-    as long as it does.
-    """
+    """A function that begins to recompile is drawn once, whatever the cause."""
     name = "job:jaxmon_recompiles:rate5m{" + JOB + ',function="step",cause='
     drawn = {"labels": f'{{{JOB},function="step"}}', "value": 3}
     tests = [
@@ -171,9 +164,7 @@ def test_an_alert_is_drawn_where_it_begins(tmp_path):
 
 
 def test_links_keep_what_is_chosen():
-    """
-    From a table to a board: time, data source, cluster and namespace stay as they are.
-    """
+    """Time, data source, cluster and namespace stay from a table to a board."""
     links = re.findall(r'"(/d/[^"]+)"', json.dumps(DASHBOARDS))
     assert links
     for link in links:

@@ -1,7 +1,5 @@
 """The panels in the dashboards' JSON: queries, axes, colours, columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -45,9 +43,7 @@ EVERY_TARGET = each({name: (panel, target) for name, panel, target in targets()}
 
 @EVERY_DASHBOARD
 def test_every_panel_says_what_it_shows(dashboard):
-    """
-    Each panel has a title, a sentence that ends with the metrics, and a data source.
-    """
+    """Each has a title, a sentence that ends with the metrics, a data source."""
     for panel in panels(dashboard):
         assert panel["title"]
         text, _, metrics = panel["description"].partition("\n\nMetrics: ")

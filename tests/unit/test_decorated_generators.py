@@ -1,7 +1,5 @@
 """Decorated generators, whose steps are taken by others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import functools
@@ -129,10 +127,7 @@ def test_between_steps_another_may_be_served(recorded):
 
 
 def test_a_generator_within_a_request_is_part_of_it(recorded):
-    """
-    Wherever its steps are taken, as long as the request lasts; afterwards it belongs to
-    the consumer.
-    """
+    """It is, wherever its steps are taken, as long as the request lasts."""
     with jaxmon.request("outer") as outer:
         generator = decorated_tokens()
         assert next(generator) is outer
@@ -242,10 +237,7 @@ def test_a_generator_may_be_left_early(recorded, step):
 
 
 def test_a_generator_that_fails_is_an_error(recorded):
-    """
-    The exception is the very one, with no other as its context, and keeps nothing
-    alive.
-    """
+    """The exception is the very one, without another context, and is not kept."""
     problem = ZeroDivisionError()
 
     @jaxmon.request("fails")

@@ -1,7 +1,5 @@
 """Alerts that are active now."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -38,10 +36,7 @@ def test_the_most_urgent_alert_comes_first():
 
 
 def test_conditions_of_one_objective_are_one_alert():
-    """
-    Windows differ, what is wrong does not; another severity is another matter, as is
-    another route.
-    """
+    """Windows differ; another severity or route is another alert."""
     found = active(
         [
             described("Burn", "page", state="pending", route="/a", long="6h"),

@@ -1,7 +1,5 @@
 """What the demo shows, as plain lines."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -176,9 +174,7 @@ def test_a_long_list_of_alerts_is_cut() -> None:
 
 
 def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    Figures come now and then; a fault and an alert when they come and when they go.
-    """
+    """Values come now and then, faults and alerts when they come and go."""
     firing = alert("Told")
     log = SceneLog(PLACES)
     log.show(DisplayState(0.0, SUMMARY, [], "fault x begins"))

@@ -1,7 +1,5 @@
 """What is different between two signatures, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,9 +153,7 @@ def test_leaves_behind_a_new_key_are_still_compared() -> None:
 
 
 def test_names_of_jax_are_used_where_the_tree_has_none() -> None:
-    """
-    Unless they do not fit the argument, as to 0.4 when names are in another order.
-    """
+    """Unless they do not fit, as to 0.4 with names in another order."""
     model = Node("Model", (1,), "", None, (LEAF,), 1)
     changed = [FLOAT._replace(shape=(1,))]
 

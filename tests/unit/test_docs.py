@@ -2,8 +2,6 @@
 What documents for people name exists: metrics, commands, options, settings, files.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

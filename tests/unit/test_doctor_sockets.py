@@ -1,7 +1,5 @@
 """What `jaxmon doctor` finds in a run directory and on a port."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import closing
@@ -50,9 +48,7 @@ def test_agents_that_run_died_and_hang(run_dir: Path) -> None:
 
 
 def test_what_lies_in_the_place_of_a_socket_is_named(run_dir: Path) -> None:
-    """
-    A directory keeps agents away; what else is no socket, the next agent replaces.
-    """
+    """A directory keeps agents away; anything else is replaced."""
     (run_dir / "agent-0.sock").mkdir()
     os.mkfifo(run_dir / "agent-1.sock")
     (run_dir / "agent-2.sock").touch()

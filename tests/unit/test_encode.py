@@ -1,7 +1,5 @@
 """The two text formats, and which client gets which."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 from collections.abc import Iterable
@@ -159,10 +157,7 @@ def test_a_family_of_another_kind_does_not_spoil_the_block() -> None:
 
 @pytest.mark.parametrize("fmt", Format)
 def test_a_family_that_is_no_number_costs_itself(fmt: Format) -> None:
-    """
-    It is left out and told of, with what was found, when somebody listens; otherwise
-    the mistake is raised.
-    """
+    """It is omitted and reported, or raised if no one listens."""
     told: list[tuple[Metric, Exception]] = []
     bad: list[Any] = ["many", None, [1]]
     families = [

@@ -1,7 +1,5 @@
 """What counts as the content of a dashboard."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -131,9 +129,7 @@ def test_odd_variables(templating):
 
 
 def test_lines_cannot_control_a_terminal():
-    """
-    Control characters in what others wrote are shown, not sent; other letters stay.
-    """
+    """Control characters of others are shown, not sent."""
     found = "".join(lines({"title": "µ \x9b2J \u202e"})), lines({"title": "µs"})
     assert found[0].isprintable()
     assert found[1] == ["{", '  "title": "µs"', "}"]

@@ -1,7 +1,5 @@
 """Requests to Grafana: how often, how long, and where the token goes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -43,9 +41,7 @@ def test_an_answer_as_it_is(server, session):
 
 
 def test_waits_grow_and_end(server, session, waits):
-    """
-    Between four attempts there are three waits, each longer, none above two seconds.
-    """
+    """Between four attempts are three growing waits, none above two seconds."""
     server.fault("/x", reply=Reply(503, {}), times=99)
     with pytest.raises(GrafanaError, match="is busy: 503") as raised:
         session.request("GET", "/x")
@@ -111,9 +107,7 @@ def test_an_answer_without_end_is_cut_off(server, session):
 
 
 def test_a_slow_answer_is_cut_off(server, session, monkeypatch):
-    """
-    An answer that drips is given up when the time is over, however often it drips.
-    """
+    """A response that drips is given up when the time is over."""
     clock = iter(range(0, 10_000, 6))
     monkeypatch.setattr("jaxmon.host.http.stream.monotonic", lambda: next(clock))
     server.fault("/x", reply=Reply(200, "x" * (1 << 20)), times=9)

@@ -1,7 +1,5 @@
 """The host collector, against what /proc says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -170,9 +168,7 @@ def test_what_a_host_does_not_tell_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*memory stats:RuntimeWarning")
 def test_files_that_were_emptied_cost_themselves(tmp_path: Path) -> None:
-    """
-    Sandboxes put empty files over what they hide; the rest of the host is exported.
-    """
+    """Sandboxes put empty files over others; the rest is exported."""
     (tmp_path / "proc/pressure").mkdir(parents=True)
     (tmp_path / "proc/pressure/cpu").write_text("some avg10=0 total=2000000\n")
     for name in ("stat", "meminfo", "loadavg"):

@@ -6,8 +6,6 @@ about once a minute, for the default window of ten, at moments that vary as they
 `MemoryLines`.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 

@@ -1,9 +1,6 @@
 """Manifests for Kubernetes: valid, of one piece with the sidecar, and hardened."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -84,9 +81,7 @@ def test_every_kind_has_a_schema_of_its_own() -> None:
     assert mute <= {"RayCluster"}
 
 
-def test_a_definition_is_closed_and_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_definition_is_closed_and_used(tmp_path, monkeypatch):
     """
     With ``KUBERNETES_CRDS`` a custom resource meets its controller's schema, and a
     field that this does not know is an error.

@@ -1,7 +1,5 @@
 """Where an operation comes from, in programs made for it."""
 
-from __future__ import annotations
-
 from jaxmon.preflight.profile.hlo import HloProgram
 from jaxmon.preflight.profile.origins import NOWHERE, Origins
 from tests.helpers.traces import Code

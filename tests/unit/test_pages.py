@@ -71,9 +71,7 @@ def test_own_failures_are_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1
 
 
-def test_a_source_that_fails_costs_its_own_series(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_source_that_fails_costs_its_own_series(caplog):
     """
     A family that is no number, and a source that raises halfway, are left out of the
     page, counted and said once each; everything else is on it.

@@ -1,9 +1,5 @@
 """Colours of the report of `jaxmon explain`."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from jaxmon.cli.findings import COLOURS, painted
@@ -59,9 +55,7 @@ def colours(screen: Console, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", [(), ("--all",)], ids=["list", "all"])
-def test_findings_of_several_processes_are_coloured(
-    run_dir: Path, option: tuple[str, ...]
-) -> None:
+def test_findings_of_several_processes_are_coloured(run_dir, option):
     """
     Of each process, in a list and with ``--all``, as that of one is: on a terminal, but
     not with ``NO_COLOR``; one that does not respond is red.

@@ -1,7 +1,5 @@
 """Pages back to families, also those of strangers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -230,9 +228,7 @@ def test_relabel_puts_a_label_first() -> None:
 
 
 def test_relabel_moves_a_label_of_that_name_aside() -> None:
-    """
-    No series is lost and no label stands twice; a value is not mistaken for a label.
-    """
+    """No series is lost, no label stands twice, no value passes for one."""
     (family,) = parse(
         'a{worker="x"} 1\n'
         'a{exported_worker="y",worker="\\"x"} 2\n'

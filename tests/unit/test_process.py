@@ -1,7 +1,5 @@
 """This process's own series, as Prometheus's own Python client has them."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
@@ -22,9 +20,7 @@ def page(families: ProcessFamilies) -> dict[str, float]:
 
 
 def test_every_process_metric_of_the_catalogue_is_exported() -> None:
-    """
-    The catalogue's process group and the exported metrics agree in both directions.
-    """
+    """The catalogue's process group and the exported metrics agree."""
     families = {family.metric for family in ProcessFamilies().collect()}
     families.remove(UPTIME_SECONDS)
     assert families == {metric for metric in METRICS if metric.group == "Process"}

@@ -1,7 +1,5 @@
 """Queries are right by construction."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -170,9 +168,7 @@ def test_expression_reads_as_expected(text: str, expected: str) -> None:
 
 
 def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
-    """
-    Promtool parses what the helpers build, once Grafana's variables are filled in.
-    """
+    """Promtool parses expressions once variables are filled in."""
     rules = tmp_path / "rules.yaml"
     filled = [
         text.replace("$job", "x").replace("$__rate_interval", "5m") for text in CASES

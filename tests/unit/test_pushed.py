@@ -1,7 +1,5 @@
 """The output of a push, and its exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -41,9 +39,7 @@ def test_exit_code(outcomes, code):
 
 
 def test_text_is_calm_and_narrow():
-    """
-    One aligned line for each dashboard, reasons wrapped below it, addresses whole.
-    """
+    """One aligned line for each dashboard, wrapped reasons, whole addresses."""
     long = "word " * 30
     told = pushed(
         result(Outcome.CREATED, Relation.CREATE, url="https://g/d/jaxmon-oncall/x"),

@@ -1,7 +1,5 @@
 """Queues whose depth a program reports."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing
@@ -51,10 +49,7 @@ def test_a_queue_is_asked_at_each_scrape(recorded):
 
 
 def test_a_queue_may_be_named_before_anybody_records():
-    """
-    A depth set when a queue is created is exported by agents that start later, and by
-    the next ones.
-    """
+    """Its first depth is exported by agents that start later."""
     waiting = deque([1, 2])
     jaxmon.queue("decode", waiting.__len__)
     for _ in range(2):

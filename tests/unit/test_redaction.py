@@ -1,7 +1,5 @@
 """Secrets that come back."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -36,9 +34,7 @@ PASSWORD = 'p&ss/w+rd "of" <lärge> length\\'  # noqa: S105 - opens nothing
     ],
 )
 def test_every_form(secret, form):
-    """
-    A secret is found as it is and as it stands in addresses, JSON, HTML and digits.
-    """
+    """A secret is found in addresses, JSON, HTML and digits."""
     text = f"before {form(secret)} after"
     if form is quote and "/" in secret:
         text = text.replace("/", "%2F")
@@ -49,9 +45,7 @@ def test_every_form(secret, form):
 @pytest.mark.parametrize("after", ["", "1", "12", "123"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_base64_of_more(before, after, encode):
-    """
-    In base64 a secret looks different by where it stands: it is found all the same.
-    """
+    """In base64 a secret depends on where it stands, and is found."""
     secret = "aß?pass>word~"  # noqa: S105 - opens nothing
     text = encode(f"{before}{secret}{after}".encode()).decode()
     shown = Secrets(secret).redacted(text)

@@ -6,14 +6,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from jaxmon_exporter.pages import Refreshed
 from tests.helpers.processes import refuse_threads
 
-
-if TYPE_CHECKING:
-    import pytest
 
 EVERY, PATIENCE = 10.0, 8.0
 
@@ -117,9 +113,7 @@ def test_what_is_costly_is_made_less_often() -> None:
     assert source.read() == (8, 0.0)
 
 
-def test_without_threads_the_value_is_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_threads_the_value_is_old(monkeypatch):
     """If no thread can be started, that is reported, and nothing waits for it."""
     source = Source()
 

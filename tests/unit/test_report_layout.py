@@ -1,7 +1,5 @@
 """Text for a terminal: what it may contain, and how wide it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.host.formats import layout
@@ -40,9 +38,7 @@ def test_nothing_reaches_the_terminal_but_text(text, shown):
     ],
 )
 def test_what_is_too_long_loses_its_middle(text, room, shown):
-    """
-    Module and function name both stay recognisable; wide characters take two columns.
-    """
+    """Module and function stay recognisable; wide characters take two columns."""
     assert layout.shortened(text, room) == shown
     assert layout.columns(shown) <= room
 

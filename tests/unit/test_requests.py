@@ -1,7 +1,5 @@
 """Requests that a program marks."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import get_args
 
@@ -80,9 +78,7 @@ def test_a_cancelled_request_is_no_error(recorded, gone):
 
 
 def test_the_program_may_say_how_it_ended(recorded):
-    """
-    Its word counts for more than what left the block, and the end may be told early.
-    """
+    """Its word counts for more than what left the block, also early."""
     with jaxmon.request("predict") as request:
         request.outcome = "client_error"
         request.end()
@@ -92,9 +88,7 @@ def test_the_program_may_say_how_it_ended(recorded):
 
 
 def test_requests_within_a_request_are_part_of_it(recorded):
-    """
-    Only the outermost is counted, whatever is nested how, and it learns of the cold.
-    """
+    """Only the outermost is counted, and learns of the compile."""
     inner = jaxmon.request("inner")
 
     @inner

@@ -1,7 +1,5 @@
 """The directory where agents and sidecar meet."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -18,9 +16,7 @@ from jaxmon.host.rundir import RunDirError, acquire, locate, sockets
 
 
 def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The argument, ``JAXMON_RUN_DIR``, ``XDG_RUNTIME_DIR``, then the temporary directory.
-    """
+    """The argument, ``JAXMON_RUN_DIR``, ``XDG_RUNTIME_DIR``, a temporary directory."""
     both = {"JAXMON_RUN_DIR": "/from/env", "XDG_RUNTIME_DIR": "/run/user/1"}
 
     assert locate("/given", both) == Path("/given")
@@ -29,9 +25,7 @@ def test_the_first_answer_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate(None, {}).parent == Path(tempfile.gettempdir())
 
 
-def test_no_directory_for_temporary_files_is_needed(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_directory_for_temporary_files_is_needed(run_dir, monkeypatch):
     """
     Where none can be written, as on a read-only root, a run directory that can be is
     used all the same, and one is still named.
@@ -137,13 +131,8 @@ def readable_by_none(path: Path) -> None:
         *(fifo, bound_socket, readable_by_none, file_of_another_user),
     ],
 )
-def test_what_is_no_lock_of_ours_costs_its_slot_alone(
-    run_dir: Path, lies_there: Callable[[Path], None]
-) -> None:
-    """
-    Whatever another user put in the place of a lock, the next slot is free, and what
-    lies there stays as it is.
-    """
+def test_what_is_no_lock_of_ours_costs_its_slot_alone(run_dir, lies_there):
+    """The next slot is free, and what lies there stays as it is."""
     if lies_there is readable_by_none and os.getuid() == 0:
         pytest.skip("root reads everything")
     if lies_there is file_of_another_user and os.getuid() != 0:
@@ -185,13 +174,8 @@ def listening() -> Iterator[Callable[[Path], socket.socket]]:
         one.close()
 
 
-def test_a_socket_that_answers_is_never_unlinked(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
-    """
-    An agent whose lock was cleaned away keeps its socket, and the next takes another
-    slot.
-    """
+def test_a_socket_that_answers_is_never_unlinked(run_dir, listening):
+    """An agent whose lock was cleaned away keeps its socket and slot."""
     first = acquire(run_dir)
     listening(first.socket)
     first.bound()
@@ -205,9 +189,7 @@ def test_a_socket_that_answers_is_never_unlinked(
     assert list(run_dir.iterdir()) == []
 
 
-def test_a_socket_with_a_full_queue_answers(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
+def test_a_socket_with_a_full_queue_answers(run_dir, listening):
     """A process that is stopped takes no connections, and lives."""
     busy = listening(run_dir / "agent-0.sock")
     busy.listen(0)
@@ -229,12 +211,8 @@ def test_a_socket_with_a_full_queue_answers(
     assert (run_dir / "agent-0.sock").exists()
 
 
-def test_a_link_in_the_place_of_a_socket_is_not_followed(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
-    """
-    It is no agent, though it leads to one: it is removed, and what it leads to stays.
-    """
+def test_a_link_in_the_place_of_a_socket_is_not_followed(run_dir, listening):
+    """It is removed, and what it leads to, even an agent, stays."""
     listening(run_dir / "elsewhere")
     (run_dir / "agent-0.sock").symlink_to("elsewhere")
     slot = acquire(run_dir)
@@ -245,9 +223,7 @@ def test_a_link_in_the_place_of_a_socket_is_not_followed(
     slot.release()
 
 
-def test_files_of_a_successor_are_left_alone(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
+def test_files_of_a_successor_are_left_alone(run_dir, listening):
     """
     Where the directory was removed and made again, who ends unlinks only what is its
     own: the slot has the same number, and belongs to another.
@@ -272,13 +248,8 @@ def test_files_of_a_successor_are_left_alone(
 
 
 @pytest.mark.parametrize("taken", ["socket", "lock", "directory", "replaced"])
-def test_a_slot_notices_what_was_taken_away(
-    run_dir: Path, listening: Callable[[Path], socket.socket], taken: str
-) -> None:
-    """
-    Without its socket, its lock, or with another's in their place, it is not where
-    others look for it.
-    """
+def test_a_slot_notices_what_was_taken_away(run_dir, listening, taken):
+    """It is lost without its socket, its lock, or with another's."""
     slot = acquire(run_dir)
     assert not slot.in_place()
     listening(slot.socket)
@@ -297,9 +268,7 @@ def test_a_slot_notices_what_was_taken_away(
 
 
 def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
-    """
-    Who listens again asks for its number first, and takes the lowest one otherwise.
-    """
+    """Who listens again gets its number, or else the lowest one."""
     slots = [acquire(run_dir, first=5), acquire(run_dir, first=5)]
 
     assert [slot.number for slot in slots] == [5, 0]
@@ -307,9 +276,7 @@ def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
         slot.release()
 
 
-def test_a_full_directory_is_an_error(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_directory_is_an_error(run_dir, monkeypatch):
     """The message says how many slots are taken, and what to do."""
     monkeypatch.setattr(rundir, "MAX_SLOTS", 2)
     slots = [acquire(run_dir), acquire(run_dir)]

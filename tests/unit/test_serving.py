@@ -1,7 +1,5 @@
 """Which call JAX serves while it traces, lowers and compiles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.agent.jaxlink.frames import CurrentCall

@@ -1,7 +1,5 @@
 """Objectives: what the file may say, what is refused and how, which queries follow."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -327,10 +325,7 @@ def test_an_slo_may_differ_from_the_file(load):
 
 
 def test_selectors_may_have_several_matchers(load):
-    """
-    Operators, escapes, spaces and a trailing comma are understood, and expressions that
-    Prometheus reads and Python does not.
-    """
+    """Operators, escapes, spaces and a trailing comma are understood."""
     wanted = '{ outcome != "success" , route=~"/a|/\\\\pL+[[:alpha:]]", job="x",}'
     [only] = load(changed('{outcome="error"}', wanted))
 

@@ -2,8 +2,6 @@
 An ``slo.yaml`` that makes no sense is refused with file and line, whatever it says.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest
@@ -41,9 +39,7 @@ OF_AN_INDICATOR = ("bad", "total", "good", "histogram", "above", "timestamp", "w
 
 @pytest.mark.parametrize("scalar", some(SCALARS, 2), ids=lambda text: repr(text[:20]))
 def test_any_scalar_anywhere(scalar, tmp_path):
-    """
-    Whatever stands in place of a value or a key is used, or refused with file and line.
-    """
+    """Whatever stands for a value or a key is used, or rejected by file and line."""
     places = [f"{key}: {scalar}" for key in KEYS]
     places += [f"slos:\n- {key}: {scalar}" for key in OF_AN_SLO]
     places += [f"slos:\n- indicator: {{{key}: {scalar}}}" for key in OF_AN_INDICATOR]

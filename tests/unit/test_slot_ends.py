@@ -1,7 +1,5 @@
 """The file of a slot: how its processes ended, and what they counted."""
 
-from __future__ import annotations
-
 import os
 import resource
 import stat
@@ -105,10 +103,7 @@ def test_a_killed_process_has_died(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
-    """
-    It writes nothing and holds nothing, even if it outlives its parent, which has died
-    then.
-    """
+    """It writes and holds nothing, even if it outlives its parent."""
     program = (
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
@@ -231,10 +226,7 @@ def test_what_is_implausible_in_a_record_is_dropped(path: Path) -> None:
 
 
 def test_what_is_no_file_of_ours_is_left_alone(tmp_path: Path) -> None:
-    """
-    A directory, a pipe, a link of either kind and other names are neither followed nor
-    read.
-    """
+    """A directory, a pipe, a link and other names are not read."""
     other = tmp_path / "other"
     other.write_bytes(b"precious")
     (tmp_path / "agent-0.end").mkdir()
@@ -284,10 +276,7 @@ def test_without_a_file_there_is_no_record(tmp_path: Path) -> None:
 
 
 def test_a_process_goes_on_counting_in_a_new_file(path: Path) -> None:
-    """
-    If the file was removed, its holder writes its record again; if another process
-    was in the slot meanwhile, both count.
-    """
+    """Its holder rewrites a removed file; a process between counts, too."""
     live(path, CRASHED, CRASHED)
     one = EndWriter(path, 0o600)
     one.begin()

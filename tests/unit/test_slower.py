@@ -1,7 +1,5 @@
 """Verdicts on run times: slower, not slower, or unclear, with the reason."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -107,8 +105,8 @@ def test_steady_runs_are_judged(platform: str, factor: float, verdict: str) -> N
     ],
 )
 def test_what_is_not_the_programs_fault_is_no_regression(
-    before: list[TimedRun], after: list[TimedRun], verdict: str, reason: str
-) -> None:
+    before, after, verdict, reason
+):
     """A busy or slower machine and noise are told apart from a slower program."""
     found = judged(before, after)
     assert found.verdict == verdict
@@ -234,9 +232,7 @@ class Command:
 @pytest.mark.parametrize(
     ("after", "needed"), [(runs(1), 1), (runs(1.6), 5), (runs(9)[:1] + runs(1), 3)]
 )
-def test_command_runs_only_as_often_as_needed(
-    after: list[TimedRun], needed: int
-) -> None:
+def test_command_runs_only_as_often_as_needed(after, needed):
     """Once nothing can turn out slower, it does not run again."""
     order: list[str] = []
     before = record(runs(1))
@@ -275,12 +271,8 @@ def test_few_runs_of_the_baseline_do_not_cost_more_runs() -> None:
     ],
     ids=["slow", "crowded", "slow_at_first", "as_before"],
 )
-def test_slow_compiles_get_another_chance(
-    seconds: list[float], waited: float, verdict: str | None, needed: int
-) -> None:
-    """
-    The fastest compile counts, and is no regression while others hold the processors.
-    """
+def test_slow_compiles_get_another_chance(seconds, waited, verdict, needed):
+    """The fastest compile counts, unless others hold the processors."""
     order: list[int] = []
 
     def command(number: int) -> Baseline:

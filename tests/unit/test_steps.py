@@ -1,7 +1,5 @@
 """Loops that a program marks."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -113,9 +111,7 @@ def test_without_items_there_is_no_such_series(recorded):
 
 
 def test_a_running_loop_has_the_age_of_its_last_step(recorded):
-    """
-    From its beginning to its end, whichever way it ends; a finished one is not stale.
-    """
+    """From its beginning to its end, however it ends."""
     before = time.perf_counter()
     run = iter(jaxmon.steps([1, 2]))
     assert recorded.values(AGE) == []
@@ -212,9 +208,7 @@ def leave_on_another_thread():
     ],
 )
 def test_a_loop_that_is_left_has_ended(recorded, leave):
-    """
-    Its open step is not counted, its time goes elsewhere, it does not count as stalled.
-    """
+    """Its open step is not counted, and it does not stall."""
     leave()
 
     assert recorded.value(STEPS.name) == 0
@@ -225,10 +219,7 @@ def test_a_loop_that_is_left_has_ended(recorded, leave):
 
 
 def test_an_exception_of_the_source_passes(recorded):
-    """
-    The caller gets the very exception, and the agent is notified; the loop has ended,
-    its steps are counted.
-    """
+    """The caller gets it, and the loop has ended with its steps counted."""
     problem = OSError("disk")
 
     def batches():
@@ -246,9 +237,7 @@ def test_an_exception_of_the_source_passes(recorded):
 
 
 def test_a_loop_goes_on_where_it_was_left(recorded):
-    """
-    Of an iterator, a second loop gets the rest; of a list, all of it, as without us.
-    """
+    """Of an iterator a second loop gets the rest, of a list all of it."""
     rest = jaxmon.steps(iter("abcd"))
     for _ in rest:
         break

@@ -1,7 +1,5 @@
 """Which ranks make a job slower, by what their time went into over the same calls."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any
@@ -265,9 +263,7 @@ def test_a_wait_in_a_copy_may_be_for_others() -> None:
 
 
 def test_throttled_gpus_are_named_beside_it() -> None:
-    """Those of a straggler with their errors; those of others as what may be; if most
-    are throttled, that is how they are set up.
-    """
+    """A straggler's with their errors, others' as possible; not if most are."""
     gpus = [{"uuid": f"GPU-{n}", "throttled": ["sw_power_cap"]} for n in range(4)]
     gpus[3]["throttled"] = ["hw_thermal", "sw_power_cap"]
     xids = [{"uuid": "GPU-3", "xid": "63", "age_seconds": 100.0}]

@@ -1,7 +1,5 @@
 """The unit for hosts without containers."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path
@@ -31,9 +29,7 @@ def unit() -> dict[str, list[str]]:
     return settings(UNIT.read_text())
 
 
-def test_the_command_is_one_that_the_exporter_takes(
-    unit: dict[str, list[str]],
-) -> None:
+def test_the_command_is_one_that_the_exporter_takes(unit):
     """Program and options of ExecStart exist."""
     program, *options = shlex.split(unit["ExecStart"][0])
     assert Path(program).name == "jaxmon-exporter"
@@ -55,9 +51,7 @@ def test_the_command_is_one_that_the_exporter_takes(
         ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"),
     ],
 )
-def test_it_runs_without_rights(
-    unit: dict[str, list[str]], key: str, value: str
-) -> None:
+def test_it_runs_without_rights(unit, key, value):
     """No root, no capability, nothing to write; and a wrong option ends it for good."""
     assert unit[key] == [value]
 

@@ -1,7 +1,5 @@
 """Where the wall time goes."""
 
-from __future__ import annotations
-
 import _thread
 import asyncio
 import random
@@ -176,10 +174,7 @@ def test_activities_that_ended_within_a_step_do_not_have_its_time(timeline, cloc
 
 @pytest.mark.parametrize("seed", range(20))
 def test_turns_that_are_noted_count_as_those_that_are_accounted_for(seed):
-    """
-    At once or later: whatever else is marked, paused, compiled or read in between, and
-    if the loop is left.
-    """
+    """At once or later, whatever happens in between, and if the loop is left."""
     found: list[tuple[object, ...]] = []
     for notes in (False, True):
         chosen, clock = random.Random(seed), Clock()  # noqa: S311 - nothing secret

@@ -1,7 +1,5 @@
 """Prometheus's web configuration: what is taken from it, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import random
 import ssl
@@ -201,9 +199,7 @@ ODD_COST = "$\u0660\u0664$"
         ("a: [", "cannot be read"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
+def test_what_cannot_be_honoured_is_refused(tmp_path, text, complaint):
     """
     A key that is not understood was written to protect something: it is an error
     that names the file, and shows no password.
@@ -223,10 +219,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
-    """
-    Missing and broken files, and one that would have to be waited for, are an error
-    that names their keys.
-    """
+    """Missing, broken or awaited files are an error that names their keys."""
     tls = Tls(tmp_path / "c.pem", tmp_path / "k.pem")
     with pytest.raises(WebConfigError, match=r"cert_file: .*No such file"):
         tls.context()
@@ -285,13 +278,8 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
         ("http_server_config: {hunter2: {X: x}}", "(line 1, column 22)"),
     ],
 )
-def test_an_error_shows_a_place_and_no_content(
-    tmp_path: Path, text: str, place: str
-) -> None:
-    """
-    A password that was written where it does not belong is in no message, wherever
-    that is, nor in what caused it.
-    """
+def test_an_error_shows_a_place_and_no_content(tmp_path, text, place):
+    """A misplaced password is in no message, nor in its causes."""
     with pytest.raises(WebConfigError) as caught:
         load(written(tmp_path, text))
     assert place in str(caught.value)
@@ -359,10 +347,7 @@ def bad_files(count: int) -> Iterator[bytes]:
 
 
 def test_whatever_a_file_holds_is_taken_or_refused(tmp_path: Path) -> None:
-    """
-    Of hundreds of bad files each is a configuration or one error of ours, also when
-    its certificates are looked for.
-    """
+    """Each of hundreds of bad files is a configuration or our error."""
     path = tmp_path / "web.yml"
     refused = 0
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):

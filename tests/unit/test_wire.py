@@ -1,7 +1,5 @@
 """Reading protocol buffers without their schema."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -22,9 +20,7 @@ def test_a_number_of_any_size_is_read(value: int) -> None:
 
 
 def test_fields_come_in_order_with_their_bytes() -> None:
-    """
-    Strings, messages and fixed-width numbers are handed out raw, repeated ones too.
-    """
+    """Strings, messages and fixed-width numbers are raw, repeated ones too."""
     message = field(1, b"one") + field(200, 7) + field(1, b"") + b"\x29" + bytes(8)
     message += b"\x35" + bytes(4)
 
