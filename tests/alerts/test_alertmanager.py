@@ -21,12 +21,6 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def webhook() -> Iterator[Webhook]:
-    with Webhook() as running:
-        yield running
-
-
-@pytest.fixture
 def alertmanager(tmp_path: Path, webhook: Webhook) -> Iterator[Alertmanager]:
     """Return a real Alertmanager with the generated configuration, in quick motion."""
     path = tmp_path / "quick.yaml"

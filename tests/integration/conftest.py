@@ -21,6 +21,7 @@ from tests.helpers import inside
 from tests.helpers.agents import instrumented
 from tests.helpers.commands import running
 from tests.helpers.dashboards import Site, check_site
+from tests.helpers.otlp import Receiver, receiver
 from tests.helpers.preloaded import Program
 from tests.helpers.sidecars import Exporter, exporters
 from tests.job.inspected import Write, writing
@@ -143,3 +144,10 @@ def write(files: Path) -> Iterator[Write]:
     """Return a function that starts what writes a process's file in *files*."""
     with writing(files) as start:
         yield start
+
+
+@pytest.fixture(scope="module", name="running")
+def otlp_receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Return a receiver; tests tell their requests by the name of the service."""
+    with receiver(tmp_path_factory.mktemp("otlp")) as found:
+        yield found

@@ -65,12 +65,6 @@ def service() -> Iterator[tuple[Service, str]]:
 
 
 @pytest.fixture
-def webhook() -> Iterator[Webhook]:
-    with Webhook() as running:
-        yield running
-
-
-@pytest.fixture
 def rules(tmp_path: Path, webhook: Webhook) -> Path:
     site = slo.Site(webhook=webhook.url)
     slos = replace(slo.load(), site=site)

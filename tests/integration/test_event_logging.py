@@ -1,7 +1,6 @@
 """Events as records of `logging`, and by OTLP, with the ids of traces."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,13 +52,6 @@ def traced():
         recompile()
         return f"{span.get_span_context().trace_id:032x}"
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Return a receiver; tests tell what they sent by the name of the service."""
-    with receiver(tmp_path_factory.mktemp("otlp")) as found:
-        yield found
 
 
 def of_recompiles(records):

@@ -197,12 +197,6 @@ def poller() -> Iterator[None]:
     loop.close()
 
 
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    with recording() as found:
-        yield found
-
-
 class Client:
     """Calls the service, and notes the status of each RPC."""
 

@@ -1,6 +1,5 @@
 """Metrics that an agent pushes by OTLP, as they arrive at a receiver."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,6 @@ with jaxmon.request("predict"):
 until(lambda: 'jaxmon_programs_total{{function="__main__.step"}} 2' in page())
 print(json.dumps(page()))
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Return a receiver; tests tell their requests by the name of the service."""
-    with receiver(tmp_path_factory.mktemp("otlp")) as found:
-        yield found
 
 
 def steady(samples):

@@ -18,7 +18,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators.work import mark_cold
 from jaxmon.wsgi import Middleware
-from tests.helpers.indicators import Recorded, recording
+from tests.helpers.indicators import Recorded
 from tests.helpers.processes import until
 from tests.helpers.servers import everything
 
@@ -111,12 +111,6 @@ def served(app: Flask) -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    with recording() as found:
-        yield found
 
 
 def status_of(port: int, path: str) -> int:

@@ -37,6 +37,18 @@ RUN_SECONDS = (
 RUN_STEPS = 'jaxmon_run_steps_total{job="train",instance="a:1",run="a"}'
 FRUITLESS = 'jaxmon_run_fruitless_attempts{{job="train",instance="{}:1",run="a"}}'
 
+INEFFICIENT = ticket(
+    "Run a of job train spent 40% of the last 6h on new steps.", job="train", run="a"
+)
+NAN = " of job train was finite, and is NaN or infinite since."
+
+
+def stalled(age):
+    """Return the page about a loop whose last step was so long ago."""
+    text = f"A process of job train finished its last step of loop main {age} ago."
+    return page(text, job="train", loop="main", slo="step-freshness")
+
+
 CASES = {
     "a run that restarts on other hosts without a new step": Case(
         "JaxmonRunNoProgress",
@@ -62,13 +74,7 @@ CASES = {
             RUN_STEPS: "0+10x360 _x10 3600+4x400",
         },
         quiet=("5h", "7h", "8h"),
-        firing={
-            "12h50m": ticket(
-                "Run a of job train spent 40% of the last 6h on new steps.",
-                job="train",
-                run="a",
-            )
-        },
+        firing={"12h50m": INEFFICIENT},
     ),
     "a run that moved to another host, which continues its counters": Case(
         "JaxmonGoodputLow",
@@ -80,13 +86,7 @@ CASES = {
             RUN_SECONDS.format("b", "unknown"): "_x301 10836+36x420",
             RUN_STEPS: "0+4x720",
         },
-        firing={
-            "11h30m": ticket(
-                "Run a of job train spent 40% of the last 6h on new steps.",
-                job="train",
-                run="a",
-            )
-        },
+        firing={"11h30m": INEFFICIENT},
     ),
     "totals that begin anew, as without their file, say nothing of six hours": Case(
         "JaxmonGoodputLow",
@@ -211,29 +211,13 @@ CASES = {
         "JaxmonTrainingStalled",
         {AGE: "5+0x10 5+60x29 5+0x10"},
         quiet=("10m", "20m", "44m"),
-        firing={
-            "24m": page(
-                "A process of job train finished its last step of loop main 13m 5s "
-                "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
-            )
-        },
+        firing={"24m": stalled("13m 5s")},
     ),
     "a first step that compiles is not stalled, until it is stuck": Case(
         "JaxmonTrainingStalled",
         {AGE: "0+60x30", OLDEST: "0+60x30"},
         quiet=("11m", "14m"),
-        firing={
-            "17m": page(
-                "A process of job train finished its last step of loop main 17m 0s "
-                "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
-            )
-        },
+        firing={"17m": stalled("17m 0s")},
     ),
     "an evaluation of 12 minutes is not stalled": Case(
         "JaxmonTrainingStalled",
@@ -248,15 +232,7 @@ CASES = {
         "JaxmonTrainingStalled",
         {AGE: "5+0x9 0+60x90", EVALUATION: "0+0x9 1+60x90"},
         quiet=("30m", "68m"),
-        firing={
-            "74m": page(
-                "A process of job train finished its last step of loop main 1h 4m 0s "
-                "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
-            )
-        },
+        firing={"74m": stalled("1h 4m 0s")},
     ),
     "steps of 11 minutes are not stalled, until three of them are missing": Case(
         "JaxmonTrainingStalled",
@@ -266,15 +242,7 @@ CASES = {
             STEPS.format("count"): "0+0x10 1+0x10 2+0x10 3+0x60",
         },
         quiet=("21m", "32m", "43m", "65m"),
-        firing={
-            "70m": page(
-                "A process of job train finished its last step of loop main 37m 0s "
-                "ago.",
-                job="train",
-                loop="main",
-                slo="step-freshness",
-            )
-        },
+        firing={"70m": stalled("37m 0s")},
     ),
     "a loop that ended is not stalled": Case(
         "JaxmonTrainingStalled", {AGE: "5+0x10 stale _x60"}, quiet=("15m", "21m", "60m")
@@ -318,13 +286,7 @@ CASES = {
         "JaxmonNonFinite",
         {RUN: "0+0x5 11+20x20", AGE: "5+0x60"},
         quiet=("5m", "7m"),
-        firing={
-            "10m": page(
-                "loss of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="loss",
-            )
-        },
+        firing={"10m": page("loss" + NAN, job="train", name="loss")},
     ),
     "checkpoints that stop": Case(
         "JaxmonCheckpointAge",
@@ -355,24 +317,12 @@ CASES = {
         "JaxmonNonFinite",
         {OUTPUTS: "0+0x5 2+0x20 0+0x10"},
         quiet=("5m", "7m", "30m"),
-        firing={
-            "8m": ticket(
-                "train.step of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="train.step",
-            )
-        },
+        firing={"8m": ticket("train.step" + NAN, job="train", name="train.step")},
     ),
     "a logged value that stays NaN, but for a few": Case(
         "JaxmonNonFinite",
         {RUN: "0+0x5 8+0x5 11+20x20"},
         quiet=("10m", "13m"),
-        firing={
-            "15m": ticket(
-                "loss of job train was finite, and is NaN or infinite since.",
-                job="train",
-                name="loss",
-            )
-        },
+        firing={"15m": ticket("loss" + NAN, job="train", name="loss")},
     ),
 }
