@@ -12,6 +12,19 @@ COLD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="co
 WARM = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
 
+WAITED = ticket(
+    "13.04% of requests to route /gen of job web waited for a compile in the last 10m.",
+    job="web",
+    route="/gen",
+    deploy="expected",
+)
+DIVERGED = ticket(
+    "The processes of job train compiled 2 different programs for function step, which "
+    "runs on all their devices; its collectives will deadlock.",
+    job="train",
+    function="step",
+)
+
 
 def running(worker, function, fingerprint, *, devices, ranks, host="a:1", job="train"):
     """
@@ -66,29 +79,13 @@ CASES = {
         "JaxmonColdStarts",
         {COLD: "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
-        firing={
-            "17m": ticket(
-                "13.04% of requests to route /gen of job web waited for a compile "
-                "in the last 10m.",
-                job="web",
-                route="/gen",
-                deploy="expected",
-            )
-        },
+        firing={"17m": WAITED},
     ),
     "delayed requests": Case(
         "JaxmonColdStarts",
         {COLD.replace('"cold"', '"delayed"'): "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
-        firing={
-            "17m": ticket(
-                "13.04% of requests to route /gen of job web waited for a compile "
-                "in the last 10m.",
-                job="web",
-                route="/gen",
-                deploy="expected",
-            )
-        },
+        firing={"17m": WAITED},
     ),
     "few of few requests are cold": Case(
         "JaxmonColdStarts",
@@ -123,15 +120,7 @@ CASES = {
             **running(1, "prepare", "other", devices=4, ranks=4, host="a:1"),
         },
         quiet=("3m", "13m"),
-        firing={
-            "14m": ticket(
-                "The processes of job train compiled 2 different programs for "
-                "function step, which runs on all their devices; its collectives "
-                "will deadlock.",
-                job="train",
-                function="step",
-            )
-        },
+        firing={"14m": DIVERGED},
     ),
     "ranks with one program": Case(
         "JaxmonProgramsDiverge",
@@ -172,15 +161,7 @@ CASES = {
             ),
         },
         quiet=("3m", "13m"),
-        firing={
-            "14m": ticket(
-                "The processes of job train compiled 2 different programs for "
-                "function step, which runs on all their devices; its collectives "
-                "will deadlock.",
-                job="train",
-                function="step",
-            )
-        },
+        firing={"14m": DIVERGED},
     ),
     "two runs of one size under one job": Case(
         "JaxmonProgramsDiverge",
@@ -199,15 +180,7 @@ CASES = {
             **running(1, "step", "other", devices=12, ranks=3),
         },
         quiet=("13m",),
-        firing={
-            "14m": ticket(
-                "The processes of job train compiled 2 different programs for "
-                "function step, which runs on all their devices; its collectives "
-                "will deadlock.",
-                job="train",
-                function="step",
-            )
-        },
+        firing={"14m": DIVERGED},
     ),
     "two runs, each of another job": Case(
         "JaxmonProgramsDiverge",
