@@ -185,6 +185,7 @@ def test_without_an_agent_only_the_handler_is_called() -> None:
 
     @jaxmon.serverless
     def handler(event: object, context: object, *, more: int = 0) -> object:
+        """Return all."""
         return event, context, more
 
     assert handler(1, 2, more=3) == (1, 2, 3)
