@@ -20,9 +20,10 @@ import pytest
 
 from tests.fakes.nvml.build import build
 from tests.helpers import processes, session
+from tests.helpers.indicators import Recorded, recording
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import Result
-from tests.helpers.prometheus import Prometheus
+from tests.helpers.prometheus import Prometheus, Webhook
 from tests.helpers.session import CpuSeconds
 
 
@@ -171,3 +172,16 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
             return stack.enter_context(Prometheus(directory, targets, **options))
 
         yield start
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with Webhook() as running:
+        yield running
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    """Return what is recorded while the test runs."""
+    with recording() as found:
+        yield found

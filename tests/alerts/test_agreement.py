@@ -6,8 +6,6 @@ unless the page says that one follows. What grows is compared when it is due, an
 evaluation later; what stays after an hour, when no alert waits any more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Routing and inhibition, asked of the real amtool and tried on a real Alertmanager."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,17 +15,9 @@ from tests.helpers.prometheus import Alertmanager, Webhook
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Return the path of the default configuration."""
     path = tmp_path / "alertmanager.yaml"
     path.write_text(alerts.render()["alertmanager.yaml"])
     return path
-
-
-@pytest.fixture
-def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
-    with Webhook() as running:
-        yield running
 
 
 @pytest.fixture
@@ -46,7 +36,6 @@ def at(webhook):
 
 
 def amtool(*arguments):
-    """Run amtool and return how it ended."""
     return subprocess.run(
         [require_program("amtool"), *map(str, arguments)],
         capture_output=True,

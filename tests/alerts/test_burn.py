@@ -1,7 +1,5 @@
 """Budgets: which pairs fire at which pace, when, and what keeps them silent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -75,7 +73,6 @@ def requests(value, pairs, job="web"):
 
 
 def of(job, series):
-    """Return *series* as another service has it."""
     return series.replace('"web"', f'"{job}"')
 
 
@@ -142,7 +139,6 @@ def test_pages_come_soon_and_end_soon(tmp_path):
 
 
 def with_value(expected, value):
-    """Return *expected* with a value in the description."""
     return [
         replace(one, summary=one.summary.replace("gen: ", f"gen: {value}"))
         for one in expected
@@ -150,9 +146,7 @@ def with_value(expected, value):
 
 
 def test_no_errors_are_an_error_ratio_of_zero(tmp_path):
-    """
-    Where no request ever failed there is no alert, and the ratio is 0, not absent.
-    """
+    """If no request ever failed, the ratio is 0, not absent, and nothing fires."""
     run(Case(ALERT, {GOOD: "0+100x90"}, quiet=("30m", "90m")), tmp_path)
 
 
@@ -347,9 +341,7 @@ def test_each_objective(alert, series, expected, tmp_path):
 
 
 def test_a_first_step_that_compiles_for_long_burns_nothing(tmp_path):
-    """
-    Programs of large models compile for a quarter of an hour; ranks do so together.
-    """
+    """Programs of large models compile for a quarter of an hour, all ranks at once."""
     process = 'job="web",instance="a:1",worker="{}"'
     series = {}
     for worker in range(2):

@@ -1,7 +1,5 @@
 """Each cause alert stays silent, fires with exactly its labels, and resolves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

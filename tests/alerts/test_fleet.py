@@ -1,7 +1,5 @@
 """Shipped rules and dashboards on fleets made from a real page."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -47,9 +45,7 @@ def write(directory: Path, **changes: object) -> Path:
     return path
 
 
-def test_all_rules_evaluate_on_scraped_clusters(
-    page: Templates, tmp_path: Path
-) -> None:
+def test_all_rules_evaluate_on_scraped_clusters(page, tmp_path):
     """
     Each shipped rule evaluates, without series that match twice or are recorded twice,
     on two clusters with jobs and addresses of the same names.
@@ -71,10 +67,7 @@ def test_all_rules_evaluate_on_scraped_clusters(
 
 
 def test_a_written_fleet_is_what_it_says(page: Templates, tmp_path: Path) -> None:
-    """
-    Prometheus has as many series as the fleet, and no counter that decreases before a
-    process restarts.
-    """
+    """Prometheus has the fleet's series; no counter decreases before a restart."""
     end = time.time() // 30 * 30
     pods = layout.pods(SMALL, end - 1800, end)
     fleet = Fleet(page, pods)
@@ -113,13 +106,8 @@ def test_a_series_is_the_same_in_each_part_of_a_fleet(page: Templates) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_quiet_fleet_fires_nothing_and_errors_page(
-    page: Templates, tmp_path: Path
-) -> None:
-    """
-    In hours of deployments no page or ticket fires, but for the one service of which a
-    tenth of the requests fails.
-    """
+def test_a_quiet_fleet_fires_nothing_and_errors_page(page, tmp_path):
+    """During deployments, only the service with 10 % failures causes an alert."""
     day = time.time() // 86400 * 86400 - 2 * 86400
     shape = layout.Shape(processes=16, clusters=2, jobs=2)
     pods = layout.pods(shape, day, day + 86400)
@@ -140,13 +128,8 @@ def test_a_quiet_fleet_fires_nothing_and_errors_page(
 
 
 @pytest.mark.exhaustive
-def test_shards_by_job_fire_what_one_prometheus_fires(
-    page: Templates, tmp_path: Path
-) -> None:
-    """
-    Rules on two shards, each with some of the jobs, fire the same alerts at the same
-    moments as on one Prometheus with all of them.
-    """
+def test_shards_by_job_fire_what_one_prometheus_fires(page, tmp_path):
+    """Two shards of jobs fire the same alerts at the same moments as one Prometheus."""
     start = time.time() // 86400 * 86400 - 2 * 86400
     span = (start, start + 5400)
     pods = layout.pods(SMALL, *span)

@@ -1,7 +1,5 @@
 """Trials of the alert on failing requests: little traffic, births, gaps, clusters."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.alerts.promtool import Case, evaluate, needed, run, shipped
@@ -13,14 +11,12 @@ ROUTE = 'route="/gen",outcome="{}",start="warm"'
 
 
 def requests(outcome, pod=0, job="web", cluster=""):
-    """Return the name of a counter of one process."""
     place = f',cluster="{cluster}"' if cluster else ""
     own = f'job="{job}",instance="{pod}:1"{place}'
     return f"jaxmon_requests_total{{{own},{ROUTE.format(outcome)}}}"
 
 
 def uptime(pod=0, job="web"):
-    """Return the name of a process's uptime."""
     return f'jaxmon_uptime_seconds{{job="{job}",instance="{pod}:1"}}'
 
 
@@ -90,10 +86,7 @@ def test_an_outage_of_a_new_service(tmp_path):
 
 
 def test_an_outage_at_twelve_requests_an_hour(tmp_path):
-    """
-    One request in five minutes is enough: five failures in half an hour, and most of
-    what there was.
-    """
+    """Five failures in half an hour, most of all requests, are enough for a page."""
     series = {
         uptime(): "6000+60x300",
         requests("success"): "100+0x4 101+0x4 102+0x4 103+0x4 104+0x300",
@@ -111,10 +104,7 @@ def test_two_failures_in_a_quiet_hour_page_no_one(tmp_path):
 
 
 def test_pods_that_fail_their_first_requests(tmp_path):
-    """
-    Ten new pods fail 30 requests each before Prometheus knows them: their series are
-    born at 30, and `increase` sees nothing of it.
-    """
+    """Ten pods are born with 30 failures each, of which `increase` sees nothing."""
     series = {uptime(0): "6000+60x120", requests("success", 0): "9000+100x120"}
     for pod in range(1, 11):
         series[uptime(pod)] = "_x59 20+60x60"

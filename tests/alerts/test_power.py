@@ -1,7 +1,5 @@
 """Watts by process and by function, evaluated by the real promtool."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.symptoms.job import DEVICE_TIME
@@ -15,7 +13,6 @@ USES = 'jaxmon_device_info{{{},worker="{}",device="{}",uuid="{}"}}'
 
 
 def groups():
-    """Return the recording rules of power."""
     return [one for one in shipped().recording if one["name"] == "jaxmon-power"]
 
 

@@ -1,7 +1,5 @@
 """What the recording rules record, evaluated by the real promtool."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.alerts.promtool import evaluate, shipped
@@ -19,7 +17,6 @@ CONSTANT = f'{{{OWN}, sloth_service="jaxmon", sloth_slo="request-error"}}'
 
 
 def groups():
-    """Return the recording rules of the SLO on errors of requests."""
     return [
         one
         for one in shipped().recording
@@ -62,9 +59,7 @@ def test_a_busy_hour_weighs_more_in_the_period(tmp_path):
 
 
 def test_budgets_follow_from_the_ratio(tmp_path):
-    """
-    Two errors in ten thousand of one in a thousand: a fifth of the budget is gone.
-    """
+    """Two errors in ten thousand of one in a thousand are a fifth of the budget."""
     series = {GOOD: "0+9998x120", BAD: "0+2x120"}
     own = f"{LABELS}}}"
     tests = [

@@ -1,7 +1,5 @@
 """Runbooks: one for each alert, and everything in them can be done."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
@@ -62,7 +60,6 @@ _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
 def blocks(name, language):
-    """Return the code blocks of one language in a runbook."""
     return [
         text for found, text in _BLOCK.findall(runbook.read(name)) if found == language
     ]
@@ -93,7 +90,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 @pytest.fixture(scope="module")
 def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return host and port of a running sidecar."""
     address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
         [
@@ -157,7 +153,6 @@ def environ(program, reports, tmp_path):
 
 
 def answers(url):
-    """Return whether *url* returns success."""
     try:
         return bool(http_get(url))
     except OSError:

@@ -6,8 +6,6 @@ from its start on, and each labelled series from its first event on. Most are ki
 those that finish, the counts are served for a while, and the next process adds to them.
 """
 
-from __future__ import annotations
-
 import random
 from bisect import bisect
 from collections.abc import Iterator

@@ -25,14 +25,12 @@ JAXMON = str(Path(sys.executable).with_name("jaxmon"))
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
-    """Return a headless Chromium, see `chromium`."""
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture
 def exporter(run_dir: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Return a function that starts a sidecar; its address is in the attribute url."""
     with ExitStack() as stack:
 
         def start(*arguments: str, **environ: str) -> Any:

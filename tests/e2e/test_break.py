@@ -3,8 +3,6 @@ From a fault of the demo's programs to a notification, and back to quiet, throug
 programs: JAX, the agent, the sidecar, Prometheus, Alertmanager.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator
@@ -32,7 +30,6 @@ LABELS = {
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
     require_program("prometheus")
     require_program("prometheus-alertmanager")
     with Webhook() as running:
@@ -81,6 +78,5 @@ def check(webhook: Webhook, path: str, alert: dict[str, Any]) -> None:
 
 
 def is_resolved(webhook: Webhook, alert: dict[str, Any]) -> bool:
-    """Return whether the end of *alert* was notified."""
     resolved = [one["fingerprint"] for _, one in webhook.alerts("resolved")]
     return alert["fingerprint"] in resolved

@@ -5,8 +5,6 @@ Pages of a cluster, scraped by a real Prometheus: programs have sidecars of thei
 DaemonSet reads GPUs and hosts; beside it a plain host, and two with TPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -30,7 +28,6 @@ NODES = "jaxmon/jaxmon-node"
 
 
 def line(metric: Metric, value: float, **labels: object) -> str:
-    """Return a sample as it stands on a page."""
     written = ",".join(f'{label}="{text}"' for label, text in labels.items())
     return f"{metric.name}{{{written}}} {float(value)}\n"
 
@@ -217,9 +214,7 @@ def test_a_service_shows_the_hardware_that_it_uses(
             )
 
 
-def test_a_service_shows_what_is_down_beside_it(
-    server: Prometheus, places: dict[str, str], pages: dict[str, str]
-) -> None:
+def test_a_service_shows_what_is_down_beside_it(server, places, pages):
     """A selected service shows when its targets and readers of its GPUs are down."""
     down = "Targets that were down"
     assert shown(Grafana(server, ".+"), down, "instance") == set()
@@ -272,9 +267,7 @@ def test_a_service_shows_the_alerts_about_its_hardware(
     until(alike, "the alerts of each service, and no others")
 
 
-def test_steps_cost_what_the_gpus_of_the_service_cost(
-    server: Prometheus, pages: dict[str, str]
-) -> None:
+def test_steps_cost_what_the_gpus_of_the_service_cost(server, pages):
     """The steps have the job of the program, the prices that of the sidecar."""
     steps = count(step=100)
 

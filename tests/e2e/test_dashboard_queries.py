@@ -1,11 +1,9 @@
 """Every query of every dashboard, asked of a Prometheus that scraped the real thing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,6 @@ from tests.fakes.tpu.hosts import Runtime
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
 from tests.helpers.preloaded import start_preloaded
 from tests.helpers.processes import ROOT, clean_environ, free_port, http_get, until
-from tests.helpers.prometheus import Prometheus
 
 
 PROGRAM = str(ROOT / "tests" / "programs" / "indicators.py")
@@ -182,13 +179,6 @@ EMPTY_IN_DEMO = (
 UNCHANGED = ("Versions", "Programs", "Pages")
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    """Return a stack on which the test puts what must end with it."""
-    with ExitStack() as stack:
-        yield stack
-
-
 def program(
     run_dir: Path, cache: Path, port: int, stack: ExitStack
 ) -> Callable[[], None]:
@@ -217,7 +207,6 @@ def program(
 
 
 def sidecar(run_dir: Path, stack: ExitStack, *options: str) -> str:
-    """Start a sidecar and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [

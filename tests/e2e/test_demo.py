@@ -1,7 +1,5 @@
 """`jaxmon demo` as a user starts it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -134,12 +132,10 @@ def totals_in(out: str) -> dict[str, float]:
 
 
 def number(text: str) -> float:
-    """Return *text*, with thousands separators, as a number."""
     return float(text.replace(",", ""))
 
 
 def is_listening(url: str) -> bool:
-    """Return whether something is still listening at *url*."""
     host, port = url.split("/")[2].split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

@@ -1,7 +1,5 @@
 """The examples do what they show."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,10 +1,7 @@
 """Three instrumented processes, one sidecar, one Prometheus; one process is killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -70,15 +67,7 @@ class Worker:
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    """Return a stack on which the test puts what must end with it."""
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
 def sidecar(run_dir: Path, stack: ExitStack) -> str:
-    """Start a sidecar for the run directory and return its address."""
     port = free_port()
     process = subprocess.Popen(
         [

@@ -1,7 +1,5 @@
 """The tutorial and the page on troubleshooting, followed to the letter."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -24,13 +22,8 @@ HAS_GPU = Path("/proc/driver/nvidia").exists()
 
 
 @pytest.mark.parametrize("name", some(["troubleshooting", "tutorial"]))
-def test_every_command_prints_what_the_document_shows(
-    name: str, tmp_path: Path, run_dir: Path
-) -> None:
-    """
-    One after the other, in one shell; only the ports are others, and what is installed
-    is there already.
-    """
+def test_every_command_prints_what_the_document_shows(name, tmp_path, run_dir):
+    """Commands run in one shell; only ports differ, and all is installed already."""
     require_program("prometheus")
     text = (ROOT / "docs" / f"{name}.md").read_text()
     ports = {port: str(free_port()) for port in PORTS}

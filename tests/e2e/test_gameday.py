@@ -3,8 +3,6 @@ A game day, for real: JAX programs that break, the agent, the sidecar, Prometheu
 the rules, Alertmanager, and what its notifications say.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -41,7 +39,6 @@ _PRELOADED = (sys.executable, "-m", "tests.programs.gameday")
 
 @pytest.fixture
 def programs() -> MonitoringPrograms:
-    """Return Prometheus and Alertmanager; skip where one is missing."""
     return MonitoringPrograms(
         require_program("prometheus"), require_program("prometheus-alertmanager")
     )
@@ -80,8 +77,8 @@ def shared_cache(directory: Path) -> dict[str, str]:
     }
 
 
-# A page and tickets, of serving, training and hardware; a process that is killed.
-_FEW = ("errors", "die", "gpu-lost")
+# A process that is killed, and hardware; tests/integration/test_alerting.py has errors.
+_FEW = ("die", "gpu-lost")
 
 
 @pytest.mark.parametrize(
@@ -94,13 +91,7 @@ _FEW = ("errors", "die", "gpu-lost")
     ],
 )
 @pytest.mark.timeout(DEADLINE + 60)
-def test_every_fault_brings_its_alert(
-    programs: MonitoringPrograms,
-    nvml_library: Path,
-    run_dir: Path,
-    tmp_path: Path,
-    names: tuple[str, ...],
-) -> None:
+def test_every_fault_brings_its_alert(programs, nvml_library, run_dir, tmp_path, names):
     """
     Each scenario: nothing fires before, the alert is notified, nothing fires that does
     not follow from the fault, the alert is resolved afterwards, and no process and no
@@ -127,9 +118,7 @@ def test_every_fault_brings_its_alert(
     assert list(run_dir.iterdir()) == []
 
 
-def test_an_interrupted_game_day_leaves_nothing(
-    programs: MonitoringPrograms, run_dir: Path
-) -> None:
+def test_an_interrupted_game_day_leaves_nothing(programs, run_dir):
     """Ctrl-C ends all processes, also those that are stopped, and removes all files."""
     with gameday(run_dir, "freeze") as process:
         assert process.stdout is not None
@@ -174,9 +163,7 @@ def test_a_stack_in_use_is_drilled(
     assert re.search(r"Watching http://\S+; what it must scrape is in ", out)
 
 
-def test_a_stack_that_does_not_respond_is_reported(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_stack_that_does_not_respond_is_reported(run_dir, tmp_path):
     """Nothing is started in vain."""
     arguments = ("--against=http://127.0.0.1:9", f"--targets={tmp_path}/targets.json")
     with gameday(run_dir, "oom", *arguments) as process:

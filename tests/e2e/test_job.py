@@ -1,7 +1,5 @@
 """A real job of four processes on two hosts, in which one thing after another hangs."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -33,7 +31,6 @@ SERIES = f"{catalog.CALL_AGE_SECONDS.name}{{"
 
 
 def steps(job: Job, rank: int) -> int:
-    """Return the number of steps that *rank* has done."""
     pages = [json.loads(http_get(f"{one.url}/job")) for one in job.sidecars]
     [found] = [
         one for page in pages for one in page["ranks"] if one.get("index") == rank
@@ -42,7 +39,6 @@ def steps(job: Job, rank: int) -> int:
 
 
 def pages(job: Job) -> list[str]:
-    """Return the page of each sidecar."""
     return [one.get() for one in job.sidecars]
 
 

@@ -1,9 +1,6 @@
 """The alert about a rank that is stuck: a real job, sidecars and Prometheus."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,14 +39,11 @@ def place(job: Job, rank: int) -> tuple[str, str]:
 
 
 def firing(server: Prometheus) -> list[dict[str, str]]:
-    """Return the labels of the alerts that fire."""
     found = server.query(f'ALERTS{{alertname="{ALERT}",alertstate="firing"}}')
     return [labels for labels, _ in found]
 
 
-def test_the_alert_names_the_rank_that_is_stuck(
-    prometheus: Callable[..., Prometheus], tmp_path: Path
-) -> None:
+def test_the_alert_names_the_rank_that_is_stuck(prometheus, tmp_path):
     """
     With the sidecar of its host, its slot there and what it is doing, while the others
     wait; as long as it is stuck, and of no job that gets on.

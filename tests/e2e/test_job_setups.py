@@ -1,7 +1,5 @@
 """A real job of two processes on two hosts, which are set up in different ways."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,37 +1,27 @@
 """What the landing page says first: whether users are all right, findings, charts."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tests.helpers.browser import PHONE, console
-from tests.helpers.processes import http_get, until
-
-
-if TYPE_CHECKING:
-    from selenium.webdriver import Chrome
 from tests.helpers.browser import (
     CONTRAST,
     HOSTILE,
     LONG,
+    PHONE,
     Agent,
     answer,
     cells,
+    console,
     findings,
     open_page,
     text,
 )
 from tests.helpers.findings import recompiling
+from tests.helpers.processes import http_get, until
 
 
-def test_findings_come_first_and_say_what_to_do(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, run_dir: Path
-) -> None:
+def test_findings_come_first_and_say_what_to_do(chrome, exporter, agent, run_dir):
     """
     The most urgent finding is first, with process, gain, advice and runbook; one that
     several processes have is there once, one without any says so, one that does not
@@ -83,13 +73,8 @@ def test_findings_come_first_and_say_what_to_do(
     assert console(chrome) == []
 
 
-def test_findings_of_hostile_agents_are_text(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
-    """
-    Markup in a finding is shown letter by letter, on a phone as well, and no link leads
-    anywhere but to a runbook.
-    """
+def test_findings_of_hostile_agents_are_text(chrome, exporter, agent):
+    """Markup in a finding is shown as text, and links lead only to runbooks."""
     agent.overview = recompiling(HOSTILE, errors={"trace_error": 3})
     agent.overview["errors"] = {"oom_reports": ["javascript:alert(1)", HOSTILE, LONG]}
     agent.overview["functions"][LONG + "x" * 300] = {"errors": {HOSTILE: 4}}
@@ -113,9 +98,7 @@ def test_findings_of_hostile_agents_are_text(
     assert console(chrome) == []
 
 
-def test_findings_that_may_not_be_seen_have_a_reason(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_findings_that_may_not_be_seen_have_a_reason(chrome, exporter, agent):
     """In place of findings, the page says why there are none; the rest is there."""
     agent.overview = recompiling("train.step", errors={"trace_error": 3})
     open_page(chrome, exporter("--port", "0", "--findings", "off").url)
@@ -124,9 +107,7 @@ def test_findings_that_may_not_be_seen_have_a_reason(
     assert cells(chrome, "functions")
 
 
-def test_planted_500s_are_the_first_thing_that_the_page_says(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_planted_500s_are_the_first_thing_that_the_page_says(chrome, exporter, agent):
     """
     160 failed requests are the answer at the top in words, in the title, in the tiles
     and in the table, on a phone as well; they are over when requests succeed again.
@@ -153,9 +134,7 @@ def test_planted_500s_are_the_first_thing_that_the_page_says(
     assert console(chrome) == []
 
 
-def test_a_process_opens_alone(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, other: Agent
-) -> None:
+def test_a_process_opens_alone(chrome, exporter, agent, other):
     """
     The row of a process leads to a page of its own, with its answer, cause and
     functions, which leads back; that of a process that is not there says so.
@@ -185,9 +164,7 @@ def test_a_process_opens_alone(
     until(lambda: len(cells(chrome, "agents")) == 2, "two processes again")
 
 
-def test_without_marks_the_page_says_what_to_mark(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_without_marks_the_page_says_what_to_mark(chrome, exporter, agent):
     """Users may be anything then, so that the page is neither green nor red."""
     open_page(chrome, exporter("--port", "0").url)
     until(lambda: text(chrome, "#answer-advice"), "the advice")
@@ -198,13 +175,8 @@ def test_without_marks_the_page_says_what_to_mark(
     assert "@jaxmon.request" in text(chrome, "#answer-advice")
 
 
-def test_charts_begin_with_history_and_say_what_they_show(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
-    """
-    What was sampled before the page was opened is drawn, and in words for those who
-    cannot see it; a chart without data is not there.
-    """
+def test_charts_begin_with_history_and_say_what_they_show(chrome, exporter, agent):
+    """Earlier samples are drawn, and described; a chart without data is not there."""
     agent.respond(50)
     agent.started = time.time() - 5
     running = exporter("--port", "0")

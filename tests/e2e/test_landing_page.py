@@ -1,46 +1,31 @@
 """The landing page in a real browser: content, updates, phones, hostile names."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from tests.fakes.nvml.build import build
 from tests.helpers.browser import (
-    DESKTOP,
-    PHONE,
-    accessibility_faults,
-    console,
-    require_axe,
-    resize,
-)
-from tests.helpers.processes import free_port, some, until
-
-
-if TYPE_CHECKING:
-    from selenium.webdriver import Chrome
-from tests.helpers.browser import (
     CONTRAST,
+    DESKTOP,
     HOSTILE,
     LONG,
-    Agent,
+    PHONE,
+    accessibility_faults,
     answer,
     cells,
+    console,
     findings,
     open_page,
+    require_axe,
+    resize,
     text,
 )
 from tests.helpers.findings import recompiling
+from tests.helpers.processes import free_port, some, until
 
 
-def test_figures_appear_and_update_without_a_reload(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_figures_appear_and_update_without_a_reload(chrome, exporter, agent):
     """What an agent says is on the page within seconds, and follows it."""
     open_page(chrome, exporter("--port", "0").url)
     until(lambda: cells(chrome, "functions"), "the function")
@@ -60,9 +45,7 @@ def test_figures_appear_and_update_without_a_reload(
     assert console(chrome) == []
 
 
-def test_process_that_dies_is_marked(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_process_that_dies_is_marked(chrome, exporter, agent):
     """An agent whose socket is no longer served is shown as not responding."""
     open_page(chrome, exporter("--port", "0").url)
     until(lambda: cells(chrome, "agents"), "the agent")
@@ -74,9 +57,7 @@ def test_process_that_dies_is_marked(
 
 
 @pytest.mark.parametrize("width", some([PHONE, DESKTOP]))
-def test_page_fits_its_width(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
-) -> None:
+def test_page_fits_its_width(chrome, exporter, agent, width):
     """Neither a phone nor a desktop scrolls sideways, whatever the names."""
     agent.calls[LONG] = agent.calls["x" * 120] = 7
     open_page(chrome, exporter("--port", "0", "--demo").url, width)
@@ -102,9 +83,7 @@ def test_page_fits_its_width(
     assert console(chrome) == []
 
 
-def test_names_are_text_never_markup(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_names_are_text_never_markup(chrome, exporter, agent):
     """A function name full of markup is shown letter by letter and does nothing."""
     agent.calls = {HOSTILE: 3.0}
     open_page(chrome, exporter("--port", "0").url)
@@ -115,12 +94,8 @@ def test_names_are_text_never_markup(
     assert "owned" not in chrome.title
 
 
-def test_columns_sort_by_keyboard_and_pointer(
-    chrome: Chrome, exporter: Callable[..., Any]
-) -> None:
-    """
-    A heading sorts, a second click reverses, and assistive technology is informed.
-    """
+def test_columns_sort_by_keyboard_and_pointer(chrome, exporter):
+    """A heading sorts, a second click reverses; assistive technology is informed."""
     open_page(chrome, exporter("--port", "0", "--demo").url)
     until(lambda: len(cells(chrome, "functions")) == 5, "the demo's functions")
     assert text(chrome, "#findings") == ""
@@ -147,9 +122,7 @@ def test_columns_sort_by_keyboard_and_pointer(
     assert chrome.execute_script(sorts) == 1
 
 
-def test_unreachable_sidecar_is_visible_and_recovers(
-    chrome: Chrome, exporter: Callable[..., Any]
-) -> None:
+def test_unreachable_sidecar_is_visible_and_recovers(chrome, exporter):
     """When the sidecar stops the page says so, keeps its figures, and comes back."""
     port = str(free_port())
     running = exporter("--demo", "--port", port)
@@ -166,9 +139,7 @@ def test_unreachable_sidecar_is_visible_and_recovers(
     assert text(chrome, "#lost") == ""
 
 
-def test_newcomer_is_told_what_to_do(
-    chrome: Chrome, exporter: Callable[..., Any], run_dir: Path
-) -> None:
+def test_newcomer_is_told_what_to_do(chrome, exporter, run_dir):
     """Without an agent the page shows how to instrument and where it looks."""
     open_page(chrome, exporter("--port", "0").url, PHONE)
     until(lambda: "jaxmon.instrument()" in text(chrome, "main"), "the advice")
@@ -180,9 +151,7 @@ def test_newcomer_is_told_what_to_do(
     assert console(chrome) == []
 
 
-def test_what_a_host_cannot_have_is_no_failure(
-    chrome: Chrome, exporter: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_what_a_host_cannot_have_is_no_failure(chrome, exporter, tmp_path):
     """A GPU too old to report its activity is a normal state, not a red one."""
     (tmp_path / "control").write_text("gpm 0 0\n")
     running = exporter(
@@ -203,9 +172,7 @@ def test_what_a_host_cannot_have_is_no_failure(
     assert "Hopper" in text(chrome, "#collectors")
 
 
-def test_tables_have_captions_and_headers(
-    chrome: Chrome, exporter: Callable[..., Any]
-) -> None:
+def test_tables_have_captions_and_headers(chrome, exporter):
     """Each table has a caption, scoped headers and, on a phone too, its role."""
     open_page(chrome, exporter("--port", "0", "--demo").url, PHONE)
     until(lambda: cells(chrome, "functions"), "the functions")
@@ -226,9 +193,7 @@ def test_tables_have_captions_and_headers(
     ]
 
 
-def test_own_functions_of_jax_are_one_row_at_the_end(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_own_functions_of_jax_are_one_row_at_the_end(chrome, exporter, agent):
     """However many JAX compiles for itself, the user's functions come first."""
     compiled = [f"jax._src.numpy.f{number}" for number in range(13)]
     metric = catalog.COMPILES
@@ -250,9 +215,7 @@ def test_own_functions_of_jax_are_one_row_at_the_end(
 
 
 @pytest.mark.exhaustive
-def test_nothing_moves_when_values_change(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent
-) -> None:
+def test_nothing_moves_when_values_change(chrome, exporter, agent):
     """A refresh changes texts only: nothing is laid out anew, and focus stays."""
     agent.respond(200)
     open_page(chrome, exporter("--port", "0").url)
@@ -273,9 +236,7 @@ def test_nothing_moves_when_values_change(
 @pytest.mark.parametrize(
     "width", [PHONE, pytest.param(DESKTOP, marks=pytest.mark.exhaustive)]
 )
-def test_no_accessibility_fault(
-    chrome: Chrome, exporter: Callable[..., Any], agent: Agent, width: int
-) -> None:
+def test_no_accessibility_fault(chrome, exporter, agent, width):
     """axe-core finds none, whether users are all right or not."""
     require_axe()
     agent.overview = recompiling("train.step", errors={"trace_error": 3})
@@ -290,9 +251,7 @@ def test_no_accessibility_fault(
 @pytest.mark.parametrize(
     "scheme", [pytest.param("light", marks=pytest.mark.exhaustive), "dark"]
 )
-def test_text_has_contrast(
-    chrome: Chrome, exporter: Callable[..., Any], scheme: str
-) -> None:
+def test_text_has_contrast(chrome, exporter, scheme):
     """All visible text has at least 4.5 to 1 against what is behind it."""
     open_page(chrome, exporter("--port", "0", "--demo").url, scheme=scheme)
     until(lambda: cells(chrome, "functions"), "the functions")

@@ -1,7 +1,5 @@
 """What is pushed by OTLP, in a real Prometheus: names, values, rules, panels."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -193,13 +191,8 @@ def own(labels: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def test_a_batch_job_is_stored_under_its_names(
-    stored_in: Callable[..., Store],
-) -> None:
-    """
-    Series, labels and values are those of the page, and ``job`` and ``instance`` are
-    those of the service.
-    """
+def test_a_batch_job_is_stored_under_its_names(stored_in):
+    """Series are those of the page; ``job`` and ``instance`` are the service's."""
     found = stored_in()
     env = found.environ(
         OTEL_SERVICE_NAME="train",
@@ -236,9 +229,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_function_that_scales_to_zero_is_counted_once(
-    stored_in: Callable[..., Store], tmp_path: Path
-) -> None:
+def test_a_function_that_scales_to_zero_is_counted_once(stored_in, tmp_path):
     """
     Three instances one after another, each killed when its last invocation has
     returned: counted as our objectives count, there is each invocation, each compile
@@ -301,8 +292,8 @@ def program(run_dir: Path, cache: Path, **env: str) -> Iterator[None]:
 
 
 def test_rules_and_dashboards_work_on_what_agent_and_sidecar_push(
-    run_dir: Path, tmp_path: Path, stored_in: Callable[..., Store]
-) -> None:
+    run_dir, tmp_path, stored_in
+):
     """
     An agent and a sidecar push, and nothing is scraped: recording rules evaluate, an
     alert fires on the job that is at fault, and panels have data.

@@ -1,7 +1,5 @@
 """A profile of an example says where its time goes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -31,9 +29,7 @@ def profiled(run_dir: Path, out: Path) -> dict[str, Any]:
     return document if trained else {}
 
 
-def test_nine_tenths_of_the_time_have_a_line_of_the_program(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_nine_tenths_of_the_time_have_a_line_of_the_program(run_dir, tmp_path):
     """Flax and Optax do the work; the lines are those that call them."""
     if find_spec("flax") is None or find_spec("optax") is None:
         pytest.skip("needs flax and optax")

@@ -1,10 +1,8 @@
 """A real JAX cluster of two processes, watched by a real Prometheus."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -15,7 +13,6 @@ from jaxmon.catalog import PROGRAM_DEVICES, PROGRAM_INFO
 from jaxmon_alerts import rules as alerts
 from tests.helpers.preloaded import Program, start_preloaded
 from tests.helpers.processes import ROOT, clean_environ, free_port, until
-from tests.helpers.prometheus import Prometheus
 
 
 # Ten minutes are ten seconds.
@@ -35,7 +32,6 @@ ALERT = 'ALERTS{alertname="JaxmonProgramsDiverge"}'
 
 @contextmanager
 def sidecar(run_dir: Path, port: int) -> Iterator[None]:
-    """Run a sidecar on *port*."""
     command = [sys.executable, "-m", "jaxmon", "exporter", "--host=127.0.0.1"]
     with subprocess.Popen(
         [*command, f"--port={port}", "--agents-interval=0.5"],

@@ -1,7 +1,5 @@
 """DNS rebinding in a real browser: a site whose name leads here reads nothing."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack

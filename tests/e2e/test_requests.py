@@ -2,8 +2,6 @@
 A real model server under real concurrent load: its figures are those of the client.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time
@@ -148,9 +146,7 @@ def send(port: int, ask: Ask) -> tuple[int, float]:
 
 @pytest.mark.exhaustive
 def test_the_load_is_what_it_should_be(books: Books) -> None:
-    """
-    Every request was answered as planned, and each length was traced exactly once.
-    """
+    """Every request was answered as planned, and each length was traced once."""
     expected = {"success": 200, "client_error": 404, "error": 500}
 
     assert [expected[ask.outcome] for ask in books.asked] == books.statuses
@@ -191,10 +187,7 @@ def test_errors_of_the_program_are_none_of_jax(books: Books) -> None:
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 0.95, 0.99])
 def test_percentiles_are_those_of_the_client(books: Books, quantile: float) -> None:
-    """
-    The percentile of requests that are not cold lies in the bucket of the client's own,
-    or next to it.
-    """
+    """The percentile without cold requests is in the client's bucket or next to it."""
     mine = sorted(
         seconds
         for ask, seconds in zip(books.asked, books.seconds, strict=True)

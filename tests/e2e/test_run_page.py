@@ -55,9 +55,7 @@ def open_report(
     ],
     ids=["desktop", "phone", "markup", "long on a phone", "long"],
 )
-def test_it_opens_from_a_file_without_a_network(
-    chrome: Chrome, tmp_path: Path, name: str, width: int, scheme: str
-) -> None:
+def test_it_opens_from_a_file_without_a_network(chrome, tmp_path, name, width, scheme):
     """Its style applies, it loads nothing, no name does anything or sticks out."""
     open_report(chrome, tmp_path, name, width, scheme=scheme)
     found = chrome.execute_script(
@@ -107,9 +105,7 @@ def test_it_prints(chrome: Chrome, tmp_path: Path) -> None:
         pytest.param(PHONE, "light", id="phone"),
     ],
 )
-def test_no_accessibility_fault(
-    chrome: Chrome, tmp_path: Path, width: int, scheme: str
-) -> None:
+def test_no_accessibility_fault(chrome, tmp_path, width, scheme):
     """axe-core finds none."""
     require_axe()
     open_report(chrome, tmp_path, "train.step", width, scheme=scheme)

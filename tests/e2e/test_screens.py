@@ -1,17 +1,10 @@
 """Each screen, read alone, names the cause of a planted fault."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.helpers.processes import QUICK_COMPILES
 from tests.screens import PAGES, running
 
-
-if TYPE_CHECKING:
-    from selenium.webdriver import Chrome
 
 _DEADLINE = 300.0
 
@@ -21,13 +14,8 @@ _DEADLINE = 300.0
     "name",
     ["failing_requests", pytest.param("becomes_nan", marks=pytest.mark.exhaustive)],
 )
-def test_each_screen_names_the_cause_and_nothing_above_it(
-    chrome: Chrome, name: str
-) -> None:
-    """
-    With its line or function; a program's own page may say which screen does, as it has
-    no lines.
-    """
+def test_each_screen_names_the_cause_and_nothing_above_it(chrome, name):
+    """A screen names line or function; a program's own page may name a screen."""
     with running(name, chrome, **QUICK_COMPILES) as case:
         case.watch(_DEADLINE)
         told = case.told

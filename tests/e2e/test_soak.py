@@ -2,8 +2,6 @@
 A long run in short: nothing grows while a program calls, recompiles and allocates.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +14,7 @@ from tools.soak import Round
 
 @pytest.mark.exhaustive
 def test_nothing_grows(run_dir: Path) -> None:
-    """
-    Tens of thousands of calls, hundreds of recompiles, thousands of arrays: memory,
-    threads and descriptors stay, and as many events as there is room for.
-    """
+    """Calls, recompiles and arrays leave memory, threads, descriptors as they were."""
     result = processes.run_python(
         str(processes.ROOT / "tools" / "soak.py"),
         "--calls=40000",

@@ -1,7 +1,5 @@
 """What `docs/testing.md` shows, done."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

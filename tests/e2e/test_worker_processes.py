@@ -4,13 +4,10 @@ A server with several worker processes and a sidecar, on the ports of the README
 They have a network of their own, so that what else runs on this host is not in the way.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -87,9 +84,7 @@ print(json.dumps({
 
 
 @pytest.mark.exhaustive
-def test_workers_and_the_sidecar_have_their_ports(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_workers_and_the_sidecar_have_their_ports(run_dir, tmp_path):
     """
     ``uvicorn --workers 4`` and ``jaxmon exporter`` side by side: the agents leave the
     sidecar's port alone, it sees them all, and reports none of them as broken when they

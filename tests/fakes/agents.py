@@ -1,7 +1,5 @@
 """Agents on Unix sockets, for a collector to read: well-behaved and others."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

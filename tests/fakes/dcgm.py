@@ -2,8 +2,6 @@
 A dcgm-exporter for tests: pages in its shape, and everything that goes wrong with it.
 """
 
-from __future__ import annotations
-
 import ssl
 import threading
 from collections.abc import Iterator
@@ -89,7 +87,6 @@ FIELDS = (
 def labels(
     gpu: int, *, new: bool = False, model: str = "NVIDIA H100 80GB HBM3", more: str = ""
 ) -> str:
-    """Return the labels of one GPU as dcgm-exporter puts them, not escaped."""
     driver = f"DCGM_FI_{'SYSTEM_' if new else ''}DRIVER_VERSION"
     return (
         f'gpu="{gpu}",UUID="{UUID.format(gpu)}",pci_bus_id="00000000:{0x1A + gpu:02X}'
@@ -105,7 +102,6 @@ def page(
     model: str = "NVIDIA H100 80GB HBM3",
     more: str = "",
 ) -> str:
-    """Return the page about a number of GPUs, in the new spelling or the old one."""
     found = []
     for old_name, new_name, kind, value, step in FIELDS:
         name = f"DCGM_FI_{new_name if new else old_name}"
@@ -141,7 +137,6 @@ class DcgmExporter:
 
 @contextmanager
 def dcgm_exporter(tls: ssl.SSLContext | None = None) -> Iterator[DcgmExporter]:
-    """Serve a `DcgmExporter` on the loopback interface."""
     state = DcgmExporter(page())
     over = threading.Event()
 

@@ -9,8 +9,6 @@ shows it. It is stricter than the real one: what no good client sends is kept in
 People are played by methods (`edit`, `move`, `restore`), failures by `Fault`.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -3,8 +3,6 @@ Simple dashboards in either of Grafana's models, to play one case with both: the
 that the tests use are translated, and any other is an error.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -6,8 +6,6 @@ pkg/registry/apis/dashboard of github.com/grafana/grafana. It is stricter than t
 one: a write that names no version, which would overwrite an edit, is a violation.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable
@@ -187,7 +185,6 @@ class Resources:
         self._append(row, schema.complete(spec), message, user)
 
     def resource(self, row: Row) -> dict[str, Any]:
-        """Return *row* as a resource."""
         now, first = row.current, row.versions[0]
         notes = {**row.notes, "grafana.app/createdBy": _user(first.author)}
         if row.generation > 1:

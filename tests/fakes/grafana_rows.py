@@ -1,7 +1,5 @@
 """What the stand-in for Grafana stores, and in what Grafanas differ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ struct does not have is refused by strict decoding, and one without ``omitempty`
 stored with Go's zero value. Texts with a set of values may not be empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@ Servers that answer without end, on TCP or a Unix socket: floods and drips, each
 another part of an HTTP answer.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """An HTTP server for doubles: keeps what it was asked, and fails on demand."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
@@ -19,8 +17,6 @@ JSON = "application/json; charset=UTF-8"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer."""
-
     status: int
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)

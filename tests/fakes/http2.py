@@ -1,7 +1,5 @@
 """A server of HTTP/2, frame by frame, that answers each request as a test says."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -18,7 +16,6 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Return a frame, RFC 9113 section 4.1."""
     head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
     return head + stream.to_bytes(4, "big") + payload
 

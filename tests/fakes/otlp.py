@@ -8,8 +8,6 @@ message. While DIRECTORY has a file ``trouble``, requests are refused as it says
 an HTTP status, the gRPC status of that name, or not at all (``hang``).
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

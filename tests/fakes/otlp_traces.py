@@ -7,8 +7,6 @@ Prints its two ports, HTTP first, then each span that it receives as a line of J
 Waits SECONDS before each response. Ends when its standard input does.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -50,14 +48,12 @@ def said(request: Any) -> None:
 
 
 def attributes(given: Any) -> dict[str, Any]:
-    """Return attributes by name."""
     return {
         one.key: getattr(one.value, str(one.value.WhichOneof("value"))) for one in given
     }
 
 
 def main() -> None:
-    """Serve until the input ends."""
     wait = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
 
     class Handler(BaseHTTPRequestHandler):

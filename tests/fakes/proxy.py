@@ -1,7 +1,5 @@
 """A small forward proxy: CONNECT and absolute http addresses, all to one server."""
 
-from __future__ import annotations
-
 import select
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Rows about instrumented processes and the directory of their sockets."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

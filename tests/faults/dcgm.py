@@ -1,7 +1,5 @@
 """Rows about a dcgm-exporter whose page fills gaps."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

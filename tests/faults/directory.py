@@ -2,8 +2,6 @@
 Rows about the directory where agents and sidecar meet, and who comes and goes there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Rows about GPUs and their driver."""
 
-from __future__ import annotations
-
 import functools
 import time
 

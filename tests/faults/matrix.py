@@ -1,7 +1,5 @@
 """The rows, how one is run, and the table of all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rows about the RAS of a job that uses NCCL, and the files of Inspector."""
 
-from __future__ import annotations
-
 import os
 
 from tests.fakes.nccl.inspector import Rank, Writer

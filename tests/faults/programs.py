@@ -1,7 +1,5 @@
 """Rows about instrumented programs: what they do to jaxmon, and meet beside it."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from contextlib import suppress

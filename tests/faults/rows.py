@@ -1,7 +1,5 @@
 """All rows of the fault matrix."""
 
-from __future__ import annotations
-
 from tests.faults import agents, dcgm, directory, gpus, nccl, programs, service, tpus
 
 

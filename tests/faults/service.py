@@ -1,7 +1,5 @@
 """Rows about the sidecar's own process, its server and the host."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -235,7 +233,6 @@ def slowloris(stage: Stage) -> None:
 
 
 def answers(sidecar: Sidecar) -> bool:
-    """Return whether the endpoint responds."""
     try:
         sidecar.page()
     except (OSError, ssl.SSLError, Unexpected):

@@ -1,7 +1,5 @@
 """One sidecar process, what it watches, and the means to break that."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -90,7 +88,6 @@ class Sidecar:
         return int(self.url.rpartition(":")[2])
 
     def get(self, path: str = "/metrics", **headers: str) -> str:
-        """Return a page; a slow one is an error."""
         began = time.monotonic()
         try:
             text = http_get(f"{self.url}{path}", seconds=SCRAPE_SECONDS, **headers)
@@ -101,7 +98,6 @@ class Sidecar:
         return text
 
     def page(self, **headers: str) -> Page:
-        """Return the metrics page by series; one that is there twice is an error."""
         found: dict[str, float] = {}
         for family in parse(self.get(**headers)):
             for name, labels, value in family.samples:
@@ -225,7 +221,6 @@ class Stage:
         return self.sidecar("--disable", "host", *arguments, environ=variables)
 
     def driver(self) -> Path:
-        """Return the directory of the fake driver's library."""
         pytest.importorskip("pynvml")
         if self._library is None:
             self._library = self.directory
@@ -235,14 +230,12 @@ class Stage:
         return self._library
 
     def order(self, *lines: str) -> None:
-        """Replace the driver's orders."""
         control = self.directory / "control"
         scratch = control.with_suffix(".new")
         scratch.write_text("".join(f"{line}\n" for line in lines))
         scratch.rename(control)
 
     def report(self, device: int, xid: int, times: int = 1) -> None:
-        """Let the driver report Xid errors."""
         with (self.directory / "xids").open("a") as file:
             file.write(f"{device} {xid} {times}\n")
 
@@ -292,7 +285,6 @@ def figures(page: Page, device: int) -> set[str]:
 
 
 def up(page: Page, device: int) -> float | None:
-    """Return whether a GPU answers, `None` when the page does not know it."""
     return page.get(f'jaxmon_accelerator_up{{uuid="{UUID.format(device)}"}}')
 
 

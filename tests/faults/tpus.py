@@ -1,7 +1,5 @@
 """Rows about TPU runtimes, with a stand-in for libtpu's service."""
 
-from __future__ import annotations
-
 import signal
 import socket
 from typing import Any

@@ -3,8 +3,6 @@ What attacks or breaks jaxmon: failures inside its own code, signals at a chosen
 text that would do something to a terminal, and secrets as programs get and quote them.
 """
 
-from __future__ import annotations
-
 import dis
 import signal
 import sys

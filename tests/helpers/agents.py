@@ -83,5 +83,4 @@ class Busy:
 
 
 def threads(*names: str) -> list[DaemonThread]:
-    """Return the threads for jobs, or those with one of the *names*."""
     return [one for one in running() if one.name in (names or ("jaxmon-worker",))]

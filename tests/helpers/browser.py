@@ -117,7 +117,6 @@ class Agent:
         self.server.start()
 
     def respond(self, count: int, outcome: str = "success") -> None:
-        """Serve *count* requests."""
         self.serves = True
         for _ in range(count):
             self.latency[outcome].observe(0.1)

@@ -1,7 +1,5 @@
 """What the tests of the persistent cache run, and what they compare."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -66,7 +64,6 @@ class Books:
         return found
 
     def message(self, reason: str) -> str:
-        """Return what is said of *reason*."""
         (found,) = (o for o in self.obstacle_list() if o["reason"] == reason)
         return found["message"]
 

@@ -6,8 +6,6 @@ Documents' commands are run as they stand, in one shell, one after the other. A 
 names a file, as in ``# train.py``, is that file.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

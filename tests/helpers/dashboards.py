@@ -6,8 +6,6 @@ The classic ones are read from ``dashboards/``, which every worker does as it co
 `tests.unit.test_artifacts_docs` compares these files with fresh output.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -392,7 +390,6 @@ class Site:
         files: tuple[str, ...] | None = None,
         **environ: str | None,
     ) -> Result:
-        """Run a subcommand in this process, by default on the directory."""
         if files is None:
             files = (str(self.directory / "dashboards"),)
         done = CliRunner().invoke(
@@ -424,7 +421,6 @@ class Site:
         return done
 
     def outcomes(self, *options: str) -> tuple[int, dict[str, str]]:
-        """Push and return the exit code and the outcome of each dashboard."""
         done = self.push("--output", "json", *options)
         found = json.loads(done.out)["dashboards"]
         return done.code, {one["uid"]: one["outcome"] for one in found}

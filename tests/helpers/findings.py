@@ -1,7 +1,5 @@
 """The figures and ledgers of a program, and the findings on them."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from jaxmon.facts.process import read

@@ -1,7 +1,5 @@
 """Programs whose FLOPs are known: a small transformer, and products of matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

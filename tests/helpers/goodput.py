@@ -122,11 +122,9 @@ class Supervised:
 
     @property
     def path(self) -> Path:
-        """Of the record."""
         return record.path_of(self._directory / "state", RUN)
 
     def record(self) -> RunRecord:
-        """Return the record."""
         return record.read(self.path)
 
     def attempt(self, fault: Fault | None, *, pause: float = 0.0) -> None:
@@ -322,13 +320,11 @@ class Anything(type):
 
     @staticmethod
     def of(name: str) -> Anything:
-        """Return one; none is special to Python."""
         if name.startswith("__"):
             raise AttributeError(name)
         return Anything(name, (Exception,), {})
 
     def __getattr__(cls, name: str) -> Anything:
-        """Return another one."""
         return cls.of(name)
 
 
@@ -336,13 +332,11 @@ class Missing(MetaPathFinder, Loader):
     """Finds an empty module for each one that it imports and that is not installed."""
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        """Return what makes the module *name*."""
         if name.partition(".")[0] in _NOT_INSTALLED:
             return ModuleSpec(name, self, is_package=True)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return a module that has everything."""
         found = ModuleType(spec.name)
         found.__getattr__ = Anything.of  # type: ignore[method-assign]
         return found
@@ -362,7 +356,6 @@ class ListLogger:
         self.entries.append(entry)
 
     def read_cloud_logging_entries(self, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """Return all entries, and which was the last."""
         return list(self.entries), (_EPOCH, "last")
 
     def flush(self) -> None:

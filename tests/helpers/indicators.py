@@ -52,7 +52,6 @@ class Recorded(Indicators):
         }
 
     def samples(self) -> dict[str, float]:
-        """Return the value of every series."""
         return {one: value for f in self.collect() for one, value in f.samples}
 
     def value(self, name: str, **labels: str) -> float:

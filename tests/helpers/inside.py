@@ -4,8 +4,7 @@ What is inside an agent, for tests that look there or break something.
 The only module of the tests that knows where an agent keeps its parts.
 """
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any, TypeVar
 
 from jaxmon.agent import Agent
@@ -42,14 +41,12 @@ PartT = TypeVar("PartT", bound=Part)
 
 
 def runtime(agent: Agent) -> Runtime:
-    """Return what works behind *agent*."""
     found = runtime_of(agent)
     assert found is not None, "this agent is switched off"
     return found
 
 
 def part(agent: Agent, kind: type[PartT]) -> PartT:
-    """Return the part of class *kind*."""
     found = runtime(agent).part(kind)
     if found is None:
         msg = f"this agent has no {kind.__name__}"
@@ -58,157 +55,81 @@ def part(agent: Agent, kind: type[PartT]) -> PartT:
 
 
 def hooks(agent: Agent) -> Hooks:
-    """Return all hooks."""
     return runtime(agent).hooks
 
 
 def events(agent: Agent) -> EventLog:
-    """Return what happened, in words."""
     return runtime(agent).context.events
 
 
 def table(agent: Agent) -> FunctionTable:
-    """Return the functions and their figures."""
     return runtime(agent).context.table
 
 
 def registry(agent: Agent) -> Registry:
-    """Return the jitted objects that are known."""
     return runtime(agent).context.registry
 
 
 def guard(agent: Agent) -> Guard:
-    """Return what contains failures."""
     return runtime(agent).context.guard
 
 
 def observers(agent: Agent) -> Observers:
-    """Return who is told of what."""
     return runtime(agent).context.observers
 
 
 def overview(agent: Agent) -> dict[str, Any]:
-    """Return the content of the endpoint of that name."""
     return runtime(agent).overview.whole()
 
 
 def see_error(agent: Agent, error: BaseException | None) -> None:
-    """Report *error* as uncaught."""
     errors(agent).on_surfaced(error)
 
 
 def lose_hook(agent: Agent, name: str) -> None:
-    """Have the hook called *name* observe no more, as if it had no place in JAX."""
     hooks(agent).lose(name)
 
 
 def probes(agent: Agent) -> list[Probe]:
-    """Return what stands in for functions of JAX."""
     return hooks(agent).probes
 
 
 def replaced(agent: Agent) -> list[Any]:
-    """Return the attributes that are replaced now."""
     return list(hooks(agent).patches._patches)
 
 
 # --- the parts ------------------------------------------------------------------------
 
 
-def allocations(agent: Agent) -> MemoryLines:
-    """Return who holds memory by source line."""
-    return part(agent, MemoryLines)
-
-
-def cache(agent: Agent) -> PersistentCache:
-    """Return what watches JAX's persistent cache."""
-    return part(agent, PersistentCache)
-
-
-def calls(agent: Agent) -> CallLayer:
-    """Return what counts calls."""
-    return part(agent, CallLayer)
+allocations = partial(part, kind=MemoryLines)
+cache = partial(part, kind=PersistentCache)
+calls = partial(part, kind=CallLayer)
+compiles = partial(part, kind=Compiles)
+determinism = partial(part, kind=DeterminismPart)
+errors = partial(part, kind=ErrorPart)
+identity = partial(part, kind=DeviceIdentity)
+memory = partial(part, kind=MemoryPart)
+logged = partial(part, kind=LoggedValues)
+numerics = partial(part, kind=NumericsPart)
+oom = partial(part, kind=OomReports)
+process = partial(part, kind=ProcessPart)
+profiler = partial(part, kind=Profiler)
+programs = partial(part, kind=Programs)
+sampling = partial(part, kind=Sampling)
+transfers = partial(part, kind=TransferPart)
 
 
 def causes(agent: Agent) -> Histories:
-    """Return what says why something is compiled again."""
     finder = compiles(agent)._finder()
     assert finder is not None
     return finder._histories
 
 
-def compiles(agent: Agent) -> Compiles:
-    """Return what follows compiles."""
-    return part(agent, Compiles)
-
-
-def determinism(agent: Agent) -> DeterminismPart:
-    """Return what keeps the outcomes of checks."""
-    return part(agent, DeterminismPart)
-
-
-def errors(agent: Agent) -> ErrorPart:
-    """Return what counts errors."""
-    return part(agent, ErrorPart)
-
-
-def identity(agent: Agent) -> DeviceIdentity:
-    """Return what says who this process is."""
-    return part(agent, DeviceIdentity)
-
-
 def listeners(agent: Agent) -> Listeners:
-    """Return what listens to `jax.monitoring`."""
     found = hooks(agent).listeners
     assert found is not None, "it could not attach"
     return found
 
 
-def memory(agent: Agent) -> MemoryPart:
-    """Return what reads device memory."""
-    return part(agent, MemoryPart)
-
-
-def logged(agent: Agent) -> LoggedValues:
-    """Return what reads the values that the program logs."""
-    return part(agent, LoggedValues)
-
-
-def numerics(agent: Agent) -> NumericsPart:
-    """Return what looks for values that are not finite."""
-    return part(agent, NumericsPart)
-
-
-def oom(agent: Agent) -> OomReports:
-    """Return what reports that memory ran out."""
-    return part(agent, OomReports)
-
-
-def process(agent: Agent) -> ProcessPart:
-    """Return what reads the figures of the process."""
-    return part(agent, ProcessPart)
-
-
-def profiler(agent: Agent) -> Profiler:
-    """Return what takes traces."""
-    return part(agent, Profiler)
-
-
-def programs(agent: Agent) -> Programs:
-    """Return what reads executables."""
-    return part(agent, Programs)
-
-
-def sampling(agent: Agent) -> Sampling:
-    """Return what samples calls."""
-    return part(agent, Sampling)
-
-
 def indicators(agent: Agent) -> Indicators:
-    """Return what the program says about itself."""
     return part(agent, Markers).figures
-
-
-def transfers(agent: Agent) -> TransferPart:
-    """Return what counts transfers."""
-    return part(agent, TransferPart)

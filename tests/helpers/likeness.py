@@ -3,8 +3,6 @@ What programs do with `jax.jit`, and what expressions give for an object and for
 stands for it: results to be compared.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect
@@ -72,7 +70,6 @@ def outcome(expression: str, names: dict[str, Any]) -> tuple[str, ...]:
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """Multiply."""
     return x * n
 
 

@@ -4,8 +4,6 @@ and of the controllers whose resources we have, as a server holds them that is a
 be strict: unknown fields are refused.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -157,7 +157,6 @@ class Program:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the pipes, and wait for the program to exit."""
         for stream in (self.stdout, self.stderr, self.stdin):
             if stream is not None:
                 with suppress(BrokenPipeError):
@@ -190,7 +189,6 @@ class Program:
             return out.result(), err.result()
 
     def poll(self) -> int | None:
-        """Return the exit code, `None` while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
@@ -211,17 +209,14 @@ class Program:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has exited."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def _response(self) -> int:
@@ -314,7 +309,6 @@ class Preloaded:
             raise
 
     def stop(self) -> None:
-        """Let the process exit; programs that run stay."""
         self._process.communicate()
 
 

@@ -251,7 +251,6 @@ class Result:
         return self
 
     def json(self) -> Any:
-        """Return the last line of the output, decoded."""
         return json.loads(self.ok().out.splitlines()[-1])
 
 
@@ -408,7 +407,6 @@ class Console:
         return list(self._screen.display)
 
     def text(self) -> str:
-        """Return what is on the screen now."""
         return "\n".join(line.rstrip() for line in self.lines())
 
     def styles(self, row: int) -> set[tuple[str, bool]]:
@@ -418,11 +416,9 @@ class Console:
         return {(cells[x].fg, cells[x].reverse) for x in range(self._screen.columns)}
 
     def press(self, keys: str) -> None:
-        """Send *keys* as a terminal would."""
         os.write(self.master, keys.encode())
 
     def shows(self, *texts: str) -> str:
-        """Wait until all *texts* are on the screen, and return it."""
         try:
             return until(lambda: _with_all(self.text(), texts), "the screen")
         except AssertionError as error:

@@ -1,7 +1,5 @@
 """A real Prometheus, and a real Alertmanager with a receiver for it to call."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -34,7 +32,6 @@ class Server:
     name: ClassVar[str]
 
     def command(self, port: int) -> list[str]:
-        """Return the command line that listens on *port*."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -106,7 +103,6 @@ class Prometheus(Server):
         return super().__enter__()
 
     def command(self, port: int) -> list[str]:
-        """Return its command line."""
         return [
             self.program,
             f"--config.file={self.directory}/prometheus.yml",
@@ -255,7 +251,6 @@ class Alertmanager(Server):
     url: str = field(default="", init=False)
 
     def command(self, port: int) -> list[str]:
-        """Return its command line."""
         return [
             require_program("prometheus-alertmanager"),
             f"--config.file={self.config}",
@@ -267,7 +262,6 @@ class Alertmanager(Server):
 
     @property
     def address(self) -> str:
-        """Host and port, as Prometheus wants them."""
         return self.url.removeprefix("http://")
 
     def post(self, *alerts: dict[str, str]) -> None:

@@ -1,7 +1,5 @@
 """Runs as their summaries and records have them, of which a test changes facts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -178,6 +176,5 @@ class Simulated:
 
     @property
     def known(self) -> RunRecord:
-        """The record."""
         assert self.record is not None
         return self.record

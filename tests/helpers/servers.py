@@ -3,8 +3,6 @@ Servers of pages for tests: a plain one, and what clients say to it byte by byte
 behind a web configuration, and one of ASGI.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import socket
@@ -66,7 +64,6 @@ class Site:
     def get(
         self, path: str, method: str = "GET", *, timeout: float = 60, **headers: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Return response and body of one request on its own connection."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with closing(client):
             names = {name.replace("_", "-"): value for name, value in headers.items()}

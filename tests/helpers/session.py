@@ -6,8 +6,6 @@ Looks only at modules that are already loaded; it imports neither JAX nor
 prometheus_client.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

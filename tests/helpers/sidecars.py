@@ -1,7 +1,5 @@
 """Sidecars: as a process, and what they read of hosts, short jobs and workers."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -40,8 +38,6 @@ STOP_SECONDS = 60.0
 
 
 class Exporter:
-    """A running sidecar."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stderr is not None
@@ -115,7 +111,6 @@ def exporters(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
 
 
 def values(text: str) -> dict[str, float]:
-    """Return the series of a page."""
     return {
         f"{name}{{{labels}}}" if labels else name: value
         for family in parse(text)

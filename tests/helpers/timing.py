@@ -6,8 +6,6 @@ they read the clock that `time.perf_counter` reads. What else there is in such a
 takes some 20 µs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import subprocess
@@ -70,8 +68,6 @@ def nap(x: Any) -> Any:
 
 
 def napping(name: str) -> Any:
-    """Return a jitted nap called *name*."""
-
     def work(x: Any) -> Any:
         return nap(x)
 
@@ -144,7 +140,6 @@ def arm(sampling: Sampling) -> None:
 
 
 def idle(sampling: Sampling) -> None:
-    """Wait until nothing is being watched."""
     watcher = sampling._watcher
     until(lambda: not watcher._held, "the watcher to see the end of everything")
 
@@ -278,7 +273,6 @@ class Naps:
         jax.block_until_ready(self._step(self._step(self._argument)))
 
     def ratios(self, rounds: int, calls: int = 6) -> list[float]:
-        """Return exported times over true ones."""
         found = []
         for _ in range(rounds):
             seen = len(execution_times(self._sampling, self._name))

@@ -1,7 +1,5 @@
 """Traces for tests, made of their parts, and the protocol buffers that hold them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 

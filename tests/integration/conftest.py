@@ -21,7 +21,9 @@ from tests.helpers import inside
 from tests.helpers.agents import instrumented
 from tests.helpers.commands import running
 from tests.helpers.dashboards import Site, check_site
+from tests.helpers.otlp import Receiver, receiver
 from tests.helpers.preloaded import Program
+from tests.helpers.sidecars import Exporter, exporters
 from tests.job.inspected import Write, writing
 
 
@@ -31,21 +33,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+def agent(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Agent]:
     """
-    Return an agent that reports into a directory of the test; behind its hooks no one
-    prints uncaught exceptions.
+    Return an agent with the settings ``AGENT`` of the module, if it has any. It reports
+    into a directory of the test; behind its hooks no one prints uncaught exceptions.
     """
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    with instrumented(report_dir=str(tmp_path / "reports")) as running:
+    settings = getattr(request.module, "AGENT", {})
+    with instrumented(report_dir=str(tmp_path / "reports"), **settings) as running:
         yield running
 
 
 @pytest.fixture
 def sampling(agent: Agent) -> Sampling:
-    """Return what samples in the agent of the test."""
     return inside.sampling(agent)
 
 
@@ -77,13 +81,11 @@ def make_site(tmp_path: Path, model: str) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a site with an empty Grafana."""
     return make_site()
 
 
 @pytest.fixture
 def pushed(site: Site) -> Site:
-    """Return a site whose dashboards have been pushed."""
     assert site.push().code == 0
     return site
 
@@ -99,6 +101,13 @@ def serve(run_dir: Path) -> Iterator[Serve]:
 def raw(run_dir: Path) -> Iterator[Raw]:
     """Return a function that lets *behave* answer each connection to a slot."""
     with behaving(run_dir) as start:
+        yield start
+
+
+@pytest.fixture
+def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
+    """Return a function that starts ``jaxmon exporter`` on a free port."""
+    with exporters(run_dir) as start:
         yield start
 
 
@@ -135,3 +144,10 @@ def write(files: Path) -> Iterator[Write]:
     """Return a function that starts what writes a process's file in *files*."""
     with writing(files) as start:
         yield start
+
+
+@pytest.fixture(scope="module", name="running")
+def otlp_receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Return a receiver; tests tell their requests by the name of the service."""
+    with receiver(tmp_path_factory.mktemp("otlp")) as found:
+        yield found

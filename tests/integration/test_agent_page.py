@@ -2,8 +2,6 @@
 The page of a real agent: both formats, both lint tools, both ways to the catalogue.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -117,9 +115,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return text.read_text(), openmetrics.read_text()
 
 
-def test_page_holds_exactly_the_metrics_of_the_catalogue(
-    pages: tuple[str, str],
-) -> None:
+def test_page_holds_exactly_the_metrics_of_the_catalogue(pages):
     """Nothing is exported that the catalogue does not name, and the other way round."""
     text, _ = pages
     # The parser takes ``_total`` off the names of counters.
@@ -138,9 +134,7 @@ def test_page_holds_exactly_the_metrics_of_the_catalogue(
 
 
 def test_labels_are_those_of_the_catalogue(pages: tuple[str, str]) -> None:
-    """
-    Each sample has the labels that its metric declares, values in the closed sets.
-    """
+    """Each sample has its metric's labels, with values in the closed sets."""
     text, _ = pages
     for family in parse_text(text):
         for sample in family.samples:

@@ -1,7 +1,5 @@
 """The agents collector over real Unix sockets: whose figures are whose."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket
@@ -22,9 +20,7 @@ from jaxmon_exporter.polling import CollectorUnavailable, Poller
 from tests.fakes.agents import GOOD, Raw, Serve, failures, page_of, up
 
 
-def test_pages_of_all_agents_are_told_apart_by_worker(
-    run_dir: Path, serve: Serve
-) -> None:
+def test_pages_of_all_agents_are_told_apart_by_worker(run_dir, serve):
     """Each agent's series carry its slot as the first label."""
     serve(0, GOOD)
     serve(3, GOOD.replace(b" 7", b" 8"))
@@ -143,9 +139,7 @@ def test_agent_that_ends_while_it_is_asked_is_gone(
     assert (up(page), failures(page), caplog.records) == ({}, {}, [])
 
 
-def test_agent_that_is_replaced_while_it_is_asked_is_gone(
-    run_dir: Path, serve: Serve, raw: Raw
-) -> None:
+def test_agent_that_is_replaced_while_it_is_asked_is_gone(run_dir, serve, raw):
     """The next one in its slot is another agent, and is asked in the next round."""
 
     def hand_over(client: socket.socket) -> None:

@@ -1,7 +1,5 @@
 """Agents that hang, flood, or serve what is no page: what each costs the others."""
 
-from __future__ import annotations
-
 import logging
 import socket
 import threading
@@ -130,9 +128,7 @@ def test_pages_that_are_too_large_together(run_dir: Path, serve: Serve) -> None:
         (b"HTTP/1.1 200 OK\r\n\r\nx{a=1} 2\n", "page"),
     ],
 )
-def test_broken_answer_costs_only_its_agent(
-    run_dir: Path, serve: Serve, raw: Raw, answer: bytes, reason: str
-) -> None:
+def test_broken_answer_costs_only_its_agent(run_dir, serve, raw, answer, reason):
     """Whatever an agent answers, the others are served and the reason is counted."""
 
     def behave(client: socket.socket) -> None:
@@ -275,9 +271,7 @@ def test_agent_that_recovers_is_served_again(run_dir: Path, serve: Serve) -> Non
     assert failures(page) == {"agent_page": 1}
 
 
-def test_trouble_is_logged_when_it_begins(
-    run_dir: Path, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_trouble_is_logged_when_it_begins(run_dir, serve, caplog):
     """An agent in trouble is one line in the log, however often it is polled."""
     serve(0, b"<html>")
     agents = Agents(run_dir)

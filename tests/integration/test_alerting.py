@@ -1,9 +1,7 @@
 """From a failing service to a notification, by real programs in quick motion."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,15 +62,7 @@ def service() -> Iterator[tuple[Service, str]]:
 
 
 @pytest.fixture
-def webhook() -> Iterator[Webhook]:
-    """Return what Alertmanager sends to."""
-    with Webhook() as running:
-        yield running
-
-
-@pytest.fixture
 def rules(tmp_path: Path, webhook: Webhook) -> Path:
-    """Return a directory with the generated files."""
     site = slo.Site(webhook=webhook.url)
     slos = replace(slo.load(), site=site)
     options = alerts.RuleOptions(scale=SCALE)

@@ -1,7 +1,5 @@
 """Live bytes by line, growth and leaks, of programs that know what they hold."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

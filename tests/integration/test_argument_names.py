@@ -1,7 +1,5 @@
 """What the arguments of a recompile are called: as they are where they are passed."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import operator
@@ -157,9 +155,7 @@ def other_static() -> Callable[..., Any]:
 
 @pytest.mark.parametrize("options", [{"static_argnums": 1}, {"static_argnames": "n"}])
 def test_static_arguments_are_named_by_what_is_jitted(options: Any) -> None:
-    """
-    JAX asks the wrapped function which name is at which position; the wrapper knows.
-    """
+    """JAX asks the wrapped function which name is at which position."""
     with instrumented() as agent:
         jitted = jax.jit(other_static(), **options)
         jitted(ONE, "a", ONE), jitted(ONE, "b", ONE)
@@ -194,10 +190,7 @@ def test_numpy_arguments_that_miss_are_named_alike() -> None:
 
 
 def test_libraries_that_jit_for_their_users() -> None:
-    """
-    What flax and equinox jit takes arguments of their making, and wraps the user's
-    function for its name.
-    """
+    """Calls that flax and equinox jit have the name of the user's function."""
     linen: Any = require_module("flax.linen")
     nnx = require_module("flax.nnx")
     equinox = pytest.importorskip("equinox")

@@ -16,20 +16,13 @@ from starlette.routing import Route
 
 from jaxmon.asgi import Middleware
 from jaxmon.catalog import REQUESTS_IN_PROGRESS
-from tests.helpers.indicators import Recorded, recording
+from tests.helpers.indicators import Recorded
 from tests.helpers.processes import until
 from tests.helpers.servers import everything, served
 
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
-    with recording() as found:
-        yield found
 
 
 async def endless(_: Request) -> Response:

@@ -1,15 +1,7 @@
 """Starting with the import of JAX, from inside a program."""
 
-from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.helpers.processes import Result
-
-
-def test_starts_with_the_import_and_then_steps_aside(
-    python_script: Callable[..., Result],
-) -> None:
+def test_starts_with_the_import_and_then_steps_aside(python_script):
     """Settings reach the agent, once, and nothing stays on ``sys.meta_path``."""
     script = """
 import json, sys
@@ -36,9 +28,7 @@ print(json.dumps({
     }
 
 
-def test_starts_at_once_where_jax_is_imported(
-    python_script: Callable[..., Result],
-) -> None:
+def test_starts_at_once_where_jax_is_imported(python_script):
     """Code after the import need not wait for a second one."""
     script = """
 import json, sys
@@ -51,9 +41,7 @@ print(json.dumps(jaxmon.agent.instrument().url is not None))
     assert python_script(script).json() is True
 
 
-def test_names_the_problem_when_it_cannot_start(
-    python_script: Callable[..., Result],
-) -> None:
+def test_names_the_problem_when_it_cannot_start(python_script):
     """An unusable setting costs a line of log, not the program."""
     script = """
 from jaxmon.autostart import when_jax_is_imported
@@ -68,9 +56,7 @@ print("goes on")
     assert len(result.err.splitlines()) == 1
 
 
-def test_loader_that_cannot_be_followed_is_left_alone(
-    python_script: Callable[..., Result],
-) -> None:
+def test_loader_that_cannot_be_followed_is_left_alone(python_script):
     """An import hook with a loader of its own kind still imports."""
     script = """
 import sys, types

@@ -1,7 +1,5 @@
 """JAX's backends as the program starts them, drops them, and starts others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.preloaded import run_preloaded
@@ -55,10 +53,7 @@ jaxmon.uninstrument()
 
 @pytest.mark.ground_truth
 def test_backends_that_take_long_to_start_keep_nobody_waiting() -> None:
-    """
-    In a cluster the slowest host decides how long that is. Endpoints report what is
-    available meanwhile.
-    """
+    """Endpoints respond while a cluster's slowest host still starts its backend."""
     waiting, lines, after = run_python(
         "-c", STARTING, env={"JAX_PLATFORMS": "cpu,late"}
     ).json()
@@ -100,10 +95,7 @@ jaxmon.uninstrument()
 
 @pytest.mark.ground_truth
 def test_figures_go_with_the_backends_and_come_back() -> None:
-    """
-    A program that drops its devices for others, as elastic training does: in between
-    nothing is reported, and nothing is started.
-    """
+    """While a program has dropped its devices, nothing is reported or started."""
     before, cleared, after, *sizes = run_preloaded("-c", CLEARED).json()
 
     assert {"jaxmon_live_array_bytes", "jaxmon_device_info"} < set(before)

@@ -1,7 +1,5 @@
 """`jaxmon baseline` as people run it: real programs, real JAX, real exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -121,9 +119,7 @@ def test_record_holds_what_the_program_did(recorded: dict[str, Recorded]) -> Non
 
 
 @pytest.mark.ground_truth
-def test_same_program_passes_and_worse_one_fails(
-    baseline: Command, recorded: dict[str, Recorded], tmp_path: Path
-) -> None:
+def test_same_program_passes_and_worse_one_fails(baseline, recorded, tmp_path):
     """The same run has no regression; one that recompiles does, with the reason."""
     (tmp_path / "b.json").write_bytes(recorded["8"].baseline)
     same = baseline("compare", "b.json", "--", "train.py").ok()
@@ -142,9 +138,7 @@ def test_same_program_passes_and_worse_one_fails(
     ]
 
 
-def test_tolerances_and_strictness_are_options(
-    baseline: Command, recorded: dict[str, Recorded], tmp_path: Path
-) -> None:
+def test_tolerances_and_strictness_are_options(baseline, recorded, tmp_path):
     """A tolerance lets a regression pass; ``--strict`` fails for functions that go."""
     (tmp_path / "b.json").write_bytes(recorded["8"].baseline)
     (tmp_path / "c.json").write_bytes(recorded["8 9 8"].baseline)
@@ -214,13 +208,7 @@ def test_program_with_an_agent_of_its_own_is_recorded(
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + 9),
     ],
 )
-def test_failing_command_is_passed_on(
-    baseline: Command,
-    recorded: dict[str, Recorded],
-    tmp_path: Path,
-    source: str,
-    code: int,
-) -> None:
+def test_failing_command_is_passed_on(baseline, recorded, tmp_path, source, code):
     """Its exit code is ours; what was recorded before stays."""
     (tmp_path / "bad.py").write_text(source)
     (tmp_path / "b.json").write_text("precious")
@@ -248,9 +236,7 @@ def test_failing_command_is_passed_on(
         pytest.param(f"{PROGRAM}\nimport os; os._exit(0)", id="no_exit"),
     ],
 )
-def test_command_without_figures_is_misuse(
-    baseline: Command, tmp_path: Path, source: str
-) -> None:
+def test_command_without_figures_is_misuse(baseline, tmp_path, source):
     """A baseline of nothing would pass for ever."""
     (tmp_path / "empty.py").write_text(source)
     result = baseline("record", "b.json", "--", "empty.py")
@@ -277,12 +263,8 @@ def test_command_without_figures_is_misuse(
     ],
 )
 def test_misuse_is_told_before_anything_runs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    message: str,
-) -> None:
+    tmp_path, monkeypatch, capfd, arguments, message
+):
     """What cannot work ends with exit code 2 and a reason, and runs no program."""
     (tmp_path / "train.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)

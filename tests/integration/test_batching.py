@@ -2,8 +2,6 @@
 The start of requests to servers that batch, against the books that the servers keep.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,10 +1,7 @@
 """``opentelemetry-instrument`` beside OpenTelemetry's instrumentation of FastAPI."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 

@@ -1,7 +1,5 @@
 """Budgets: what counts, what is said when more was spent, and what is left behind."""
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Iterator
@@ -26,8 +24,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """Return a jitted function that was never called."""
-
     def doubled(x: Any) -> Any:
         return x * 2
 
@@ -46,9 +42,7 @@ def ones(length: int) -> Any:
     return np.ones(length, np.float32)
 
 
-def test_what_was_there_is_looked_for_once(
-    double: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_is_looked_for_once(double, monkeypatch):
     """A look at every object takes long; an agent remembers which were compiled."""
     double(ones(3))
     looks: list[int] = []
@@ -84,9 +78,7 @@ def test_what_is_allowed_may_be_spent(double: Any) -> None:
 
 
 def test_more_compiles_than_allowed_fail(double: Any) -> None:
-    """
-    One compile too many raises, naming the function; so does the cause of a recompile.
-    """
+    """One compile too many raises, naming the function; so does a recompile's cause."""
     with pytest.raises(jaxmon.BudgetExceeded) as caught, jaxmon.budget(compiles=1):
         _ = double(ones(3)), double(ones(4))
     message = str(caught.value)
@@ -99,10 +91,7 @@ def test_more_compiles_than_allowed_fail(double: Any) -> None:
 
 
 def test_recompile_of_a_warm_function_is_noticed(double: Any) -> None:
-    """
-    A function that was compiled before any agent ran is compiled again: that counts,
-    and a call that hits does not.
-    """
+    """A recompile of what was compiled before any agent ran counts; a hit does not."""
     double(ones(3))
     with jaxmon.budget(recompiles=0, compiles=0):
         double(ones(3))
@@ -136,10 +125,7 @@ def test_several_functions_are_no_recompiles() -> None:
 
 
 def test_recompiles_under_a_transformation_are_noticed(agent: jaxmon.Agent) -> None:
-    """
-    Each further step of a gradient outside of jit compiles two programs; they exceed a
-    budget, and are a finding with the line that calls.
-    """
+    """A gradient outside of jit compiles twice a step: a finding with the line."""
     jitted = jax.jit(loss)
 
     def train() -> None:
@@ -265,9 +251,7 @@ def test_transfers_that_nobody_counts_are_an_error() -> None:
 
 
 def test_functions_without_a_label_are_an_error() -> None:
-    """
-    Beyond ``max_functions`` an agent does not know the user's functions from JAX's.
-    """
+    """Beyond ``max_functions`` the user's functions look like those of JAX."""
     jaxmon.instrument(port=None, socket=False, max_functions=1)
     try:
         with (
@@ -292,9 +276,7 @@ def test_stopped_agent_is_an_error(agent: jaxmon.Agent) -> None:
 
 
 @pytest.mark.contained
-def test_failure_of_a_hook_is_an_error(
-    double: Any, monkeypatch: pytest.MonkeyPatch, agent: jaxmon.Agent
-) -> None:
+def test_failure_of_a_hook_is_an_error(double, monkeypatch, agent):
     """A budget does not pass because jaxmon failed to count."""
     monkeypatch.setattr(inside.compiles(agent), "_settle", None)
     with (
@@ -319,9 +301,7 @@ def test_failure_of_a_hook_is_an_error(
         ({"internal": 1}, "internal=1 is invalid"),
     ],
 )
-def test_limits_that_are_none_are_refused(
-    options: dict[str, Any], message: str
-) -> None:
+def test_limits_that_are_none_are_refused(options, message):
     """A mistake is reported where it was made, before the block begins."""
     with pytest.raises(jaxmon.SettingsError, match=message):
         jaxmon.budget(**options)
@@ -340,9 +320,7 @@ def test_long_lists_are_cut() -> None:
     assert "... and 3 more functions" in str(caught.value)
 
 
-def test_silent_agent_heeds_no_environment(
-    double: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_agent_heeds_no_environment(double, monkeypatch):
     """A budget counts where the environment disables jaxmon."""
     monkeypatch.setenv("JAXMON_ENABLED", "false")
     monkeypatch.setenv("JAXMON_LEAK_WINDOW", "nonsense")

@@ -1,7 +1,5 @@
 """Blocks under a budget: nested, overlapping, in threads and tasks, as decorators."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.ground_truth
 
 @pytest.fixture
 def double() -> Any:
-    """Return a jitted function that was never called."""
     return jax.jit(lambda x: x * 2)
 
 
@@ -29,9 +26,7 @@ def ones(length: int) -> Any:
 
 
 def test_exception_of_the_block_wins(double: Any) -> None:
-    """
-    What leaves the block is never replaced by what it cost, nor noted as its context.
-    """
+    """What leaves the block is not replaced by its cost, nor has that as context."""
     error = LookupError("mine")
 
     def fail() -> None:
@@ -117,9 +112,7 @@ def test_one_budget_serves_several_blocks(double: Any) -> None:
 
 
 def test_one_budget_serves_several_threads(double: Any) -> None:
-    """
-    Each block ends with its own figures, in whatever order blocks of one budget end.
-    """
+    """Blocks of one budget keep their own figures, in whatever order they end."""
     one = jaxmon.budget(compiles=0)
     began, entered, over = threading.Event(), threading.Event(), threading.Event()
     failures: list[str] = []

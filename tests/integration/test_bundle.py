@@ -1,7 +1,5 @@
 """``jaxmon bundle`` beside real processes, a sidecar and a Prometheus."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -78,7 +76,6 @@ class Host:
         assert process.stdout.readline() == "ready\n"
 
     def stop(self) -> None:
-        """Kill the programs."""
         for process in self.processes:
             stop(process)
 
@@ -106,7 +103,6 @@ def stop(process: Program) -> None:
 
 
 def files(path: Path) -> dict[str, str]:
-    """Return the files of a bundle by name, without their common directory."""
     with tarfile.open(path) as packed:
         found = {}
         for entry in packed.getmembers():

@@ -2,8 +2,6 @@
 The call layer from many threads, on its way off, and where JAX is not as expected.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys
@@ -68,10 +66,7 @@ class Noting:
 
 @pytest.mark.ground_truth
 def test_every_call_of_every_thread_counts_once() -> None:
-    """
-    Functions that are shared, own ones made meanwhile, and objects that are armed all
-    the time: no call is lost, counted twice or answered wrongly.
-    """
+    """No call of shared, new or armed functions is lost, doubled or wrong."""
     noting = Noting()
     with instrumented(sample_rate=0) as agent:
 
@@ -146,13 +141,8 @@ def traced(agent: Any, make: Callable[..., Any], argument: Any) -> tuple[float, 
 
 
 @pytest.mark.ground_truth
-def test_traced_calls_are_told_apart_where_codes_do_not_tell(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """
-    If the creation of jitted functions is wrapped, no function has its own code; its
-    calls are found by their variables.
-    """
+def test_traced_calls_are_told_apart_where_codes_do_not_tell(monkeypatch):
+    """Wrapped jitted functions share a code; their variables distinguish them."""
     pjit: Any = sys.modules["jax._src.pjit"]
     theirs = pjit._cpp_pjit
 
@@ -168,9 +158,7 @@ def test_traced_calls_are_told_apart_where_codes_do_not_tell(
 
 @pytest.mark.ground_truth
 def test_traced_calls_of_a_pmapped_function_are_told_apart() -> None:
-    """
-    Pmapped functions have no code of their own; with one, variables are looked at.
-    """
+    """Pmapped functions have no code of their own; their variables distinguish them."""
     with instrumented() as agent:
         assert inside.registry(agent).codes_tell
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
@@ -200,9 +188,7 @@ def test_functions_of_one_label_share_code() -> None:
 
 
 @pytest.mark.contained
-def test_an_agent_that_cannot_copy_code_counts_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_agent_that_cannot_copy_code_counts_all_the_same(monkeypatch):
     """A code object that JAX shapes in some other way costs the short cut, no count."""
 
     def refuse(*_: Any) -> Any:
@@ -214,13 +200,8 @@ def test_an_agent_that_cannot_copy_code_counts_all_the_same(
         assert value(agent, "jaxmon_internal_errors_total", site="calls") >= 1
 
 
-def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """
-    JAX hands out what it is about to remove through its module's ``__getattr__``; the
-    layer counts what `jax.jit` makes all the same.
-    """
+def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(monkeypatch):
+    """A `pmap` from the module's ``__getattr__`` stays; `jax.jit` is still counted."""
     pmap = jax.pmap
     monkeypatch.delattr(jax, "pmap")
     monkeypatch.setattr(jax, "__getattr__", {"pmap": pmap}.__getitem__)
@@ -230,12 +211,8 @@ def test_a_pmap_that_is_no_attribute_of_its_own_is_left_alone(
         assert traced(agent, jax.jit, jnp.ones(3)) == (2, 1)
 
 
-def test_a_layer_that_cannot_attach_has_touched_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """
-    Where JAX lacks one of the places, what is made is JAX's own, and that is said.
-    """
+def test_a_layer_that_cannot_attach_has_touched_nothing(monkeypatch, caplog):
+    """If JAX lacks a place, what is made is JAX's own, and that is said."""
     pjit, before = jax._src.pjit, jax._src.pjit._cpp_pjit
     monkeypatch.delattr(jax._src.api, "eval_shape")
     with instrumented() as agent:
@@ -247,10 +224,7 @@ def test_a_layer_that_cannot_attach_has_touched_nothing(
 
 
 def test_exported_programs_are_counted_each_as_its_own() -> None:
-    """
-    Their ``call`` is a method of JAX, and what serves in another process. To jit a
-    second one compiles nothing again.
-    """
+    """Each ``call`` counts as its own; to jit another one compiles nothing."""
     from jax import export
 
     def serve(x: Any) -> Any:
@@ -320,10 +294,7 @@ REFUSED_IN_C: dict[str, Callable[[Callable[..., Any]], Any]] = {
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("make", ["jit", "early"])
 def test_calls_that_python_refuses_are_misses_and_errors(warm: bool, make: str) -> None:  # noqa: FBT001
-    """
-    Each is one call, one miss and one error, and no hit, whether the function was ever
-    called before or not. Of functions that were jitted earlier, misses are known.
-    """
+    """Each is one call, one miss and one error, whether it was called before or not."""
 
     def work(x: Any, n: int) -> Any:
         return x * n

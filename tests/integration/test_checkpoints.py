@@ -4,8 +4,6 @@ Checkpoints by Orbax, against clocks and sizes kept by the program that makes th
 Orbax's clock is between one around the call and one around the slowest part within.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from importlib.util import find_spec

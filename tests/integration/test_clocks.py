@@ -1,9 +1,6 @@
 """Programs that put something else in the place of Python's clocks and threads."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -51,9 +48,7 @@ print(json.dumps([threads, lost, page]))
 
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
-def test_a_clock_that_makes_no_sense_ends_no_thread(
-    preloaded_script: Callable[..., Result], clock: str, *, early: bool
-) -> None:
+def test_a_clock_that_makes_no_sense_ends_no_thread(preloaded_script, clock, early):
     """
     What is done regularly is done on, no figure is lost to it for good or becomes one
     that a sidecar refuses, and Python prints nothing of our threads; whether the clock
@@ -128,11 +123,11 @@ sys.exit(3)
 
 _GEVENT = (
     "patch_all()",
-    "patch_thread()",
     "patch_all(select=False)",
     *(
         pytest.param(call, marks=pytest.mark.exhaustive)
         for call in (
+            "patch_thread()",
             *(f"patch_all({one}=False)" for one in ("thread", "socket", "time")),
             *(f"patch_all({one}=False)" for one in ("queue", "os", "subprocess")),
             *(f"patch_{one}()" for one in ("socket", "select", "time", "queue", "os")),
@@ -144,11 +139,8 @@ _GEVENT = (
 @pytest.mark.parametrize("call", _GEVENT)
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_a_program_of_greenlets_ends_as_without_us(
-    python_script: Callable[..., Result],
-    preloaded_script: Callable[..., Result],
-    when: str,
-    call: str,
-) -> None:
+    python_script, preloaded_script, when, call
+):
     """
     Whatever gevent has replaced, before jaxmon is imported or after it runs: what the
     program computes and its exit code are its own, what it joins ends, and scrape, log
@@ -169,9 +161,7 @@ def test_a_program_of_greenlets_ends_as_without_us(
         ),
     ],
 )
-def test_threads_are_listed_as_without_us(
-    preloaded_script: Callable[..., Result], when: str, library: str, call: str
-) -> None:
+def test_threads_are_listed_as_without_us(preloaded_script, when, library, call):
     """Likewise without greenlets, with jaxmon imported before, and with eventlet."""
     checked(preloaded_script(GREENLETS, when, library, call))
 
@@ -229,9 +219,7 @@ jaxmon.uninstrument()
 """
 
 
-def test_a_clock_that_the_program_scripts_is_not_read(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_a_clock_that_the_program_scripts_is_not_read(preloaded_script):
     """A test may replace a clock by one with so many readings; none of them is ours."""
     head = "import contextlib\nimport jax.numpy as jnp\n"
     assert preloaded_script(head + HEAD + SCRIPTED).json() == []

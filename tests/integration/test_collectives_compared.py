@@ -1,7 +1,5 @@
 """From the files of NCCL Inspector to the rank that its collectives wait for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,9 +132,7 @@ def test_who_sends_is_not_last(job: Job, tmp_path: Path, run_dir: Path) -> None:
     assert LAST not in text
 
 
-def test_ranks_are_compared_up_to_a_number(
-    job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_are_compared_up_to_a_number(job, tmp_path, run_dir, monkeypatch):
     """A program may create communicators without end."""
     monkeypatch.setattr(collectives, "_MOST_RECENT", RANKS)
     inspected = Inspected(tmp_path, run_dir, host=HOST)
@@ -151,9 +147,7 @@ def test_ranks_are_compared_up_to_a_number(
     assert 0 < len(found.ranks) <= RANKS
 
 
-def test_the_rank_is_named_of_many(
-    job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rank_is_named_of_many(job, tmp_path, run_dir, monkeypatch):
     """If a sidecar reports some ranks only, those of a communicator stay together."""
     monkeypatch.setattr(collectives, "_MOST_ROWS", RANKS)
     text = ""
@@ -178,9 +172,7 @@ def test_what_is_not_recorded_may_be_like_what_is(
     assert (LAST in text) == (version == OLD)
 
 
-def test_a_sidecar_serves_times_of_collectives(
-    job: Job, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sidecar_serves_times_of_collectives(job, tmp_path, run_dir, monkeypatch):
     """To those who may read its ranks, once there are three windows."""
     monkeypatch.setattr(collectives, "_LEAST_SECONDS", 0.0)
     disabled = tuple(name for name in NAMES if name != "nccl_inspector")

@@ -1,7 +1,5 @@
 """Command lines that make no sense end with a line that says so, whatever they are."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The comparison with nvidia-smi: a stand-in that agrees, and some that do not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -106,9 +104,7 @@ def compared(nvml_library: Path, directory: Path, log: str) -> tuple[int, str]:
 
 
 def test_what_agrees_is_listed(nvml_library: Path, tmp_path: Path) -> None:
-    """
-    Every value that both report is compared; one that is missing is not a disagreement.
-    """
+    """Values that both report are compared; a missing one is no disagreement."""
     code, out = compared(nvml_library, tmp_path, LOG)
     assert (code, out.splitlines()[-1]) == (0, "all agree")
     assert out.count("2/2") == 38
@@ -127,9 +123,7 @@ def test_what_agrees_is_listed(nvml_library: Path, tmp_path: Path) -> None:
         ("_corr>2<", "_corr>3<", "jaxmon_gpu_remapped_rows_total corrected"),
     ],
 )
-def test_what_differs_is_named(
-    nvml_library: Path, tmp_path: Path, ours: str, theirs: str, name: str
-) -> None:
+def test_what_differs_is_named(nvml_library, tmp_path, ours, theirs, name):
     """A figure in another unit, of another clock, or off by one is a failure."""
     code, out = compared(nvml_library, tmp_path, LOG.replace(ours, theirs))
     assert code == 1

@@ -2,8 +2,6 @@
 ``jaxmon exporter`` in the place of a dcgm-exporter, beside one, and on top of one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +17,6 @@ from jaxmon_exporter.dcgm_fields import FOREIGN
 from tests.fakes.dcgm import DcgmExporter, dcgm_exporter, page
 from tests.fakes.nvml.gpus import UUID
 from tests.helpers.processes import clean_environ, free_port, http_get, until
-from tests.helpers.prometheus import Prometheus
 
 
 pytest.importorskip("pynvml")
@@ -40,8 +37,6 @@ DASHBOARD = (
 
 
 class Sidecar:
-    """A running ``jaxmon exporter``."""
-
     def __init__(self, port: int) -> None:
         self.target = f"127.0.0.1:{port}"
 
@@ -61,8 +56,6 @@ class Sidecar:
         return dict(found)
 
     def until(self, series: str) -> dict[str, float]:
-        """Wait until the page has *series*, and return the page."""
-
         def page_with() -> dict[str, float]:
             samples = self.samples()
             return samples if series in samples else {}
@@ -81,7 +74,6 @@ class Sidecar:
 def sidecar(
     nvml_library: Path, tmp_path: Path, run_dir: Path
 ) -> Iterator[Callable[..., Sidecar]]:
-    """Return a function that starts a sidecar on fake GPUs."""
     with ExitStack() as stack:
 
         def start(*arguments: str, count: int = 2, profile: str = "h100") -> Sidecar:
@@ -127,9 +119,7 @@ def test_names_are_served_only_when_asked_for(sidecar: Callable[..., Sidecar]) -
     assert not [name for name in sidecar().samples() if name.startswith("DCGM_")]
 
 
-def test_every_query_of_nvidias_dashboard_has_data(
-    sidecar: Callable[..., Sidecar], prometheus: Callable[..., Prometheus]
-) -> None:
+def test_every_query_of_nvidias_dashboard_has_data(sidecar, prometheus):
     """A real Prometheus answers what that dashboard asks, for each of the GPUs."""
     running = sidecar("--compat", "dcgm")
     until(
@@ -149,9 +139,7 @@ def test_every_query_of_nvidias_dashboard_has_data(
     assert tensor[1] == pytest.approx(0.065)
 
 
-def test_dcgm_fills_the_gaps_of_our_gpus_alone(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_fills_the_gaps_of_our_gpus_alone(sidecar, dcgm):
     """Before Hopper the activity comes from DCGM, all else from NVML, both once."""
     running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
     tensor = f'jaxmon_gpu_tensor_active_ratio{{uuid="{UUID.format(0)}"}}'
@@ -163,27 +151,21 @@ def test_dcgm_fills_the_gaps_of_our_gpus_alone(
     assert not [name for name in samples if UUID.format(2) in name]
 
 
-def test_gpm_comes_before_dcgm(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_gpm_comes_before_dcgm(sidecar, dcgm):
     """On Hopper the activity is our own, as soon as there are two samples."""
     running = sidecar("--dcgm", dcgm.url)
     tensor = f'jaxmon_gpu_tensor_active_ratio{{uuid="{UUID.format(1)}"}}'
     until(lambda: running.samples().get(tensor) == 0.065, "GPM's figure")
 
 
-def test_all_gpus_of_the_host_when_asked_for(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_all_gpus_of_the_host_when_asked_for(sidecar, dcgm):
     """A sidecar that sees two of eight GPUs reports the others on demand."""
     running = sidecar("--dcgm", dcgm.url, "--dcgm-all-gpus")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(7)}"}}'
     until(lambda: running.samples().get(sm) == 0.82, "a GPU that is not ours")
 
 
-def test_dcgm_alone_serves_its_names_again(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_alone_serves_its_names_again(sidecar, dcgm):
     """Without a driver both names of a figure come from DCGM, in the units of each."""
     running = sidecar(
         "--dcgm", dcgm.url, "--compat", "dcgm", "--disable", "nvml", "--disable", "gpm"
@@ -201,9 +183,7 @@ def test_dcgm_alone_serves_its_names_again(
     assert found["DCGM_FI_PROF_PCIE_RX_BYTES"] == 2097152
 
 
-def test_dcgm_that_dies_takes_only_its_figures(
-    sidecar: Callable[..., Sidecar], dcgm: DcgmExporter
-) -> None:
+def test_dcgm_that_dies_takes_only_its_figures(sidecar, dcgm):
     """Failures are counted by reason, their series end, and NVML's continue."""
     running = sidecar("--dcgm", dcgm.url, "--disable", "gpm", profile="a100")
     sm = f'jaxmon_gpu_sm_active_ratio{{uuid="{UUID.format(0)}"}}'

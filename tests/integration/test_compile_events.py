@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from contextvars import copy_context
 from pathlib import Path
@@ -15,7 +14,6 @@ import jaxmon
 from jaxmon.agent.compiles import misses as compiling
 from jaxmon.agent.events import LoggedEvent
 from tests.helpers import inside
-from tests.helpers.agents import instrumented
 from tests.helpers.preloaded import run_preloaded
 
 
@@ -23,13 +21,6 @@ if TYPE_CHECKING:
     from jaxmon.agent import Agent
 
 pytestmark = pytest.mark.ground_truth
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent."""
-    with instrumented() as found:
-        yield found
 
 
 def compiles(agent: Agent, name: str) -> list[LoggedEvent]:
@@ -85,9 +76,7 @@ def test_all_requests_of_a_batch_waited(agent: Agent) -> None:
     assert event.message.endswith("while 2 requests waited")
 
 
-def test_without_a_request_it_must_be_slow(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_request_it_must_be_slow(agent, monkeypatch):
     """At a start many small programs are compiled; only slow ones are recorded."""
     import jax
 

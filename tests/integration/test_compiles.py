@@ -1,12 +1,8 @@
 """How compiles end, on every supported JAX."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,13 +22,6 @@ pytestmark = pytest.mark.ground_truth
 COMPILES = "jaxmon_compiles_total"
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
-
-
 def bare(x: Any) -> Any:
     return x * 2 + 1
 
@@ -44,9 +33,7 @@ def fail(lowered: Any) -> None:
 
 
 def test_a_compile_that_failed_is_on_the_next_page(agent: Agent) -> None:
-    """
-    Also where JAX reports none that fail (to 0.5), and nothing is compiled after it.
-    """
+    """It is there although JAX (to 0.5) does not report it and no compile follows."""
     lowered = jax.jit(lambda x: x + 1).lower(np.ones(2, np.float32))
     fail(lowered)
 
@@ -107,7 +94,6 @@ def test_a_function_does_not_outlive_a_compile_that_failed(agent: Agent) -> None
 
 
 def fresh() -> Any:
-    """Return a jitted function that JAX does not know."""
     return jax.jit(lambda x: jnp.sin(x) + 1)
 
 
@@ -123,10 +109,7 @@ def hears(agent: Agent) -> bool:
 
 
 def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:
-    """
-    A good compile is none that failed, and one that fails is; the page says that
-    phases are missing until a compile was heard as a whole.
-    """
+    """Outcomes stay right; phases are missing until a whole compile is heard."""
     x = np.ones(2, np.float32)
     lowered = fresh().lower(x)
     assert hears(agent)
@@ -148,9 +131,7 @@ def test_cleared_listeners_change_no_outcome(agent: Agent) -> None:
 
 
 def test_a_listener_of_the_program_may_take_ours_off(agent: Agent) -> None:
-    """
-    Before a compile, within it and at its end: the outcome does not depend on that.
-    """
+    """The outcome is right whether it does so before, within or after a compile."""
     x = np.ones(2, np.float32)
 
     def listen(event: str, *_: object, **__: object) -> None:
@@ -205,9 +186,7 @@ def hide_a_report() -> list[str]:
 
 
 def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
-    """
-    The report of a compile that was good is lost; the page says so, until the next.
-    """
+    """A lost report of a good compile is on the page until the next."""
     hidden = hide_a_report()
     with instrumented() as agent:
         fresh()(np.ones(2, np.float32))
@@ -221,10 +200,7 @@ def test_a_listener_that_takes_itself_off_hides_an_event_from_ours() -> None:
 
 
 def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
-    """
-    The event of one was lost on a thread that no longer compiles, and another arrived
-    before the next lookup.
-    """
+    """Another event may arrive before a lost one is looked up."""
     hidden = hide_a_report()
     with instrumented() as agent:
         thread = threading.Thread(target=fresh(), args=(np.ones(2, np.float32),))
@@ -238,13 +214,8 @@ def test_a_compile_that_is_settled_late_says_nothing_of_later_ones() -> None:
 
 
 @pytest.mark.parametrize("without", ["hook", "guard"])
-def test_without_the_hook_into_monitoring_outcomes_are_right(
-    agent: Agent, without: str
-) -> None:
-    """
-    One that could not attach, or has switched itself off, hears nothing: of that, no
-    conclusion is drawn.
-    """
+def test_without_the_hook_into_monitoring_outcomes_are_right(agent, without):
+    """A hook that hears nothing, or has switched itself off, proves no failure."""
     if without == "guard":
         inside.guard(agent).off.add("monitoring")
     else:
@@ -256,9 +227,7 @@ def test_without_the_hook_into_monitoring_outcomes_are_right(
     assert not hears(agent)
 
 
-def test_a_jax_that_reports_nothing_changes_no_outcome(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jax_that_reports_nothing_changes_no_outcome(agent, monkeypatch):
     """If event recording is replaced, our listeners exist, and receive nothing."""
     x = np.ones(2, np.float32)
     dispatch: Any = jax._src.dispatch
@@ -272,9 +241,7 @@ def test_a_jax_that_reports_nothing_changes_no_outcome(
     assert not hears(agent)
 
 
-def test_a_program_from_the_persistent_cache_is_one_unheard(
-    agent: Agent, tmp_path: Path
-) -> None:
+def test_a_program_from_the_persistent_cache_is_one_unheard(agent, tmp_path):
     """A hit stays a hit, and a miss a miss, whenever the listeners are cleared."""
 
     def compile_unheard(x: Any) -> None:

@@ -1,7 +1,5 @@
 """Failures injected into every hook: the program does not notice."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading
@@ -21,13 +19,6 @@ from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.contained
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 class UserError(Exception):
@@ -128,9 +119,7 @@ def silent_excepthooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_failing_hook_is_contained(
-    silent_excepthooks: None, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_failing_hook_is_contained(silent_excepthooks, caplog, name):
     """
     Results and errors are the user's; the failure is counted, and logged once; a hook
     that keeps failing says so, is reported inactive, and is not called again.
@@ -166,8 +155,8 @@ def test_a_failing_hook_is_contained(
 
 
 def test_modules_that_cannot_be_loaded_cost_causes_only(
-    silent_excepthooks: None, agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    silent_excepthooks, agent, monkeypatch
+):
     """A program compiles and is counted; once the modules load, so are causes."""
     function = jax.jit(lambda x: x + 1)
     with monkeypatch.context() as broken:
@@ -197,10 +186,7 @@ PARTS = {
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> None:
-    """
-    It shows on the hook whose figures suffer, else under a name of its own, and costs
-    no other hook its name.
-    """
+    """It shows on the hook whose figures suffer, else under its own name."""
     program()
     before = {name: n for name, n in samples(agent).items() if name.startswith(ACTIVE)}
     for _ in range(LIMIT):
@@ -216,9 +202,7 @@ def test_a_part_that_switches_itself_off_says_so(agent: Agent, part: str) -> Non
 
 
 def test_work_that_fails_until_it_is_given_up_says_so(agent: Agent) -> None:
-    """
-    Programs are read by a thread of jaxmon's; once it gives up, that is to be seen.
-    """
+    """When the thread that reads programs gives up, the page says so."""
     worker, bomb = inside.programs(agent)._worker, Bomb()
     series = f'{ACTIVE}{{hook="programs"}}'
     assert series not in samples(agent)
@@ -243,9 +227,7 @@ def test_an_interrupt_passes_through_a_hook(name: str) -> None:
         assert value(agent, ERRORS) == 0
 
 
-def test_the_end_of_a_compile_is_contained(
-    agent: Agent, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_end_of_a_compile_is_contained(agent, capsys):
     """A failure as the compile returns is counted as well, and prints nothing."""
     inside.compiles(agent)._unsettled = None  # type: ignore[assignment]
 

@@ -1,12 +1,10 @@
 """Failures injected into sources of metrics: the others are exported."""
 
-from __future__ import annotations
-
 import logging
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,13 +21,6 @@ from tests.helpers.processes import until
 
 
 pytestmark = pytest.mark.contained
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 SOURCES: dict[str, tuple[str, Callable[[Agent, Any], None]]] = {
@@ -57,9 +48,7 @@ SOURCES: dict[str, tuple[str, Callable[[Agent, Any], None]]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_failing_source_costs_its_own_series_only(
-    agent: Agent, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_failing_source_costs_its_own_series_only(agent, caplog, name):
     """The other families are served, each failure is counted, the log says it once."""
     jitted = jax.jit(lambda x: x + 1)
     jitted(1.0)
@@ -79,12 +68,8 @@ def test_a_failing_source_costs_its_own_series_only(
     assert f"jaxmon failed in collect_{name}" in caplog.text
 
 
-def test_a_source_that_fails_for_long_comes_back(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
-    """
-    A source is asked at every scrape, and nothing claims that it was switched off.
-    """
+def test_a_source_that_fails_for_long_comes_back(agent, caplog):
+    """A source is asked at every scrape, and nothing claims that it is off."""
     healthy = inside.identity(agent).collect
     inside.identity(agent).collect = Bomb()  # type: ignore[method-assign]
     with caplog.at_level(logging.DEBUG, "jaxmon"):
@@ -96,13 +81,8 @@ def test_a_source_that_fails_for_long_comes_back(
     assert "has disabled it" not in caplog.text
 
 
-def test_looks_at_memory_that_fail_for_long_come_back(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    A device may answer again. Until then nothing is reported, and the program
-    continues.
-    """
+def test_looks_at_memory_that_fail_for_long_come_back(caplog, monkeypatch):
+    """Until the device responds, nothing is reported, and the program continues."""
     arrays = "jaxmon_live_arrays"
     with instrumented(memory_interval=0.1) as agent:
         kept = jnp.ones(1).block_until_ready()
@@ -126,9 +106,7 @@ def test_looks_at_memory_that_fail_for_long_come_back(
         ]
 
 
-def test_a_failing_page_is_an_answer_and_is_counted(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_page_is_an_answer_and_is_counted(caplog, monkeypatch):
     """The client gets 500, the next page is served, and the failure counts."""
     with instrumented(port=0) as agent:
         url = str(agent.url)

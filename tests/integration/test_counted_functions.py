@@ -1,7 +1,5 @@
 """What jitted functions are while an agent counts their calls, and after it."""
 
-from __future__ import annotations
-
 import copy
 import doctest
 import functools
@@ -14,7 +12,7 @@ import traceback
 import types
 import unittest.mock
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -39,14 +37,7 @@ PLAIN_JIT = jax.jit
 PLAIN_PMAP = jax.pmap
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", some(CASES, 3))
 def test_a_counted_function_behaves_as_a_jitted_one(name: str) -> None:
     """Results, errors, attributes and identity are those of JAX's own object."""
     case = CASES[name]
@@ -135,9 +126,7 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("make", ["jit", "pmap", "armed"])
-def test_looks_of_every_kind_count_nothing(
-    agent: Agent, look: str, make: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looks_of_every_kind_count_nothing(agent, look, make, monkeypatch):
     """Not even where the next call is to be sampled, which it still is."""
     f: Any = jax.pmap(body) if make == "pmap" else jax.jit(body)
     x = np.ones((1, 2), np.float32)
@@ -164,10 +153,7 @@ class Unmoved:
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("make", ["jit", "pmap"])
 def test_calls_count_whatever_way_they_are_made(agent: Agent, make: str) -> None:
-    """
-    Through a ``__call__`` that was kept, also when nothing else was; through copies,
-    and through whatever else calls.
-    """
+    """Calls through a kept ``__call__``, copies and other callers count."""
     x = np.ones((1, 2), np.float32)
     jit: Any = getattr(jax, make)
     f = jit(body)
@@ -208,10 +194,7 @@ def test_calls_count_whatever_way_they_are_made(agent: Agent, make: str) -> None
 
 @pytest.mark.ground_truth
 def test_copies_and_originals_that_are_gone_leave_their_counts(agent: Agent) -> None:
-    """
-    A structure copied again and again keeps no copy alive and loses no call; neither
-    does one that refers to itself.
-    """
+    """A structure copied again and again keeps no copy alive and loses no call."""
 
     class Model:
         def __init__(self) -> None:
@@ -265,9 +248,7 @@ def test_a_pmapped_function_looks_like_the_original() -> None:
     assert expected.tolist() == found.tolist()
 
 
-def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(monkeypatch):
     """A wrapper around `jax.pmap`, of any kind, keeps the hook from nothing."""
     wrapper = unittest.mock.Mock(wraps=jax.pmap)
     monkeypatch.setattr(jax, "pmap", wrapper)
@@ -280,9 +261,7 @@ def test_a_pmap_is_counted_whoever_has_wrapped_or_imported_it(
 
 
 def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) -> None:
-    """
-    Two pmaps of one function: dropping one does not turn misses of the other to hits.
-    """
+    """Dropping a pmap of a function turns no miss of its twin into a hit."""
 
     def twin(x: Any) -> Any:
         return x + 1
@@ -300,10 +279,7 @@ def test_a_pmapped_function_keeps_its_counts_when_its_twin_goes(agent: Agent) ->
 
 
 def test_what_jax_makes_can_be_sent_by_value() -> None:
-    """
-    Cloudpickle sends ``vmap(f)`` with the globals of JAX that it uses. What stands
-    there for a hook arrives as JAX's own, where jaxmon is not.
-    """
+    """What cloudpickle sends by value loads without jaxmon, as JAX's own."""
     with instrumented() as agent:
         patches = inside.replaced(agent)
         probes = [one for one in patches if isinstance(one.ours, Probe)]

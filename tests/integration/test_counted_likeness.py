@@ -1,7 +1,5 @@
 """A counted function beside JAX's own, expression by expression."""
 
-from __future__ import annotations
-
 import collections.abc
 import re
 from importlib import import_module
@@ -18,7 +16,6 @@ pytestmark = pytest.mark.ground_truth
 
 
 def body(x: Any, n: int = 2) -> Any:
-    """Multiply."""
     return x * n
 
 
@@ -294,13 +291,8 @@ def outcomes() -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_an_expression_gives_what_it_gives_of_jaxs_own(
-    outcomes: dict[str, tuple[Any, Any]], expression: str
-) -> None:
-    """
-    Value, or error with its text and its frames, but for the differences that the page
-    lists; and each of these is one.
-    """
+def test_an_expression_gives_what_it_gives_of_jaxs_own(outcomes, expression):
+    """Value, or error with text and frames, is the same, except where listed."""
     theirs, ours = outcomes[expression]
     if expression in known_differences() - NOT_HERE:
         assert theirs != ours

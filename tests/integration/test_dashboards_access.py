@@ -1,7 +1,5 @@
 """Pushing with tokens, to addresses of many kinds."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fakes.grafana_rows import TOKEN, VIEWER

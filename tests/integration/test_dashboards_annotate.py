@@ -1,7 +1,5 @@
 """`jaxmon dashboards annotate`: deployments as annotations of Grafana."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """`jaxmon dashboards diff`: what a push would change."""
 
-from __future__ import annotations
-
 import re
 
 from tests.fakes.grafana_rows import VIEWER

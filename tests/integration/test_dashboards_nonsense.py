@@ -5,8 +5,6 @@ What holds after every push is checked here, too: see `check_site` in
 `tests.helpers.dashboards`.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Pushing where others own folders, titles and dashboards."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fakes.grafana_rows import Quirks

@@ -6,8 +6,6 @@ in the Authorization header, and one more push writes nothing
 (`tests.helpers.dashboards.check_site`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import stat

@@ -1,7 +1,5 @@
 """Pushing while others edit and push."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

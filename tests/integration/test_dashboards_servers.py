@@ -1,7 +1,5 @@
 """Pushing to Grafanas that answer in ways of their own."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fakes.grafana_rows import Quirks

@@ -1,7 +1,5 @@
 """Pushing over TLS and through proxies."""
 
-from __future__ import annotations
-
 import ssl
 import subprocess
 from collections.abc import Callable

@@ -6,8 +6,6 @@ What every push must do in both models is in the other modules. What holds after
 push is checked here, too: see `tests.helpers.dashboards.check_site`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The dcgm collector, and a dcgm-exporter that is well, ill, or none."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess
@@ -65,7 +63,6 @@ jaxmon_collector_errors_total{collector="dcgm",reason="too_many_gpus"} 0
 
 @pytest.fixture
 def exporter() -> Iterator[DcgmExporter]:
-    """Return a dcgm-exporter that serves a page about one GPU."""
     with dcgm_exporter() as served:
         yield served
 
@@ -241,9 +238,7 @@ def test_number_of_gpus_is_bounded(exporter: DcgmExporter) -> None:
         ({"stall_after": 0}, "timeout"),
     ],
 )
-def test_failure_is_a_reason_and_recovers(
-    exporter: DcgmExporter, answer: dict[str, object], reason: str
-) -> None:
+def test_failure_is_a_reason_and_recovers(exporter, answer, reason):
     """A page that does not come, or is none, says why; the next one is read again."""
     good = exporter.body
     for name, value in answer.items():
@@ -360,9 +355,7 @@ def secure(tmp_path: Path) -> Iterator[DcgmExporter]:
         yield served
 
 
-def test_page_over_tls(
-    secure: DcgmExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_over_tls(secure, tmp_path, monkeypatch):
     """Over HTTPS the page is the same, once its authority is trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     assert body(polled(secure.url)) == CLEAN

@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -213,9 +212,7 @@ def test_a_process_judges_what_its_page_says(agent) -> None:
 
 
 @pytest.mark.contained
-def test_a_part_that_fails_costs_its_own_figures(
-    agent, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_part_that_fails_costs_its_own_figures(agent, monkeypatch):
     """The page comes, says which part failed and why, and the failure is counted."""
     trouble = "\x1b[31mno such thing"
 
@@ -236,9 +233,7 @@ def test_a_part_that_fails_costs_its_own_figures(
 
 
 @pytest.mark.contained
-def test_a_rank_is_described_although_its_setup_fails(
-    agent, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_rank_is_described_although_its_setup_fails(agent, monkeypatch):
     """A hang is judged without what the ranks should have in common."""
     assert page(agent, "/debug/rank")["setup"]["jax"]
 
@@ -266,9 +261,7 @@ def test_functions_are_bounded(agent):
 
 
 @pytest.mark.exhaustive
-def test_reading_is_quick_while_the_program_works(
-    run_dir: Path, python_script: Callable[..., Any]
-) -> None:
+def test_reading_is_quick_while_the_program_works(run_dir, python_script):
     """Threads that compile and call meanwhile neither break a page nor wait for it."""
     source = """
 import json, threading

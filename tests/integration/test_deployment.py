@@ -1,7 +1,5 @@
 """How programs and sidecars meet, and what the examples and pages about it say."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -31,10 +29,7 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 
 def test_a_shared_directory_lets_its_group_in(run_dir: Path) -> None:
-    """
-    In a directory as Kubernetes leaves a volume with an fsGroup, an agent's socket is
-    open to that group, whichever user created it, and elsewhere to its own user only.
-    """
+    """In a directory with an fsGroup the socket is open to that group, only there."""
     group = os.getgid()
     if os.geteuid() == 0:
         group = 10001
@@ -49,10 +44,7 @@ def test_a_shared_directory_lets_its_group_in(run_dir: Path) -> None:
 
 
 def test_a_sidecar_reads_programs_of_another_user(run_dir: Path) -> None:
-    """
-    A program and a sidecar that have nothing in common but the group of the directory
-    meet there, as in a pod with an fsGroup; without that group they do not.
-    """
+    """Two users meet by the directory's group, as in a pod, and without it do not."""
     program = (
         "import jaxmon, sys\n"
         "jaxmon.instrument(port=None)\n"
@@ -153,9 +145,7 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
-    tmp_path: Path, slurm: dict[str, str]
-) -> None:
+def test_slurm_job_has_a_sidecar_and_ends_as_its_program(tmp_path, slurm):
     """
     While the program runs, a file gives Prometheus the address of the sidecar, which
     serves; the job ends with the program's exit code, and leaves neither file nor
@@ -200,10 +190,7 @@ def test_slurm_job_has_a_sidecar_and_ends_as_its_program(
 
 
 def test_commands_in_the_deployment_page_are_there() -> None:
-    """
-    Each path of this repository that the page names exists, and each setting of the
-    sidecar or an agent is one.
-    """
+    """Each path that the page names exists, and each variable is a setting."""
     settings = (ROOT / "docs/settings.md").read_text()
     pages = [ROOT / "docs/deployment.md", *(ROOT / "exporters").glob("*/**/README.md")]
     assert len(pages) >= 4

@@ -1,7 +1,5 @@
 """`jaxmon.check_determinism`, and keys used twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -117,9 +115,7 @@ def test_outputs_of_every_kind_are_compared() -> None:
 
 
 def test_another_shape_in_another_run_is_a_deviation() -> None:
-    """
-    Results that have nothing in common are distinguished from numbers that differ.
-    """
+    """Results of other shapes are distinguished from numbers that differ."""
     shapes = iter([2, 3])
     check = jaxmon.check_determinism(lambda: jnp.zeros(next(shapes)))
 

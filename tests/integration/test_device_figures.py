@@ -1,7 +1,5 @@
 """GPUs reported by agents, for a sidecar whose container has no driver."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

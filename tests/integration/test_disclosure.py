@@ -1,7 +1,5 @@
 """No secret of command lines, variables, exceptions is in anything that leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What `jaxmon doctor` says of NVIDIA GPUs, by the real pynvml on a fake library."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -56,9 +54,7 @@ def test_a_driver_that_fits_is_in_order(check: Check) -> None:
         ("v100", "11.0", "install a newer driver"),
     ],
 )
-def test_a_driver_too_old_for_the_plugin_fails(
-    check: Check, profile: str, cuda: str, advice: str
-) -> None:
+def test_a_driver_too_old_for_the_plugin_fails(check, profile, cuda, advice):
     """JAX would say so only when a program starts."""
     found = check(["pynvml", "jax_cuda13_plugin"], FAKE_NVML_PROFILE=profile)
 

@@ -1,7 +1,5 @@
 """Re-runs of a sharded training step that donates its state, on four CPU devices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,12 +1,9 @@
 """Errors of jitted calls: each has its kind, and propagates as without jaxmon."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import sys
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +86,7 @@ def refuse(_: Any) -> Any:
         (calls_back, (1.0,), "internal"),
     ],
 )
-def test_errors_of_a_call_have_their_kind(
-    agent: Agent, function: Callable[..., Any], args: tuple[Any, ...], kind: str
-) -> None:
+def test_errors_of_a_call_have_their_kind(agent, function, args, kind):
     """Provoked for real, on each supported JAX, with a line of the user's."""
     fail(lambda: jax.block_until_ready(jax.jit(function)(*args)))
 
@@ -102,9 +97,7 @@ def test_errors_of_a_call_have_their_kind(
 
 
 @pytest.mark.parametrize("function", [as_float, raises, makes_much])
-def test_an_error_keeps_nothing_alive(
-    agent: Agent, function: Callable[..., Any]
-) -> None:
+def test_an_error_keeps_nothing_alive(agent, function):
     """What the frames hold that it passed can be collected with it."""
 
     class Held:
@@ -127,10 +120,7 @@ def test_an_error_keeps_nothing_alive(
 
 
 def test_the_check_for_nan_has_its_kind(agent: Agent) -> None:
-    """
-    On a miss, and on a cached call. That is run again operation by operation to find
-    the one to blame, which newer releases then report, older ones the function.
-    """
+    """The check is counted on a miss and on a cached call, by function or operation."""
     jitted = jax.jit(takes_log)
     jitted(1.0)
     with jax.debug_nans(new_val=True):
@@ -227,9 +217,7 @@ def test_the_class_is_as_found_afterwards(tmp_path: Path) -> None:
     assert logging.getLogger("asyncio").filters == filters
 
 
-def test_an_error_counts_when_there_is_no_memory_to_place_it(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_counts_when_there_is_no_memory_to_place_it(agent, monkeypatch):
     """Memory that is not there is no failure of ours, and no reason not to count."""
 
     def exhausted(*_: object) -> None:

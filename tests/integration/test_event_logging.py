@@ -1,9 +1,6 @@
 """Events as records of `logging`, and by OTLP, with the ids of traces."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,13 +52,6 @@ def traced():
         recompile()
         return f"{span.get_span_context().trace_id:032x}"
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Return a receiver; tests tell what they sent by the name of the service."""
-    with receiver(tmp_path_factory.mktemp("otlp")) as found:
-        yield found
 
 
 def of_recompiles(records):
@@ -152,10 +142,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_events_are_sent_by_otlp(running: Receiver, protocol: str) -> None:
-    """
-    If logs are configured, each event arrives once, with attributes and the ids of the
-    trace; what is waiting at the end is sent.
-    """
+    """Each event arrives once, with trace ids, also what waits at the end."""
     name = f"sent-{protocol}"
     source = f"""{BEGIN}{SPANS}
 instrument(log_events=True, traces=None)
@@ -173,10 +160,7 @@ print(traced())
 
 
 def test_the_applications_provider_gets_each_event_once(running: Receiver) -> None:
-    """
-    A provider of loggers that the program has set gets the events; if it also has a
-    handler of `logging`, they arrive once.
-    """
+    """A provider and a handler of `logging` together still get an event once."""
     for name, handler in (("alone", False), ("handled", True)):
         source = f"""{BEGIN}
 import warnings

@@ -1,9 +1,6 @@
 """Execution times of sampled calls against clocks of the test's own."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -13,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmon.agent import Agent
 from jaxmon.agent.sampling.part import Sampling
 from tests.helpers import timing
-from tests.helpers.agents import instrumented
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import ROOT
 from tests.helpers.timing import (
@@ -43,11 +38,7 @@ from tests.helpers.timing import (
 pytestmark = pytest.mark.optimised
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +65,8 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
     [(1, 20), pytest.param(10, 10, marks=pytest.mark.exhaustive), (100, 4)],
 )
 def test_execution_time_is_what_the_program_tells(
-    sampling: Sampling, nap: None, milliseconds: int, rounds: int, *, waits: bool
-) -> None:
+    sampling, nap, milliseconds, rounds, waits
+):
     """
     The median is within 10 % of the time from the end of the work before, or from the
     call where the device is idle, to the program's own end.
@@ -101,9 +92,7 @@ def test_execution_time_is_what_the_program_tells(
         pytest.param(40, True, marks=pytest.mark.exhaustive),
     ],
 )
-def test_sampled_calls_are_like_all_others(
-    sampling: Sampling, nap: None, milliseconds: int, *, told: bool
-) -> None:
+def test_sampled_calls_are_like_all_others(sampling, nap, milliseconds, told):
     """
     What is exported of a program that works on all cores is the time of the calls that
     are not sampled, by the program's own clock; or nothing, where looks, which take the
@@ -152,12 +141,9 @@ def test_sampled_calls_are_like_all_others(
     ],
 )
 def test_execution_time_is_that_of_a_blocking_call(
-    agent: Agent, sampling: Sampling, milliseconds: int, rounds: int
-) -> None:
-    """
-    In a loop that never waits, it is the time of single calls that are waited for,
-    taken in between. Of short ones there may be none.
-    """
+    agent, sampling, milliseconds, rounds
+):
+    """In a loop that never waits, it is the time of calls that are waited for."""
 
     def attempt() -> Comparison:
         step, x = chain("step", calibrated(milliseconds / 1000)), operand()
@@ -183,10 +169,7 @@ def test_execution_time_is_that_of_a_blocking_call(
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
 def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
-    """
-    A short program behind long ones of other functions, counted or not, on the same
-    device and without a common array, has its own time.
-    """
+    """A short program behind others' long ones on a device has its own time."""
     long, short = timing.napping("long"), timing.napping("short")
     slow, x = timing.duration(0.06), timing.duration(0.02)
     ready = timing.napping("ahead").lower(slow).compile()
@@ -216,10 +199,7 @@ def test_work_of_others_is_not_charged(sampling: Sampling, nap: None) -> None:
     jax.__version_info__ < (0, 8), reason="callbacks leave the fast path before JAX 0.8"
 )
 def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
-    """
-    What a CPU runs before the call returns has an execution time: not below that of a
-    clock inside, nor above that of one outside.
-    """
+    """What runs before the call returns is timed between two clocks of the test."""
     inside, outside = [], []
 
     def sleep(_: Any) -> Any:
@@ -247,9 +227,7 @@ def test_execution_within_the_call_is_timed_too(sampling: Sampling) -> None:
 
 @pytest.mark.ground_truth
 @pytest.mark.usefixtures("accelerated")
-def test_donated_state_leaves_the_time_known(
-    agent: Agent, sampling: Sampling, nap: None
-) -> None:
+def test_donated_state_leaves_the_time_known(agent, sampling, nap):
     """
     A step that is given its own state back is timed by its other output; one without
     another output is only dispatched.
@@ -324,11 +302,7 @@ with instrumented(**BY_HAND) as agent:
 
 @pytest.mark.ground_truth
 def test_caller_is_not_blocked() -> None:
-    """
-    A sampled call returns while its work goes on.
-
-    Once a callback has failed in a process, JAX 0.6 waits for all work on a CPU itself.
-    """
+    """A sampled call returns while its work continues."""
     found = run_preloaded("-c", GOES_ON, cwd=ROOT, optimised=True).json()
 
     assert found == {"pending": [True, True], "taken": 4, "samples": 1}

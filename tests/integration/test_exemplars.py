@@ -1,10 +1,6 @@
 """Exemplars of agents, on the page of the sidecar and in a real Prometheus."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -14,7 +10,6 @@ from jaxmon.exposition.encode import OPENMETRICS
 from jaxmon.exposition.families import Family, Histogram, SpanIds, gauge
 from jaxmon.host.http.server import Server, metrics_handler
 from tests.helpers.processes import until
-from tests.helpers.prometheus import Prometheus
 from tests.helpers.sidecars import exporters
 
 

@@ -1,12 +1,9 @@
 """`jaxmon explain` beside real programs: one under load, several, and none."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 

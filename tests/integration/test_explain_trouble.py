@@ -1,7 +1,5 @@
 """`jaxmon explain` on programs that hang, are gone, or lie."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,12 +1,10 @@
 """``jaxmon exporter`` as a process: options, ports, pages."""
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -16,14 +14,7 @@ from click.testing import CliRunner
 from jaxmon.cli.main import main
 from jaxmon_exporter.collectors.registry import NAMES
 from tests.helpers.processes import clean_environ, run_python
-from tests.helpers.sidecars import JAXMON, STOP_SECONDS, Exporter, exporters
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """Return a function that starts ``jaxmon exporter`` on a free port."""
-    with exporters(run_dir) as start:
-        yield start
+from tests.helpers.sidecars import JAXMON, STOP_SECONDS, Exporter
 
 
 def test_busy_port_is_a_clear_error(run_dir: Path) -> None:
@@ -136,9 +127,7 @@ def test_it_never_loads_jax(run_dir: Path) -> None:
     assert run_python("-c", source, run_dir=run_dir).ok().out == "[]\n"
 
 
-def test_pages_are_encrypted_by_a_web_configuration(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_pages_are_encrypted_by_a_web_configuration(run_dir, tmp_path):
     """The command says https, serves TLS only, and stops as ever."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
@@ -170,9 +159,7 @@ def test_pages_are_encrypted_by_a_web_configuration(
     assert process.returncode == 0
 
 
-def test_a_web_configuration_that_cannot_be_used_stops_the_start(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_web_configuration_that_cannot_be_used_stops_the_start(run_dir, tmp_path):
     """The command ends with the reason; nothing is served unprotected."""
     config = tmp_path / "web.yml"
     config.write_text("tls_server_config: {cert_file: cert.pem, key: key.pem}\n")
@@ -199,9 +186,7 @@ def test_a_web_configuration_that_cannot_be_used_stops_the_start(
         ("--prices", "9" * 5000),
     ],
 )
-def test_a_bad_file_is_one_line_at_the_start(
-    run_dir: Path, tmp_path: Path, option: str, text: str
-) -> None:
+def test_a_bad_file_is_one_line_at_the_start(run_dir, tmp_path, option, text):
     """It ends with code 1 and one line of ours, which shows no password."""
     path = tmp_path / "config.yaml"
     path.write_text(text)

@@ -1,11 +1,8 @@
 """``jaxmon exporter``: what stands on its pages."""
 
-from __future__ import annotations
-
 import gzip
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,7 +13,7 @@ from jaxmon.catalog import BY_NAME, METRICS
 from jaxmon.exposition.parse import parse
 from jaxmon.host.http.server import Response, Server
 from tests.helpers.processes import until
-from tests.helpers.sidecars import Exporter, exporters, values
+from tests.helpers.sidecars import Exporter, values
 
 
 PAGE = b"""\
@@ -26,16 +23,7 @@ jaxmon_jit_calls_total{function="f"} 7
 """
 
 
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """Return a function that starts ``jaxmon exporter`` on a free port."""
-    with exporters(run_dir) as start:
-        yield start
-
-
-def test_host_without_gpu_agents_or_run_directory(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_host_without_gpu_agents_or_run_directory(exporter, tmp_path):
     """On a bare host it serves, is ready, and says why there is no GPU and no agent."""
     running = exporter("--run-dir", str(tmp_path / "not yet there"))
     running.until_ready()
@@ -51,9 +39,7 @@ def test_host_without_gpu_agents_or_run_directory(
     assert not (tmp_path / "not yet there").exists()
 
 
-def test_agent_that_starts_later_is_found(
-    exporter: Callable[..., Exporter], run_dir: Path
-) -> None:
+def test_agent_that_starts_later_is_found(exporter, run_dir):
     """A process that is instrumented after the sidecar started shows up by itself."""
     running = exporter("--agents-interval", "0.2")
     running.until_ready()
@@ -72,9 +58,7 @@ def test_agent_that_starts_later_is_found(
     assert 'jaxmon_jit_calls_total{worker="0"' not in running.get()
 
 
-def test_two_sidecars_of_a_host_tell_the_same(
-    exporter: Callable[..., Exporter], run_dir: Path
-) -> None:
+def test_two_sidecars_of_a_host_tell_the_same(exporter, run_dir):
     """They share the sockets of the agents, and neither costs the other a figure."""
     server = Server({"/metrics": lambda _: Response(PAGE)})
     server.listen_unix(run_dir / "agent-0.sock")
@@ -91,9 +75,7 @@ def test_two_sidecars_of_a_host_tell_the_same(
         server.stop()
 
 
-def test_openmetrics_page_passes_a_strict_parser(
-    exporter: Callable[..., Exporter],
-) -> None:
+def test_openmetrics_page_passes_a_strict_parser(exporter):
     """The page with the whole demo fleet is OpenMetrics 1.0 to the letter."""
     running = exporter("--demo")
     running.until_ready()
@@ -102,9 +84,7 @@ def test_openmetrics_page_passes_a_strict_parser(
     assert list(text_string_to_metric_families(text))
 
 
-def test_page_and_catalogue_agree(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_page_and_catalogue_agree(exporter, tmp_path):
     """All sidecar metrics are on the page or explained, and nothing else is."""
     config = tmp_path / "web.yml"
     config.write_text("http_server_config: {}\n")
@@ -138,9 +118,7 @@ def test_page_and_catalogue_agree(
     assert expected - names == mishaps | others
 
 
-def test_accelerators_have_a_price(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_accelerators_have_a_price(exporter, tmp_path):
     """The price comes from the table, a price on the command line wins."""
     table = tmp_path / "prices.yaml"
     table.write_text("H100: 9.9\nA100: 1.5\n")

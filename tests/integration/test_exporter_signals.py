@@ -1,33 +1,22 @@
 """``jaxmon exporter`` as a process: how signals end it, and which do not."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.processes import clean_environ, run_python, until
-from tests.helpers.sidecars import STOP_SECONDS, Exporter, exporters
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    """Return a function that starts ``jaxmon exporter`` on a free port."""
-    with exporters(run_dir) as start:
-        yield start
+from tests.helpers.sidecars import STOP_SECONDS, Exporter
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_it_with_code_zero(
-    exporter: Callable[..., Exporter], number: int
-) -> None:
+def test_signal_ends_it_with_code_zero(exporter, number):
     """SIGTERM and SIGINT are the normal end: exit code 0, no traceback."""
     running = exporter()
     running.until_ready()
@@ -59,9 +48,9 @@ main(["exporter", "--port", "0", "{option}", sys.argv[1]])
     ("module", "name", "option"),
     [("web.config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
 )
-def test_a_signal_ends_it_while_files_are_loaded(
-    *, run_dir: Path, tmp_path: Path, module: str, name: str, option: str, number: int
-) -> None:
+def test_a_signal_ends_it_while_files_are_loaded(  # noqa: PLR0917 - fixtures and a case
+    run_dir, tmp_path, module, name, option, number
+):
     """The first is enough, however long the file system takes: exit code 0."""
     path = tmp_path / "config.yaml"
     path.write_text("{}")
@@ -145,9 +134,7 @@ from jaxmon.cli.entry import {entry}
         ("jaxmon_exporter.service", 0),
     ],
 )
-def test_ctrl_c_ends_it_without_a_word_at_any_time(
-    run_dir: Path, name: str, code: int, *, own_name: bool
-) -> None:
+def test_ctrl_c_ends_it_without_a_word_at_any_time(run_dir, name, code, own_name):
     """Also during startup: a shell reports 130 for a signal as for the exit code."""
     source = INTERRUPTED.format(
         name=name,
@@ -178,9 +165,7 @@ def test_what_is_no_file_is_refused_at_once(run_dir: Path, tmp_path: Path) -> No
             assert "Traceback" not in result.err
 
 
-def test_sighup_reads_the_web_configuration_again(
-    exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_sighup_reads_the_web_configuration_again(exporter, tmp_path):
     """It continues to serve, with the current content of the file, and logs that."""
     path = tmp_path / "web.yml"
     path.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
@@ -227,9 +212,7 @@ def test_response_under_way_is_finished(exporter: Callable[..., Exporter]) -> No
     assert running.stop() == 0
 
 
-def test_hanging_agent_does_not_delay_the_end(
-    exporter: Callable[..., Exporter], run_dir: Path
-) -> None:
+def test_hanging_agent_does_not_delay_the_end(exporter, run_dir):
     """A poll in progress does not keep the process from stopping."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(run_dir / "agent-0.sock"))

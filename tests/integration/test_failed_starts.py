@@ -1,9 +1,6 @@
 """An agent or a hook that fails while it starts takes everything off again."""
 
-from __future__ import annotations
-
 import threading
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -62,14 +59,9 @@ CONTEXT: Any = context_of(jax, jaxmon.instrument(enabled=False).settings)
     ],
     ids=lambda one: getattr(one, "__name__", one),
 )
-def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    run_dir: Path,
-    owner: Any,
-    name: str,
-    error: type[BaseException],
-) -> None:
+def test_a_failure_at_any_step_takes_everything_off_again(  # noqa: PLR0917 - fixtures and a case
+    monkeypatch, caplog, run_dir, owner, name, error
+):
     """Hooks, listeners, threads, sockets and files; the program runs without it."""
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
     before = session.snapshot()
@@ -103,12 +95,7 @@ def no_threads(*_: object) -> None:
     [(Pusher, "export metrics"), (WallTimePart, "start wall_time"), (Server, "serve")],
     ids=lambda one: getattr(one, "__name__", one),
 )
-def test_what_cannot_start_leaves_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    owner: Any,
-    lost: str,
-) -> None:
+def test_what_cannot_start_leaves_the_rest(monkeypatch, caplog, owner, lost):
     """Without threads for one of them the others serve, look and export."""
     jax.jit(lambda x: x + 1)(1.0)
     before = session.snapshot()
@@ -131,7 +118,6 @@ def test_what_cannot_start_leaves_the_rest(
 
 
 def threads() -> set[str]:
-    """Return the names of the threads that run."""
     listed = {one.name for one in threading.enumerate()}
     return listed | {one.name for one in our_threads()}
 
@@ -189,9 +175,7 @@ def test_a_hook_that_attaches_half_is_taken_off(
     assert f"{hook!r} cannot attach" in record.getMessage()
 
 
-def test_what_a_hook_replaced_is_put_back_when_it_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_hook_replaced_is_put_back_when_it_fails(monkeypatch):
     """It is JAX's own while the agent runs without that hook."""
     before = session.snapshot()
     whole = TransferPart._take
@@ -229,7 +213,7 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir: Path) -> None
     points, problem = run(program)
     assert problem is None
     with alarms(Alarm) as raised:
-        for number in range(1, points.passed, points.passed // 20):
+        for number in range(1, points.passed, points.passed // most):
             points, caught = run(program, number)
             assert not raised or caught is raised[0], points.where
             jaxmon.uninstrument()

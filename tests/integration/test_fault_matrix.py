@@ -1,7 +1,5 @@
 """A quick selection of the fault matrix; ``make faults`` runs all of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

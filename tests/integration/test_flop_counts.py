@@ -1,7 +1,5 @@
 """FLOPs counted in programs equal those worked out by hand."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable
@@ -47,7 +45,7 @@ from tests.helpers.flops import (
     weights_of,
     with_rules,
 )
-from tests.helpers.processes import Result, each
+from tests.helpers.processes import each
 
 
 pytestmark = pytest.mark.ground_truth
@@ -245,10 +243,7 @@ def test_formats(wanted: str, dtype: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("partly", [False, True])
 def test_each_shard_counts(preloaded_script: Any, *, partly: bool) -> None:
-    """
-    A sharded function multiplies on each device, each its part; over mesh axes that are
-    not its own, XLA divides what is written once. A layout that is not known is said.
-    """
+    """Each device multiplies its part; an unknown layout is said."""
     script = f"""
 import functools
 import json
@@ -398,13 +393,8 @@ print(json.dumps([counted, sum(built), sorted(jaxs)]))
 """
 
 
-def test_counting_loads_nothing_of_jax(
-    preloaded_script: Callable[..., Result],
-) -> None:
-    """
-    The program has the modules of JAX that it has without jaxmon, and compiles as
-    often: some of them add to what traces depend on.
-    """
+def test_counting_loads_nothing_of_jax(preloaded_script):
+    """The program has the modules and compiles that it has without jaxmon."""
     counted, *beside = preloaded_script(LOADING, "agent").json()
 
     assert counted > 0

@@ -2,11 +2,9 @@
 Whatever a function is called, its figures are on the page once, and hooks stay on.
 """
 
-from __future__ import annotations
-
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,11 +26,7 @@ pytestmark = pytest.mark.ground_truth
 CALLS = "jaxmon_jit_calls"
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented(sample_rate=0) as running:
-        yield running
+AGENT = {"sample_rate": 0}
 
 
 def page_calls(agent: Agent) -> list[tuple[str, float]]:
@@ -125,10 +119,7 @@ ODD: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", some(ODD))
 def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
-    """
-    A dozen of a kind are counted, under a label of a moderate length, and every hook is
-    still on.
-    """
+    """A dozen of a kind get a label of moderate length, and no hook fails."""
     fun = ODD[name]()
     for size in range(1, 13):
         try:
@@ -147,9 +138,7 @@ def test_odd_functions_switch_no_hook_off(agent: Agent, name: str) -> None:
     assert inside.guard(agent).failures() == {}
 
 
-def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(
-    agent: Agent,
-) -> None:
+def test_names_that_differ_in_what_no_page_can_say_have_a_series_each(agent):
     """Lone surrogates are no UTF-8, and control characters end a page for some."""
     names = ["f\udc80", "f\udc81", "f\n", "f\0", "f", "f" * 5000, "f" * 5001]
     for name in names:
@@ -173,9 +162,7 @@ def test_a_program_of_xla_with_such_a_name_is_one_function(agent: Agent) -> None
 
 
 def test_names_are_looked_at_without_asking_the_user(agent: Agent) -> None:
-    """
-    A property of the user's that is called like a name runs as often as without us.
-    """
+    """A property called like a name runs as often as without us."""
     Raising.asked = 0
     with pytest.raises(OSError):  # noqa: PT011 - JAX asks, and so fails
         jax.jit(Raising())
@@ -198,10 +185,7 @@ def step(x: Any) -> Any:
 
 
 def test_what_the_program_jits_is_its_own(agent: Agent) -> None:
-    """
-    Whosever the callable is: its calls and compiles count, under the name of the
-    program's function in it, or of the place that jits.
-    """
+    """Calls and compiles count under the program's function or jitting place."""
     # In a shape that no other test uses: JAX shares what it has traced and compiled.
     x = jax.device_put(np.ones(1013, np.float32))
     here = test_what_the_program_jits_is_its_own.__qualname__
@@ -240,10 +224,7 @@ def test_what_jax_jits_is_its_own(agent: Agent) -> None:
 
 
 def test_functions_of_jax_may_be_one() -> None:
-    """
-    With fewer series, totals are those of all functions: the program's by name, JAX's
-    own as one.
-    """
+    """With few series, JAX's functions are one, and totals are the same."""
     with instrumented(
         sample_rate=0, jax_functions=False, few_buckets="compile"
     ) as agent:

@@ -1,7 +1,5 @@
 """What a drill makes of alerts, with a real sidecar and a clock by hand."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +46,6 @@ class Hand:
         until(lambda: self.after(0) is DrillPhase.SETTLING, "the sidecar")
 
     def finish(self) -> None:
-        """Wait until all processes are gone."""
         assert self.drill.phase is DrillPhase.STOPPING
         until(lambda: self.after(1) is DrillPhase.DONE, "the end")
 
@@ -156,9 +153,7 @@ def test_a_program_that_is_never_healthy_fails(hand: Hand) -> None:
     hand.finish()
 
 
-def test_a_program_that_exits_fails(
-    hand: Hand, children: Children, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_exits_fails(hand, children, monkeypatch):
     """The reason says which program, and how it ended."""
     started: list[Callable[[], None]] = []
     start = children.start

@@ -1,7 +1,5 @@
 """What jaxmon shows outwardly, against the texts that are kept of it."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest
@@ -11,10 +9,7 @@ from tests.goldens import COMMAND, compared, gathered, tree
 
 @pytest.mark.skipif(version("jax") != "0.10.2", reason="the texts are of JAX 0.10.2")
 def test_what_is_shown_is_what_the_golden_files_hold() -> None:
-    """
-    A name, label, key or type that comes, goes or changes fails, with a diff and the
-    command that accepts it.
-    """
+    """Any other name, label, key or type fails, with a diff and a command."""
     if diff := compared(gathered()):
         pytest.fail(f"{diff}\nIf that is intended: {COMMAND}", pytrace=False)
 

@@ -1,15 +1,11 @@
 """Threads and child processes of the program that have failed."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 
 import pytest
 
 from jaxmon.facts.reader import from_json
 from jaxmon.facts.walltime import FailedHelper as Failed
-from tests.helpers.processes import Result
 
 
 PROGRAM = """

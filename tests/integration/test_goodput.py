@@ -2,12 +2,8 @@
 The record of a run that is killed and restarted, against a ledger kept outside of it.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +17,6 @@ from jaxmon.screens.runs import read_file
 from tests.helpers import goodput
 from tests.helpers.findings import findings
 from tests.helpers.goodput import RUN, Fault, Supervised
-from tests.helpers.processes import Result
 
 
 pytestmark = pytest.mark.ground_truth
@@ -51,9 +46,7 @@ def test_each_second_is_where_the_supervisor_has_it(run: Supervised) -> None:
     assert record.seconds["lost_progress"] > 0.1
 
 
-def test_activities_add_up_to_the_wall_time_since_the_first_attempt(
-    run: Supervised,
-) -> None:
+def test_activities_add_up_to_the_wall_time_since_the_first_attempt(run):
     """From the start of the first process to the last write, whatever happened."""
     record = run.record()
     whole = record.boottime - run.attempts[0].began
@@ -119,13 +112,8 @@ def test_the_last_process_exports_the_whole_run(run: Supervised) -> None:
         assert found == record.interruptions.get(ending, 0)
 
 
-def test_ml_goodput_measurement_agrees(
-    run: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    Of the same run, Google's library has the same figures: it counts lost steps where
-    they were done first, and the rest of the last step as recovery.
-    """
+def test_ml_goodput_measurement_agrees(run, tmp_path, monkeypatch):
+    """Of the same run, Google's library has the same figures, but for lost steps."""
     theirs = goodput.figures(run, tmp_path, monkeypatch)
     ours, ledger = goodput.as_theirs(run.record()), run.ledger()
     allowed = ledger.tolerance + ledger.traced + ledger.repeated
@@ -169,12 +157,9 @@ BEFORE = RunRecord(
 
 
 def test_the_reports_of_a_restarted_program_have_the_whole_run(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
-    """
-    An attempt after others that lost much: the report at its exit says what, its page
-    and its summary have the time of all attempts.
-    """
+    preloaded_script, tmp_path
+):
+    """The last attempt's report has lost time and that of all attempts."""
     before = BEFORE.replace(time=time.time() - 2 * HOUR)
     records.path_of(tmp_path, "train").write_bytes(before.as_json())
     result = preloaded_script(REPORTING, str(tmp_path)).ok()
@@ -197,8 +182,8 @@ def test_the_reports_of_a_restarted_program_have_the_whole_run(
 
 
 def test_a_healthy_run_has_its_time_in_the_report_and_no_finding(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+    preloaded_script, tmp_path
+):
     """It restarts at once, and lost minutes of many hours."""
     spent = {"step": 30 * HOUR, "lost_progress": 0.5 * HOUR, "recovery": 0.5 * HOUR}
     before = BEFORE.replace(seconds=spent, time=time.time())
@@ -262,13 +247,8 @@ print(json.dumps(found))
 """
 
 
-def test_storage_that_fails_costs_only_the_record(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
-    """
-    While nothing can be written, metrics continue and say so; afterwards the record is
-    complete, also if the directory was removed.
-    """
+def test_storage_that_fails_costs_only_the_record(preloaded_script, tmp_path):
+    """Metrics continue and say so; afterwards the record is complete."""
     directory = tmp_path / "state"
     result = preloaded_script(FULL, str(directory)).ok()
     found = json.loads(result.out.splitlines()[-1])
@@ -311,9 +291,7 @@ for _ in jaxmon.steps(range(5), start=15):
 """
 
 
-def test_a_fork_and_a_second_agent_are_no_attempts(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_fork_and_a_second_agent_are_no_attempts(preloaded_script, tmp_path):
     """The child leaves the record alone; the second agent continues it."""
     preloaded_script(FORKED, str(tmp_path)).ok()
     record = records.read(records.path_of(tmp_path, "train"))

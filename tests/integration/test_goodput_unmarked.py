@@ -1,9 +1,5 @@
 """Runs of programs that mark no steps."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import jax
 import pytest
 
@@ -20,12 +16,8 @@ from tests.helpers.processes import until
     [(12, 0.0, False), (12, 130.0, True), (5, 130.0, False), (120, 0.0, True)],
 )
 def test_a_program_that_calls_again_and_again_is_at_work(
-    calls: int,
-    later: float,
-    works: bool,  # noqa: FBT001 - one of the cases
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    calls, later, works, tmp_path, monkeypatch
+):
     """After a hundred calls, or ten in two minutes: steps may take half a minute."""
     with instrumented(run="train", run_state=tmp_path, run_interval=3600.0) as agent:
         jitted = jax.jit(lambda x: x + 1)

@@ -1,7 +1,5 @@
 """The GPM collector behind the real pynvml, with a C library in the driver's place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,9 +67,7 @@ def test_first_poll_has_nothing_to_compare(gpm: Callable[..., Gpus]) -> None:
     assert (state["success"], state["page"]) == (True, {})
 
 
-def test_every_figure_is_a_ratio_of_the_drivers_percent(
-    gpm: Callable[..., Gpus],
-) -> None:
+def test_every_figure_is_a_ratio_of_the_drivers_percent(gpm):
     """From the second poll on all nine figures of each device are there, exactly."""
     fleet = gpm(8)
     fleet.poll()
@@ -131,10 +127,7 @@ def test_figures_follow_the_driver(gpm: Callable[..., Gpus]) -> None:
 
 
 def test_a_share_that_cannot_be_is_left_out(gpm: Callable[..., Gpus]) -> None:
-    """
-    More than all of the time is no share; a little more is all of it, for the two
-    counters are not read at the same moment.
-    """
+    """Far more than all of the time is no share; a little more is all of it."""
     fleet = gpm(1)
     fleet.poll()
     name = "jaxmon_gpu_tensor_active_ratio"
@@ -164,9 +157,7 @@ def test_looking_does_not_shorten_the_window(gpm: Callable[..., Gpus]) -> None:
 
 
 @pytest.mark.parametrize("order", ["gpmcode 0 5 3", "gpmvalue 0 5 nan"])
-def test_metric_that_the_driver_does_not_know_is_left_out(
-    gpm: Callable[..., Gpus], order: str
-) -> None:
+def test_metric_that_the_driver_does_not_know_is_left_out(gpm, order):
     """A metric that fails by itself, or is no number, costs itself alone."""
     fleet = gpm(1, order)
     fleet.poll()
@@ -199,9 +190,7 @@ def test_host_without_gpm_says_so(gpm: Callable[..., Gpus], order: str) -> None:
     assert "dcgm" in state["message"]
 
 
-def test_refusal_switches_the_device_off_and_is_counted(
-    gpm: Callable[..., Gpus],
-) -> None:
+def test_refusal_switches_the_device_off_and_is_counted(gpm):
     """Without permission there are no figures of that device, one count, no retry."""
     fleet = gpm(2, "call nvmlGpmSampleGet 0 4")
     for _ in range(3):
@@ -257,9 +246,7 @@ def test_failed_comparison_is_counted_and_forgotten(gpm: Callable[..., Gpus]) ->
     ("code", "reason"),
     [(1, "uninitialized"), (9, "driver_not_loaded"), (18, "driver_mismatch")],
 )
-def test_driver_that_goes_away_comes_back(
-    gpm: Callable[..., Gpus], code: int, reason: str
-) -> None:
+def test_driver_that_goes_away_comes_back(gpm, code, reason):
     """A driver error is the collector's; afterwards all is asked afresh."""
     fleet = gpm(1, "gpm 0 0")
     fleet.poll()
@@ -275,9 +262,7 @@ def test_driver_that_goes_away_comes_back(
 @pytest.mark.parametrize(
     ("code", "reason"), [(9, "driver_not_loaded"), (999, "init_failed")]
 )
-def test_driver_that_does_not_start_is_a_reason(
-    gpm: Callable[..., Gpus], code: int, reason: str
-) -> None:
+def test_driver_that_does_not_start_is_a_reason(gpm, code, reason):
     """A failing nvmlInit is no crash, says why, and is tried again at each poll."""
     fleet = gpm(1, f"init {code}")
     state = fleet.poll()
@@ -300,9 +285,7 @@ def test_uuid_is_that_of_the_nvml_collector(gpm: Callable[..., Gpus]) -> None:
     assert fleet.poll()["page"][name] == 0.025
 
 
-def test_instances_of_a_divided_gpu_are_sampled_by_themselves(
-    gpm_with_rates: Callable[..., Gpus],
-) -> None:
+def test_instances_of_a_divided_gpu_are_sampled_by_themselves(gpm_with_rates):
     """A MIG device has the figures of its instance, in no rate that could be added."""
     fleet = gpm_with_rates(2, profile="a100")
     fleet.poll()
@@ -315,9 +298,7 @@ def test_instances_of_a_divided_gpu_are_sampled_by_themselves(
     assert fleet.calls("nvmlGpmMigSampleGet", 1) == 6
 
 
-def test_device_without_permission_for_instances_keeps_its_own(
-    gpm: Callable[..., Gpus],
-) -> None:
+def test_device_without_permission_for_instances_keeps_its_own(gpm):
     """What is refused of an instance is not refused of the whole."""
     fleet = gpm(1, "call nvmlGpmMigSampleGet 4", profile="a100")
     fleet.poll()

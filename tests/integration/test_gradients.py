@@ -1,7 +1,5 @@
 """`jaxmon.check_gradients`: JAX's checker with an outcome."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -18,7 +16,6 @@ CHECKS = "jaxmon_gradient_checks_total"
 
 @jax.custom_jvp
 def wrong(x):
-    """Square *x*, with a derivative that is not 2x."""
     return x * x
 
 

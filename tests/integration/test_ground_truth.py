@@ -1,7 +1,5 @@
 """Every count that the agent exports equals a count obtained without it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -210,9 +208,7 @@ print(json.dumps({"jax": jax.__version__, "page": page}))
 
 
 def test_a_second_process_hits_the_persistent_cache(tmp_path: Any) -> None:
-    """
-    The first process compiles and misses; the second loads and hits, as files show.
-    """
+    """The first process compiles and misses; the second hits, as files show."""
     script = tmp_path / "cached.py"
     script.write_text(CACHED)
     cache = tmp_path / "cache"

@@ -1,7 +1,5 @@
 """The gRPC interceptors on real servers, against what the clients saw."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter
@@ -61,7 +59,6 @@ def decide(number: int, context: Any) -> int:
 
 
 async def decide_async(number: int, context: Any) -> int:
-    """Do what *number* says."""
     if number == 1:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
     if number == 2:
@@ -200,13 +197,6 @@ def poller() -> Iterator[None]:
     loop.close()
 
 
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
-    with recording() as found:
-        yield found
-
-
 class Client:
     """Calls the service, and notes the status of each RPC."""
 
@@ -312,9 +302,7 @@ async def odd_stream_async(number: int, context: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
-def test_responses_of_a_stream_that_cannot_be_serialized(
-    recorded: Recorded, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_responses_of_a_stream_that_cannot_be_serialized(recorded, kind, monkeypatch):
     """They are errors at once; a single response is a success, as documented."""
     name = "THREADED" if kind == "threads" else "ASYNC"
     behaviours: list[Any] = list(globals()[name])

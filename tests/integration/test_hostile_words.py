@@ -1,7 +1,5 @@
 """What servers and agents say is neither obeyed by a terminal nor a way for secrets."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging
@@ -168,8 +166,6 @@ def test_an_exporter_that_repeats_its_password(head):
 
 @contextmanager
 def agent(run_dir: Path, pages: dict[str, bytes], **headers: str) -> Iterator[None]:
-    """Serve *pages* as an agent does."""
-
     def page(body: bytes) -> Handler:
         return lambda _: Response(body, headers=headers)
 

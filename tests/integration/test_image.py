@@ -1,7 +1,5 @@
 """What the images do, as far as that shows without containers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,14 +1,11 @@
 """Files of NCCL Inspector that are rotated, replaced, removed, or come back."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.agents import Serve
 from tests.fakes.nccl.inspector import Rank
 from tests.job.inspected import (
     HOST,
@@ -22,16 +19,8 @@ from tests.job.inspected import (
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["between polls", "seen empty"])
-def test_rotation_by_truncation(
-    seen: bool,  # noqa: FBT001 - a case
-    files: Path,
-    write: Write,
-    run_dir: Path,
-) -> None:
-    """
-    The writer goes on at its place, behind a hole, which is not read; the copy has been
-    read before.
-    """
+def test_rotation_by_truncation(seen, files, write, run_dir):
+    """The writer continues behind a hole, which is not read; the copy was."""
     inspected = Inspected(files, run_dir, budget=30_000)
     inspected.reason()
     writer, rank = write(7), Rank()
@@ -65,9 +54,7 @@ def test_rotation_by_renaming(files: Path, write: Write, run_dir: Path) -> None:
     assert counted(inspected.poll()) == pytest.approx(expected([writer]))
 
 
-def test_rotation_while_it_is_read(
-    files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rotation_while_it_is_read(files, write, run_dir, monkeypatch):
     """A file that has another's name by now is not read in its place."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -91,9 +78,7 @@ def test_rotation_while_it_is_read(
 
 
 @pytest.mark.parametrize("number", [3, 300], ids=["shorter", "longer"])
-def test_another_process_with_the_number(
-    number: int, files: Path, write: Write, run_dir: Path
-) -> None:
+def test_another_process_with_the_number(number, files, write, run_dir):
     """It truncates the file of the one before; all that it writes is new."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -108,9 +93,7 @@ def test_another_process_with_the_number(
     assert page["bad_record"] == 0
 
 
-def test_another_file_in_the_place_of_one(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_another_file_in_the_place_of_one(files, write, run_dir, serve):
     """File systems give the number of a removed file to the next one."""
     for slot, pid in enumerate((7, 8)):
         serve(slot, agent_in(pid), target="/debug/rank")

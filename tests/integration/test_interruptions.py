@@ -3,8 +3,6 @@ Time limits of the program that end while jaxmon's code runs: the program gets w
 handler raises, and jaxmon's figures are right afterwards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import sys
@@ -129,16 +127,8 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     "kind", [Alarm, LikeOurs, pytest.param(LikeAFile, marks=pytest.mark.exhaustive)]
 )
 @pytest.mark.parametrize("program", some(PROGRAMS, 2))
-def test_the_program_gets_its_alarm_wherever_it_lands(
-    dropped: list[Any],
-    agent: Agent,
-    program: Callable[[Agent], None],
-    kind: type[Exception],
-) -> None:
-    """
-    At each point of our code: nothing is taken, counted or dropped, and nothing of the
-    interrupted call is left open.
-    """
+def test_the_program_gets_its_alarm_wherever_it_lands(dropped, agent, program, kind):
+    """At each point of our code nothing is taken, dropped or left open."""
     if kind is LikeOurs and program is transfer:
         pytest.skip("JAX takes an AttributeError there for an array that cannot wait")
     for _ in range(3):  # what is done only once has been done
@@ -199,9 +189,7 @@ def loaded_again(
     return program
 
 
-def test_the_program_gets_its_alarm_while_we_load_modules(
-    dropped: list[Any], agent: Agent, loaded_again: Callable[[Agent], None]
-) -> None:
+def test_the_program_gets_its_alarm_while_we_load_modules(dropped, agent, loaded_again):
     """The first compile imports what compares compiles; a later one tries it again."""
     for _ in range(3):
         points, problem = run(lambda: loaded_again(agent))

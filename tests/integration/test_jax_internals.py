@@ -1,16 +1,13 @@
 """The names of JAX that jaxmon uses, asked of the JAX that is installed."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import pytest
 
 from jaxmon.agent.jaxlink.names import NAMES, RELEASES, check
-from tests.helpers.processes import Result, run_python
+from tests.helpers.processes import run_python
 
 
 pytestmark = pytest.mark.ground_truth
@@ -59,9 +56,7 @@ print("\\n".join(heard))
 """
 
 
-def test_every_event_is_heard(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_every_event_is_heard(preloaded_script, tmp_path):
     """A compile, and a hit in the persistent cache, report all events of the table."""
     heard = preloaded_script(HEAR, str(tmp_path / "cache")).ok().out.split()
 
@@ -95,9 +90,7 @@ runpy.run_module("jaxmon.agent.selftest", run_name="__main__")
     ],
 )
 @pytest.mark.exhaustive
-def test_the_self_test_reports_a_missing_name(
-    python_script: Callable[..., Result], path: str, metric: str, hook: str
-) -> None:
+def test_the_self_test_reports_a_missing_name(python_script, path, metric, hook):
     """A JAX without a name costs what its row says, and its hook stays off."""
     told = json.loads(
         python_script(REMOVE, path, env={"JAX_PLATFORMS": "cpu"}).ok().out

@@ -1,7 +1,5 @@
 """Warnings of JAX: each counted, and each issued as without an agent."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import traceback
@@ -92,9 +90,7 @@ def test_a_warning_that_is_an_error_is_raised_from_jax(agent: Agent) -> None:
     assert value(agent, WARNINGS, kind="dtype_unavailable") == 1
 
 
-def test_what_jax_logs_is_counted(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_jax_logs_is_counted(agent, caplog):
     """The record is handled as it would be; information is no warning."""
     logger = logging.getLogger("jax._src.xla_bridge")
     logger.warning("A GPU may be present. Falling back to %s.", "cpu")

@@ -1,7 +1,5 @@
 """The sidecar's ``/job``: who gets it, and what it keeps of the ranks of its host."""
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import ExitStack
@@ -42,9 +40,7 @@ def test_ranks_are_served_only_if_that_is_enabled_and_safe(run_dir: Path) -> Non
     assert "start it with --peer-access" in " ".join(done.output.split())
 
 
-def test_with_a_password_it_may_listen_everywhere(
-    run_dir: Path, tmp_path: Path, stack: ExitStack
-) -> None:
+def test_with_a_password_it_may_listen_everywhere(run_dir, tmp_path, stack):
     """The command sends the password, and says so if it is not accepted."""
     bcrypt = pytest.importorskip("bcrypt")
     hashed = bcrypt.hashpw(b"right-password", bcrypt.gensalt(5)).decode()
@@ -63,9 +59,7 @@ def test_with_a_password_it_may_listen_everywhere(
             assert text not in done.output
 
 
-def test_that_no_failure_is_known_is_not_that_there_is_none(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_that_no_failure_is_known_is_not_that_there_is_none(run_dir, stack):
     """As long as a rank or a host is missing, the exit code says so."""
 
     def examined(targets: str) -> tuple[int, str]:
@@ -115,9 +109,7 @@ def test_a_process_is_reported_as_it_was_last(run_dir: Path, stack: ExitStack) -
     assert [of["pid"] for of in read(ranks)["ranks"]] == [7]
 
 
-def test_how_a_process_ended_is_read_from_its_slot(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_how_a_process_ended_is_read_from_its_slot(run_dir, stack):
     """An orderly end, an uncaught exception and a kill are told apart."""
     ranks = ranks_of(run_dir, stack)
     ends: dict[int, State] = {0: FINISHED, 1: CRASHED, 2: RUNNING}
@@ -134,9 +126,7 @@ def test_how_a_process_ended_is_read_from_its_slot(
     assert found == ["finished", "crashed", "killed"]
 
 
-def test_a_rank_that_was_read_remains_known_as_such(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_a_rank_that_was_read_remains_known_as_such(run_dir, stack):
     """What it left when it failed says less than what it had reported."""
     ranks = ranks_of(run_dir, stack)
     one = EndWriter(run_dir / "agent-0.end", 0o600)
@@ -153,9 +143,7 @@ def test_a_rank_that_was_read_remains_known_as_such(
         assert found["words"]["kind"] == "exception"
 
 
-def test_a_rank_that_is_nested_deeply_hides_no_other(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_a_rank_that_is_nested_deeply_hides_no_other(run_dir, stack):
     """It could be read alone, but not within the document of all."""
     deep: Any = []
     for _ in range(json_text.MAX_DEPTH - 2):
@@ -203,9 +191,7 @@ def test_usual_pauses_keep_no_stacks(run_dir: Path, stack: ExitStack) -> None:
     assert one.asked == []
 
 
-def test_the_command_finds_its_targets(
-    run_dir: Path, tmp_path: Path, stack: ExitStack
-) -> None:
+def test_the_command_finds_its_targets(run_dir, tmp_path, stack):
     """Lists, Prometheus's files in JSON and YAML, and addresses that return these."""
     for slot, rank in enumerate([*waiting(3), report(3, calls=811, state="python")]):
         agent(stack, run_dir, slot, rank)
@@ -258,9 +244,7 @@ def test_targets_that_are_none_are_usage_errors(tmp_path: Path) -> None:
     assert "a-long-secret" not in done.output
 
 
-def test_throttled_gpus_are_served_beside_the_ranks(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_throttled_gpus_are_served_beside_the_ranks(run_dir, stack):
     """Those that a driver slows down, with reasons; not those that idle."""
     metric = GPU_CLOCK_EVENT_ACTIVE
     active = {
@@ -279,9 +263,7 @@ def test_throttled_gpus_are_served_beside_the_ranks(
     assert gpu.throttled == ("hw_thermal", "sw_power_cap")
 
 
-def test_ranks_that_are_set_up_alike_share_what_is_sent(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_ranks_that_are_set_up_alike_share_what_is_sent(run_dir, stack):
     """A setup is sent once for all ranks of a host; a reader gives it to each."""
     for number in range(4):
         setup = {"jax": "0.10.2" if number < 3 else "0.10.1"}

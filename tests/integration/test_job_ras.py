@@ -1,7 +1,5 @@
 """What NCCL's RAS knows of a job, beside the ranks that a sidecar serves."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -58,9 +56,7 @@ def test_what_nccl_knows_is_said_of_our_ranks(run_dir: Path, stack: ExitStack) -
     ) in text
 
 
-def test_a_sidecar_serves_what_its_collector_read(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_a_sidecar_serves_what_its_collector_read(run_dir, stack):
     """With ranks and addresses of its host; without the collector, nothing of it."""
     agent(stack, run_dir, 0, report(0))
     ras = stack.enter_context(nccl_ras(nccl_job(1, 4)))
@@ -75,9 +71,7 @@ def test_a_sidecar_serves_what_its_collector_read(
         assert "nccl" not in json.loads(http_get(f"http://{address}/job"))
 
 
-def test_what_nccl_knows_of_others_is_said_of_their_processes(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_what_nccl_knows_of_others_is_said_of_their_processes(run_dir, stack):
     """A process of another host, or with another number, is none of our ranks."""
     job = nccl_job(1, 4)
     for one in job.communicators[0].members:
@@ -88,9 +82,7 @@ def test_what_nccl_knows_of_others_is_said_of_their_processes(
     assert "pid 4000 on 10.9.8.7 is gone for NCCL" in text
 
 
-def test_a_ras_that_knows_of_nothing_leaves_the_network(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_a_ras_that_knows_of_nothing_leaves_the_network(run_dir, stack):
     """All processes respond, and none is behind: that is said, too."""
     text = verdict_with_ras(run_dir, stack, nccl_job(1, 4))
     assert "all 4 processes respond, and no rank has launched fewer" in text

@@ -1,11 +1,7 @@
 """What processes leave behind, of which the sidecar has read nothing, or something."""
 
-from __future__ import annotations
-
 import json
 import time
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +13,7 @@ from tests.job.ranks import report
 from tests.job.served import agent, ranks_of, read
 
 
-def test_a_process_that_failed_before_it_was_read_is_reported(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_a_process_that_failed_before_it_was_read_is_reported(run_dir, stack):
     """Its last words are, for an hour; which rank it was is unknown."""
     # Not since the start of the system, which may be an hour ago or less.
     now = time.time()
@@ -57,9 +51,7 @@ def test_a_process_that_failed_before_it_was_read_is_reported(
     assert [of["worker"] for of in found].count("7") == 2
 
 
-def test_which_rank_it_was_is_known_from_its_last_words(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_which_rank_it_was_is_known_from_its_last_words(run_dir, stack):
     """Each of several attempts that fail one after the other, read in time or not."""
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])
@@ -95,9 +87,7 @@ def test_which_rank_it_was_is_known_from_its_last_words(
         f'"causes": {"[" * 900}{"]" * 900}',
     ],
 )
-def test_odd_last_words_hide_no_other_rank(
-    run_dir: Path, stack: ExitStack, odd: str, *, joined: bool
-) -> None:
+def test_odd_last_words_hide_no_other_rank(run_dir, stack, odd, joined):
     """Whoever may write to the run directory cannot make the whole host unreadable."""
     ranks = ranks_of(run_dir, stack)
     path = run_dir / "agent-0.end"
@@ -118,9 +108,7 @@ def test_odd_last_words_hide_no_other_rank(
     assert (0 in indices) is joined
 
 
-def test_what_many_processes_left_hides_no_rank(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_what_many_processes_left_hides_no_rank(run_dir, stack):
     """Whoever may write to the run directory can make any number of such files."""
     for slot in range(300):
         one = EndWriter(run_dir / f"agent-{slot}.end", 0o600)
@@ -136,9 +124,7 @@ def test_what_many_processes_left_hides_no_rank(
     assert found[-1]["index"] == 0
 
 
-def test_what_a_process_left_is_as_old_as_its_words(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_what_a_process_left_is_as_old_as_its_words(run_dir, stack):
     """Those of an earlier process of the slot say nothing of the latest."""
     one = EndWriter(run_dir / "agent-0.end", 0o600)
     one.begin()
@@ -156,9 +142,7 @@ def test_what_a_process_left_is_as_old_as_its_words(
     assert found["ended_seconds"] == pytest.approx(100.0, abs=50.0)
 
 
-def test_last_words_are_kept_when_the_slot_has_another_process(
-    run_dir: Path, stack: ExitStack
-) -> None:
+def test_last_words_are_kept_when_the_slot_has_another_process(run_dir, stack):
     """Both are reported, and each has its own words, whatever the process numbers."""
     now = [100.0]
     ranks = ranks_of(run_dir, stack, clock=lambda: now[0])

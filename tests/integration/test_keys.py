@@ -1,7 +1,5 @@
 """From which PRNG keys a program draws: real programs, as JAX lowers them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import FrameType

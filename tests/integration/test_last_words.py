@@ -1,7 +1,5 @@
 """What a program leaves in its slot when it ends."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -127,9 +125,7 @@ def words_of(
         ("thread", 0, {"kind": "finished", "steps": 8}),
     ],
 )
-def test_a_program_leaves_how_it_ended(
-    way: str, code: int, expected: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_program_leaves_how_it_ended(way, code, expected, tmp_path):
     """Its error, line and step, and when; the program ends as it would without us."""
     before, since = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
     found, returned = words_of(way, tmp_path)
@@ -184,14 +180,9 @@ HANDLED = [
         ("caught at the end, and exits", 0, FINISHED, {"kind": "finished"}),
     ],
 )
-def test_an_exception_may_be_turned_into_an_exit(  # noqa: PLR0917
-    way: str,
-    code: int,
-    state: str,
-    expected: dict[str, Any],
-    where: str,
-    tmp_path: Path,
-) -> None:
+def test_an_exception_may_be_turned_into_an_exit(  # noqa: PLR0917 - fixtures and a case
+    way, code, state, expected, where, tmp_path
+):
     """With the code 1, the exception ended the program, as if it were uncaught."""
     found, returned = words_of(way, tmp_path, where)
     assert returned == code

@@ -1,7 +1,5 @@
 """Parts that are loaded when they first have something to do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -49,7 +47,6 @@ ALL = ["jaxmon_compiles_total", "jaxmon_flops_total", "jaxmon_programs_total"]
 
 
 def run(source: str, **options: Any) -> list[str]:
-    """Return the lines that the program prints."""
     done = subprocess.run(
         [sys.executable, "-c", source],
         capture_output=True,
@@ -96,10 +93,7 @@ known = ours()
 
 
 def test_time_and_requests_load_what_only_watches() -> None:
-    """
-    A program that compiles nothing and is not scraped has its memory and its time
-    watched after a second; a page, an event of Orbax and a check load what they need.
-    """
+    """Memory and time are watched after a second; events load what they need."""
     source = """
 import sys, time
 import jax, numpy as np
@@ -152,10 +146,7 @@ print(compiled(), failed())
 
 
 def test_a_child_loads_what_its_parent_was_loading() -> None:
-    """
-    A fork waits while another thread imports a part, which the child could never import
-    otherwise.
-    """
+    """A fork waits for an import of a part, which the child would never finish."""
     source = f"""
 import os, signal, sys, threading, time
 import jax, numpy as np
@@ -226,10 +217,7 @@ def test_the_table_is_right() -> None:
 
 @pytest.mark.contained
 def test_an_interrupted_load_is_repeated() -> None:
-    """
-    An exception of the program while a part is loaded propagates, and the next event
-    loads the part; an event within the load is not passed on.
-    """
+    """An exception within a load propagates, and the next event loads the part."""
     context = context_of(jax, jaxmon.instrument(enabled=False).settings)
     parts = AgentParts(context, Indicators(1, context.guard, on_error=print))
     late = next(one for one in parts if one.name == "keys")

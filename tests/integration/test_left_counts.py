@@ -1,7 +1,5 @@
 """The file in which a process leaves its counts: too old, removed, cut off, invalid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -111,9 +109,7 @@ def test_gauges_in_the_file_are_dropped(run_dir: Path) -> None:
     assert not [name for name in page if "queue" in name]
 
 
-def test_an_agent_without_such_counts_is_served_as_it_is(
-    run_dir: Path, serve: Serve
-) -> None:
+def test_an_agent_without_such_counts_is_served_as_it_is(run_dir, serve):
     """One of an earlier release neither removes nor continues what is there."""
     written(run_dir, GOOD)
     record = EndWriter(run_dir / "agent-0.end", 0o600)

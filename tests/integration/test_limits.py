@@ -1,9 +1,7 @@
 """One limit in ``slo.yaml``, and all that judges by it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from jaxmon_alerts import slo
 from tests.helpers.findings import GIB, HEALTHY
 from tests.helpers.preloaded import run_preloaded
 from tests.helpers.processes import until
-from tests.helpers.sidecars import Exporter, Host, exporters
+from tests.helpers.sidecars import Host
 
 
 # 60 % of the device: no fault, unless the limit is lower.
@@ -44,12 +42,6 @@ OVERVIEW = {
     "memory": {"devices": [{"device": 0, "in_use": 60 * GIB, "limit": 100 * GIB}]},
 }
 FULL = "60 % of 100 GiB in use"
-
-
-@pytest.fixture
-def exporter(run_dir: Path) -> Iterator[Callable[..., Exporter]]:
-    with exporters(run_dir) as start:
-        yield start
 
 
 @pytest.fixture
@@ -85,9 +77,7 @@ def top(url: str, limits: Limits | None = None) -> str:
     return dumps(encoded(host.summary().answer))
 
 
-def test_one_limit_moves_the_alert_and_all_screens(
-    host: Host, exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
+def test_one_limit_moves_the_alert_and_all_screens(host, exporter, tmp_path):
     """The sidecar gets the file that the alerts are built from, and nobody else."""
     path = tmp_path / "slo.yaml"
     path.write_text(slo.default().replace("device_memory: 90%", "device_memory: 50%"))
@@ -135,9 +125,7 @@ for _ in range(60):
 """
 
 
-def test_a_program_judges_by_what_the_sidecar_was_given(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_a_program_judges_by_what_the_sidecar_was_given(run_dir, tmp_path):
     """Three recompiles are few, unless a file says otherwise."""
     own = tmp_path / "limits.json"
     own.write_text('{"schema": 1, "limits": {"recompile_storm": 2}}')
@@ -171,9 +159,7 @@ def test_a_program_judges_by_what_the_sidecar_was_given(
         '{"schema": 1, "limits": {"recompiles": 1e999}}': "not JSON",
     }.items(),
 )
-def test_a_file_that_is_no_good_is_refused(
-    text: str, problem: str, tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_good_is_refused(text, problem, tmp_path):
     """Its problem is said; values never reach a judgement."""
     path = tmp_path / "limits.json"
     path.write_text(text)

@@ -1,7 +1,5 @@
 """What is known of loaded programs, and their HLO on request."""
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Iterator

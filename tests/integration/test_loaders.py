@@ -1,7 +1,5 @@
 """Loops over loaders with worker processes, as those of PyTorch and Grain have them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.preloaded import run_preloaded

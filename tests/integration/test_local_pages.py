@@ -1,7 +1,5 @@
 """Pages of the Unix socket only, and pages that another thread makes."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -56,7 +54,6 @@ class Site:
         return client
 
     def get(self, path: str, *, local: bool = True) -> tuple[int, bytes]:
-        """Return status and body of a page."""
         with self.connect(local=local) as client:
             client.sendall(request(path))
             return answer(client)
@@ -86,7 +83,6 @@ def answer(client: socket.socket) -> tuple[int, bytes]:
 
 @pytest.fixture
 def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
-    """Return a function that makes a site, which runs until the test ends."""
     with ExitStack() as stack:
 
         def make(**options: float) -> Site:
@@ -99,7 +95,6 @@ def make_site(run_dir: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a site with the default limits."""
     return make_site()
 
 

@@ -1,7 +1,5 @@
 """Lying agents next to honest ones: all output can be parsed."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess
@@ -22,7 +20,6 @@ from jaxmon_exporter.collectors.agents import Agents
 from jaxmon_exporter.polling import Poller
 from tests.fakes.agents import Serve
 from tests.helpers.processes import require_program, until
-from tests.helpers.prometheus import Prometheus
 
 
 Lie = Callable[[random.Random, list[str]], None]

@@ -1,7 +1,5 @@
 """A JAX without what the hooks look for: each costs its own figures only."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pkgutil import resolve_name
@@ -49,12 +47,7 @@ def place(path: str) -> tuple[Any, str]:
         ("jax.pmap", set()),
     ],
 )
-def test_a_missing_symbol_costs_its_hook_only(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    path: str,
-    lost: set[str],
-) -> None:
+def test_a_missing_symbol_costs_its_hook_only(monkeypatch, caplog, path, lost):
     """Where JAX lacks a function, its hook says so once; everything else works."""
     module, name = place(path)
     monkeypatch.delattr(module, name)
@@ -83,9 +76,7 @@ def test_a_missing_symbol_costs_its_hook_only(
 
 
 def test_hits_are_not_claimed_where_misses_are_not_seen() -> None:
-    """
-    With the hook for misses gone, every call would look like a hit: none is exported.
-    """
+    """Without the hook for misses, no hit is exported."""
     with instrumented() as agent:
         jitted = jax.jit(lambda x: x + 1)
         jitted(1.0)

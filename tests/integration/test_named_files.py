@@ -1,7 +1,5 @@
 """What commands do with a file that is none, or has no end."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +11,7 @@ from click.testing import CliRunner
 
 from jaxmon.cli.main import main
 from tests.fakes.grafana_rows import TOKEN
-from tests.helpers.dashboards import ONCALL, Site
+from tests.helpers.dashboards import ONCALL
 from tests.helpers.processes import Result, some
 
 
@@ -68,9 +66,7 @@ def test_a_device_without_end_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", some(COMMANDS, 3))
-def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_a_pipe_that_nobody_writes_to_is_no_wait_for_ever(monkeypatch, tmp_path, name):
     """Some commands take a pipe, and wait for it for half a minute."""
     monkeypatch.setattr("jaxmon.host.files.bounded.PIPE_SECONDS", 0.1)
     os.mkfifo(tmp_path / "pipe")

@@ -1,7 +1,5 @@
 """The nccl collector, and the RAS of jobs that are well, stuck, or gone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.fakes.nccl.jobs import Job, job

@@ -1,7 +1,5 @@
 """The nccl_inspector collector: what it counts, of whom, and how much of it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +20,7 @@ UNRECORDED = 'jaxmon_nccl_unrecorded_collectives_total{{worker="{}",collective="
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-def test_counters_are_what_was_written(
-    version: str, files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_counters_are_what_was_written(version, files, write, run_dir, serve):
     """By worker, kind and size, as the writer has counted, of several ranks each."""
     inspected = Inspected(files, run_dir)
     assert inspected.reason() == "no_job"
@@ -43,9 +39,7 @@ def test_counters_are_what_was_written(
     assert page["bad_record"] == 0
 
 
-def test_bus_bandwidth_is_that_of_nccl(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_bus_bandwidth_is_that_of_nccl(files, write, run_dir):
     """Bytes on the bus by seconds are what Inspector says, weighted by time."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -102,9 +96,7 @@ def test_what_is_not_recorded_is_known_by_number(
     assert inspected.poll()[UNRECORDED.format("other", "AllReduce")] == 12
 
 
-def test_numbers_of_as_many_as_are_kept(
-    files: Path, write: Write, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_as_many_as_are_kept(files, write, run_dir, monkeypatch):
     """What is known is forgotten for one more, and not before."""
     monkeypatch.setattr(collectives, "_MOST_NUMBERS", 2)
     inspected = Inspected(files, run_dir)
@@ -140,9 +132,7 @@ def test_what_was_there_is_ignored(files: Path, write: Write, run_dir: Path) -> 
     assert page["bad_record"] == 0
 
 
-def test_half_a_line_is_read_when_it_is_whole(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_half_a_line_is_read_when_it_is_whole(files, write, run_dir):
     """The buffer of the writer ends anywhere; each byte more changes nothing."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -170,9 +160,7 @@ def test_whose_files_are_read(files: Path, write: Write, run_dir: Path) -> None:
     assert counted(every.poll()) == pytest.approx(expected([ours, theirs]))
 
 
-def test_hosts_tell_processes_with_one_number_apart(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_hosts_tell_processes_with_one_number_apart(files, write, run_dir, serve):
     """Pods of a node have the same process numbers."""
     for slot, host in enumerate(("pod-a", "pod-b")):
         serve(slot, agent_in(1, host), target="/debug/rank")
@@ -185,9 +173,7 @@ def test_hosts_tell_processes_with_one_number_apart(
     assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
-def test_an_agent_may_start_later(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_an_agent_may_start_later(files, write, run_dir, serve):
     """What its process recorded before stays with those that have no agent."""
     inspected = Inspected(files, run_dir)
     inspected.reason()
@@ -203,9 +189,7 @@ def test_an_agent_may_start_later(
     assert counted(inspected.poll()) == pytest.approx(before | after)
 
 
-def test_agents_may_respond_with_anything(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_agents_may_respond_with_anything(files, write, run_dir, serve):
     """They cost the others nothing, and processes of no known agent are counted."""
     odd = (b"[]", b"x", b'{"host":["node-7"],"pid":7}', b'{"host":"node-7","pid":{}}')
     for slot, page in enumerate((*odd, agent_in(8))):
@@ -219,9 +203,7 @@ def test_agents_may_respond_with_anything(
     assert counted(inspected.poll()) == pytest.approx(wanted)
 
 
-def test_agents_are_read_once_in_a_poll(
-    files: Path, write: Write, run_dir: Path, serve: Serve
-) -> None:
+def test_agents_are_read_once_in_a_poll(files, write, run_dir, serve):
     """However many processes of a job have just started."""
     requests = []
 
@@ -272,9 +254,7 @@ def test_a_flood_is_sampled(files: Path, write: Write, run_dir: Path) -> None:
     )
 
 
-def test_a_flood_takes_nothing_from_others(
-    files: Path, write: Write, run_dir: Path
-) -> None:
+def test_a_flood_takes_nothing_from_others(files, write, run_dir):
     """What files with little leave of the budget is shared by those with more."""
     inspected = Inspected(files, run_dir, budget=20_000)
     inspected.reason()

@@ -94,9 +94,7 @@ def test_without_a_place_each_fourth_poll_queries() -> None:
 
 
 @each({str(nodes): (nodes, *pauses) for nodes, *pauses in PAUSES})
-def test_the_larger_a_job_the_rarer_a_query(
-    nodes: int, usual: tuple[int, int], troubled: tuple[int, int]
-) -> None:
+def test_the_larger_a_job_the_rarer_a_query(nodes, usual, troubled):
     """Sidecars away from the first rank share the queries; trouble makes them more."""
     drawn: list[tuple[int, int]] = []
 

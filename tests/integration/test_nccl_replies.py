@@ -1,7 +1,5 @@
 """What a port or a reply may be, besides that of NCCL's RAS."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -1,12 +1,9 @@
 """Times on the board, on the screens and by another clock: one number."""
 
-from __future__ import annotations
-
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 from urllib.parse import urlsplit
 
@@ -17,7 +14,6 @@ from jaxmon.exposition.families import Family, Histogram, gauge, histograms, qua
 from jaxmon.host.http.server import Server, metrics_handler
 from jaxmon.limits import Limits
 from tests.helpers.processes import until
-from tests.helpers.prometheus import Prometheus
 from tests.helpers.sidecars import exporters
 
 
@@ -34,9 +30,7 @@ def exact(values: Sequence[float], part: float) -> float:
     return sorted(values)[int(part * len(values))]
 
 
-def test_board_and_screens_agree_with_each_other_and_the_truth(
-    run_dir: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_board_and_screens_agree_with_each_other_and_the_truth(run_dir, prometheus):
     """
     What Prometheus estimates is what explanations and the page show. Medians are within
     5 % of those of the times themselves; the 95th percentile is within 10 % for steps,

@@ -1,7 +1,5 @@
 """The NVML collector behind the real pynvml, with a C library in the driver's place."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -81,9 +79,7 @@ def test_fields_are_asked_in_one_call(gpus: Callable[..., Gpus]) -> None:
         (21, 3, {}),
     ],
 )
-def test_failing_field_costs_itself(
-    gpus: Callable[..., Gpus], code: int, asked: int, counted: dict[str, float]
-) -> None:
+def test_failing_field_costs_itself(gpus, code, asked, counted):
     """One numbered figure that fails leaves the others of its call alone."""
     fleet = gpus(2, f"fieldcode 1 197 {code}")
     for _ in range(3):
@@ -95,9 +91,7 @@ def test_failing_field_costs_itself(
     assert failures(state["page"]) == counted
 
 
-def test_field_call_that_the_driver_lacks_is_learned_once(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_field_call_that_the_driver_lacks_is_learned_once(gpus):
     """Without the call for fields, the figures of their own calls remain."""
     fleet = gpus(1, "call nvmlDeviceGetFieldValues 13")
     for _ in range(3):
@@ -239,9 +233,7 @@ def test_mig_device_that_fails_costs_itself(gpus: Callable[..., Gpus]) -> None:
     assert sum("_mig_info" in name for name in page) == 3
 
 
-def test_gpu_that_is_made_whole_is_asked_everything_again(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_gpu_that_is_made_whole_is_asked_everything_again(gpus):
     """What a divided GPU lacks is not lacked for good: no reset need come between."""
     fleet = gpus(2, "mig 0 1")
     page = fleet.poll()["page"]
@@ -268,9 +260,7 @@ def test_processes_are_told_only_when_asked_for(gpus: Callable[..., Gpus]) -> No
     assert fleet.calls("nvmlDeviceGetComputeRunningProcesses_v3", 0) == 0
 
 
-def test_processes_without_known_memory_are_left_out(
-    nvml_library: Path, tmp_path: Path
-) -> None:
+def test_processes_without_known_memory_are_left_out(nvml_library, tmp_path):
     """A process whose memory the driver does not report has no series."""
     collector = "nvml.NvidiaGpus(processes=10)"
     with fake_gpus(nvml_library, tmp_path, collector=collector) as start:
@@ -313,9 +303,7 @@ def test_license_of_a_virtual_gpu(gpus: Callable[..., Gpus]) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 13, 25, 26])
-def test_unsupported_figure_is_learned_once_per_device(
-    gpus: Callable[..., Gpus], code: int
-) -> None:
+def test_unsupported_figure_is_learned_once_per_device(gpus, code):
     """A figure that a device lacks is omitted, never asked for again, and no error."""
     call = "nvmlDeviceGetPowerUsage"
     fleet = gpus(2, f"call {call} 1 {code}")
@@ -333,9 +321,7 @@ def test_unsupported_figure_is_learned_once_per_device(
     ("code", "counted"),
     [(999, {"figure_failed": 1}), (6, {}), (10, {}), (21, {}), (27, {})],
 )
-def test_failing_figure_costs_itself_and_is_asked_again(
-    gpus: Callable[..., Gpus], code: int, counted: dict[str, float]
-) -> None:
+def test_failing_figure_costs_itself_and_is_asked_again(gpus, code, counted):
     """A figure that fails once is missing once; real failures are counted."""
     fleet = gpus(1, f"call nvmlDeviceGetPowerUsage {code}")
     state = fleet.poll()

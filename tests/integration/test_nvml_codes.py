@@ -1,7 +1,5 @@
 """Every return code of NVML on every kind of call: what it costs, and that it heals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,10 +58,7 @@ def calls(collector: str) -> tuple[str, ...]:
 
 
 def test_every_code_of_every_call_is_expected(fleet: Gpus, collector: str) -> None:
-    """
-    No code is an unforeseen error; what is about one device leaves the other; and once
-    the driver is well, all is read again.
-    """
+    """No code is unforeseen or costs another device, and all is read again."""
     whole = 9 if collector.startswith("gpm") else FIGURES
 
     def settled() -> bool:

@@ -1,7 +1,5 @@
 """``jaxmon exporter`` over a fake driver: what a site gets from it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -45,8 +43,6 @@ DOC = Path(__file__).parents[2] / "docs" / "nvidia.md"
 
 
 class Sidecar:
-    """A running ``jaxmon exporter``."""
-
     def __init__(self, process: subprocess.Popen[str], control: Path) -> None:
         assert process.stderr is not None
         self.process = process
@@ -67,7 +63,6 @@ class Sidecar:
         scratch.rename(self._control)
 
     def end(self) -> tuple[int, str]:
-        """Return exit code and the rest of what it wrote."""
         _, rest = self.process.communicate(timeout=240)
         return self.process.returncode, rest
 
@@ -127,9 +122,7 @@ def test_it_ends_when_only_a_new_process_helps(
 
 
 @pytest.mark.parametrize("code", [18, 999])
-def test_it_stays_when_the_driver_never_worked(
-    sidecar: Callable[..., Sidecar], tmp_path: Path, code: int
-) -> None:
+def test_it_stays_when_the_driver_never_worked(sidecar, tmp_path, code):
     """A new process that meets the same failure does not end again and again."""
     (tmp_path / "control").write_text(f"init {code}\n")
     running = sidecar("--exit-on-driver-mismatch")
@@ -154,9 +147,7 @@ def test_it_stays_unless_asked_to_end(sidecar: Callable[..., Sidecar]) -> None:
     assert running.process.poll() is None
 
 
-def test_processes_are_told_on_request(
-    sidecar: Callable[..., Sidecar], tmp_path: Path
-) -> None:
+def test_processes_are_told_on_request(sidecar, tmp_path):
     """The option says how many processes have a series of their own."""
     lines = [f"process 1 {pid} {pid}00" for pid in (11, 12, 13)]
     (tmp_path / "control").write_text("\n".join(lines) + "\n")

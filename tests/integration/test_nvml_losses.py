@@ -1,7 +1,5 @@
 """GPUs and drivers that are lost, hang, or come later, behind the real pynvml."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,9 +71,7 @@ def test_library_that_appears_later_is_found(tmp_path: Path) -> None:
     ("code", "reason"),
     [(15, "device_lost"), (16, "reset_required"), (28, "device_not_found")],
 )
-def test_lost_device_is_down_and_the_others_go_on(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
+def test_lost_device_is_down_and_the_others_go_on(gpus, code, reason):
     """A lost GPU keeps its identity, has up 0 and no figures, and can come back."""
     fleet = gpus(2)
     fleet.poll()
@@ -99,9 +95,7 @@ def test_lost_device_is_down_and_the_others_go_on(
     assert failures(fleet.poll()["page"]) == {reason: 2}
 
 
-def test_device_whose_handle_still_works_but_figures_do_not(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_device_whose_handle_still_works_but_figures_do_not(gpus):
     """A half-dead GPU is down as well, reported once, and does not flap."""
     fleet = gpus(2)
     fleet.poll()
@@ -113,9 +107,7 @@ def test_device_whose_handle_still_works_but_figures_do_not(
 
 
 @pytest.mark.parametrize("code", [10, 27, 999])
-def test_device_that_answers_nothing_is_down(
-    gpus: Callable[..., Gpus], code: int
-) -> None:
+def test_device_that_answers_nothing_is_down(gpus, code):
     """Whatever the driver calls it, a GPU of which nothing can be read is not up."""
     fleet = gpus(2)
     fleet.poll()
@@ -163,9 +155,7 @@ def test_device_lost_before_the_start_is_counted(gpus: Callable[..., Gpus]) -> N
         (999, "init_failed"),
     ],
 )
-def test_driver_that_does_not_start_is_a_reason(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
+def test_driver_that_does_not_start_is_a_reason(gpus, code, reason):
     """A failing nvmlInit is no crash, says why, and is tried again at each poll."""
     fleet = gpus(1, f"init {code}")
     state = fleet.poll()
@@ -185,9 +175,7 @@ def test_no_devices_is_a_reason(gpus: Callable[..., Gpus]) -> None:
     ("code", "reason"),
     [(1, "uninitialized"), (9, "driver_not_loaded"), (18, "driver_mismatch")],
 )
-def test_driver_that_goes_away_is_initialised_again(
-    gpus: Callable[..., Gpus], code: int, reason: str
-) -> None:
+def test_driver_that_goes_away_is_initialised_again(gpus, code, reason):
     """While the driver is away its devices are down; then all is read afresh."""
     fleet = gpus(2, "call nvmlDeviceGetPowerUsage 0 3")
     fleet.poll()
@@ -203,9 +191,7 @@ def test_driver_that_goes_away_is_initialised_again(
     assert len(of(state["page"], 0)) == FIGURES
 
 
-def test_driver_that_goes_away_between_two_calls_is_noticed(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_driver_that_goes_away_between_two_calls_is_noticed(gpus):
     """A driver error of a single figure is the driver's failure, not the figure's."""
     fleet = gpus(1)
     fleet.poll()

@@ -1,7 +1,5 @@
 """What else may be in the directory of NCCL Inspector's files, and in them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -81,9 +79,7 @@ def test_odd_lines_are_rejected_one_by_one(writer: Writer) -> None:
     assert {one.collective for one in read} == {"AllReduce", "other"}
 
 
-def test_odd_lines_cost_themselves_only(
-    writer: Writer, tmp_path: Path, run_dir: Path
-) -> None:
+def test_odd_lines_cost_themselves_only(writer, tmp_path, run_dir):
     """What is before and after them counts, and they are counted by reason."""
     inspected = Inspected(tmp_path, run_dir)
     inspected.poll()
@@ -97,9 +93,7 @@ def test_odd_lines_cost_themselves_only(
     assert page["long_line"] == 0
 
 
-def test_a_line_without_end_is_ignored(
-    writer: Writer, tmp_path: Path, run_dir: Path
-) -> None:
+def test_a_line_without_end_is_ignored(writer, tmp_path, run_dir):
     """It is never in memory as a whole; what follows it counts."""
     inspected = Inspected(tmp_path, run_dir)
     inspected.poll()
@@ -114,9 +108,7 @@ def test_a_line_without_end_is_ignored(
     assert page["bad_record"] == 0
 
 
-def test_what_is_no_file_is_not_opened(
-    writer: Writer, tmp_path: Path, run_dir: Path
-) -> None:
+def test_what_is_no_file_is_not_opened(writer, tmp_path, run_dir):
     """A pipe does not block, and a link is not followed; both are counted."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"{}\n")
@@ -132,9 +124,7 @@ def test_what_is_no_file_is_not_opened(
     assert (page["not_a_file"], page["bad_record"]) == (3, 0)
 
 
-def test_what_becomes_a_link_is_not_followed(
-    writer: Writer, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_becomes_a_link_is_not_followed(writer, tmp_path, run_dir, monkeypatch):
     """Not even between the scan and the opening of a file."""
     inspected = Inspected(tmp_path, run_dir)
     inspected.poll()
@@ -152,9 +142,7 @@ def test_what_becomes_a_link_is_not_followed(
     assert (counted(page), page["unreadable"]) == ({}, 1)
 
 
-def test_a_disk_that_fails_costs_one_file(
-    writer: Writer, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fails_costs_one_file(writer, tmp_path, run_dir, monkeypatch):
     """The others are read, and that one when its disk is well again."""
     inspected = Inspected(tmp_path, run_dir)
     inspected.poll()
@@ -177,9 +165,7 @@ def test_a_disk_that_fails_costs_one_file(
         assert counted(page) == pytest.approx(expected([writer, other]))
 
 
-def test_many_files_are_read_up_to_a_number(
-    writer: Writer, tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_files_are_read_up_to_a_number(writer, tmp_path, run_dir, monkeypatch):
     """Of this host; those of dead processes stay. More than that are counted."""
     monkeypatch.setattr(inspector_files, "_MOST_FILES", 20)
     inspected = Inspected(tmp_path, run_dir)
@@ -199,9 +185,7 @@ def test_many_files_are_read_up_to_a_number(
     assert inspected.poll()["too_many_files"] == 2
 
 
-def test_files_that_come_and_go_are_forgotten(
-    tmp_path: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_come_and_go_are_forgotten(tmp_path, run_dir, monkeypatch):
     """Of those that are not there any more, some are known, in case they come back."""
     monkeypatch.setattr(inspector_files, "_MOST_FILES", 20)
     inspected = Inspected(tmp_path, run_dir)

@@ -1,7 +1,5 @@
 """The report of an out-of-memory error: one for many, bounded, and never in the way."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -27,9 +25,7 @@ RuntimeError_ = jax.errors.JaxRuntimeError
 
 
 def test_of_many_failures_at_once_one_is_reported(agent: Agent, tmp_path: Path) -> None:
-    """
-    Eight threads run out of memory together: eight errors, one report, no waiting.
-    """
+    """Eight threads out of memory get eight errors, and one report."""
     start = threading.Barrier(8)
 
     def work() -> None:
@@ -68,12 +64,10 @@ class Broken:
     has_snapshot = False
 
     def snapshot(self) -> dict[str, Any]:
-        """Fail."""
         error = LookupError("broken")
         raise error
 
     def lines(self, *_: object, **__: object) -> dict[str, Any]:
-        """Fail."""
         return self.snapshot()
 
 
@@ -147,9 +141,7 @@ def test_errors_without_a_report_are_in_the_next_one(agent: Agent) -> None:
     assert [one["failures_without_report"] for one in reports] == [0, 3, 0]
 
 
-def test_without_memory_for_a_report_the_log_says_so(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_memory_for_a_report_the_log_says_so(agent, monkeypatch, caplog):
     """That is no failure of ours, and the next report tells of it."""
 
     def exhausted(*_: object) -> str:
@@ -171,11 +163,9 @@ class Snapshots:
         self.has_snapshot = has_snapshot
 
     def snapshot(self) -> dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def lines(self, _: int, *, fresh: bool) -> dict[str, Any]:
-        """Return whether a new snapshot is requested."""
         return {"lines": [], "fresh": fresh}
 
 
@@ -192,8 +182,8 @@ class Snapshots:
     ],
 )
 def test_a_snapshot_of_the_lines_is_taken_if_it_is_cheap(
-    agent: Agent, *, has_snapshot: bool, tight: bool, arrays: int, fresh: bool
-) -> None:
+    agent, has_snapshot, tight, arrays, fresh
+):
     """
     With many arrays, or little memory, lines are those of the last regular snapshot; if
     there is none, taking one may take longer, but not forever.
@@ -224,9 +214,7 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
     assert json.loads(Path(path).read_text())["failure"]["text"].startswith(FULL)
 
 
-def test_without_a_directory_the_log_says_why(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_directory_the_log_says_why(tmp_path, caplog):
     """The error is counted, the program goes on, nothing is a failure of ours."""
     taken = tmp_path / "taken"
     taken.touch()

@@ -1,8 +1,5 @@
 """Metrics that an agent pushes by OTLP, as they arrive at a receiver."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,13 +55,6 @@ with jaxmon.request("predict"):
 until(lambda: 'jaxmon_programs_total{{function="__main__.step"}} 2' in page())
 print(json.dumps(page()))
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Return a receiver; tests tell their requests by the name of the service."""
-    with receiver(tmp_path_factory.mktemp("otlp")) as found:
-        yield found
 
 
 def steady(samples):
@@ -334,14 +324,8 @@ print(json.dumps([one.name for one in threads.running()]))
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 @pytest.mark.parametrize("up", [True, False])
-def test_no_thread_of_the_sdk_exports(
-    running: Receiver, protocol: str, *, up: bool
-) -> None:
-    """
-    All signals are sent from threads of ours, whether or not they arrive: the SDK
-    starts none for that, nor does gRPC. Over HTTP, `threading` has nothing to list
-    meanwhile either; gRPC asks it for the thread of a call.
-    """
+def test_no_thread_of_the_sdk_exports(running, protocol, up):
+    """All signals are sent from our threads; HTTP adds none to `threading`."""
     source = f"""{BEGIN}
 def others():
     names = [one.name for one in threading.enumerate()]

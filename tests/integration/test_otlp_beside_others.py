@@ -1,15 +1,10 @@
 """OTLP where the program uses OpenTelemetry, too."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.otlp import Receiver, receiver
 from tests.helpers.processes import ROOT, run_python, some
 
 
@@ -30,13 +25,6 @@ counter = metrics.get_meter("program").create_counter("of_the_program")
 counter.add(3)
 print(json.dumps(running() is not None))
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
-    """Return a receiver; tests tell their requests by the name of the service."""
-    with receiver(tmp_path_factory.mktemp("otlp")) as found:
-        yield found
 
 
 @pytest.mark.parametrize("with_sdk", some([True, False]))

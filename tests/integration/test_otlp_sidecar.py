@@ -1,7 +1,5 @@
 """Metrics that the sidecar pushes by OTLP."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import partial
@@ -37,9 +35,7 @@ def _page(text: str, _: object) -> Response:
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_the_page_is_pushed_without_agents_that_push(
-    run_dir: Path, tmp_path: Path, protocol: str
-) -> None:
+def test_the_page_is_pushed_without_agents_that_push(run_dir, tmp_path, protocol):
     """
     An agent that does not push is pushed by the sidecar, one that does is not; what the
     sidecar knows itself, also about that agent, is what its page has. Empty variables,
@@ -84,9 +80,7 @@ def test_the_page_is_pushed_without_agents_that_push(
     assert request.resource()["service.name"] == "jaxmon-exporter"
 
 
-def test_gpus_have_the_names_of_the_conventions_on_request(
-    run_dir: Path, tmp_path: Path
-) -> None:
+def test_gpus_have_the_names_of_the_conventions_on_request(run_dir, tmp_path):
     """With ``--otlp-names semantic`` GPUs are in ``hw.gpu.*``, and nothing twice."""
     with receiver(tmp_path) as running, exporters(run_dir) as start:
         exporter = start(

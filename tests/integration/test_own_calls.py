@@ -3,8 +3,6 @@ What jaxmon does for each event of a program, in calls: what keeps its cost with
 bounds on any machine, however busy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,7 +37,6 @@ START = {"modules": 107, "others": 3, "threads": 3, "blocks": 31_000}
 
 @pytest.fixture(scope="module")
 def counts() -> Any:
-    """Run the program once and return what it counted."""
     env = {"JAX_PLATFORMS": "cpu", "JAXMON_SOCKET": "0"}
     done = run_python("-m", "tests.programs.own_calls", cwd=ROOT, env=env, seconds=300)
     return done.json()
@@ -51,10 +48,7 @@ def test_a_start_loads_and_starts_so_much(counts: Any) -> None:
 
 
 def test_each_event_makes_so_many_calls(counts: Any) -> None:
-    """
-    A cached call makes none of ours, and where a loop makes very many of an event, most
-    of them next to none.
-    """
+    """A cached call makes none of ours, frequent events next to none."""
     found = counts["costs"]
 
     assert found.keys() == MOST.keys()
@@ -74,10 +68,7 @@ def test_a_compile_passes_so_many_modules(counts: Any) -> None:
 
 
 def test_frequent_events_are_all_counted(counts: Any) -> None:
-    """
-    One stands for those before it, so that only the latest may be missing; none is
-    counted twice.
-    """
+    """One stands for those before it, so that only the latest may be missing."""
     total, transfers, nbytes, warnings = counts["frequent"]
 
     assert total - 100 <= transfers <= total + 100

@@ -1,7 +1,5 @@
 """The live page on the port of a program, against the program's own books."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

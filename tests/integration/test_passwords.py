@@ -1,7 +1,5 @@
 """Who gets a page and who does not, by password."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator
@@ -87,9 +85,7 @@ def test_a_slow_hash_is_paid_once(
     assert site.get(user=("alice", "right"))[0] == 401
 
 
-def test_guesses_do_not_make_a_right_password_slow(
-    site: GuardedSite, users: str, bcrypt: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_guesses_do_not_make_a_right_password_slow(site, users, bcrypt, monkeypatch):
     """However many wrong ones are remembered, who is known is not checked again."""
     checked: list[bytes] = []
     check = bcrypt.checkpw
@@ -108,9 +104,7 @@ def test_guesses_do_not_make_a_right_password_slow(
     assert len(site.gate._checked) <= gate._REMEMBERED
 
 
-def test_a_change_that_cannot_be_used_changes_nothing(
-    site: GuardedSite, users: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_change_that_cannot_be_used_changes_nothing(site, users, caplog):
     """A broken file, and one that switches TLS on, are logged once; passwords stay."""
     site.certify()
     site.serve(users)
@@ -159,9 +153,7 @@ def test_whatever_is_wrong_with_a_change_it_changes_nothing(
     assert site.gate.family().samples == [("jaxmon_web_config_success", 1)]
 
 
-def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
-    site: GuardedSite, users: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(site, users, caplog):
     """A pipe is never waited for."""
     site.serve(users)
     for replace in (lambda: os.mkfifo(site.path), lambda: None, site.path.mkdir):
@@ -174,11 +166,8 @@ def test_a_file_that_becomes_a_pipe_or_vanishes_changes_nothing(
 
 
 def test_a_failure_that_nobody_thought_of_changes_nothing(
-    site: GuardedSite,
-    users: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    site, users, monkeypatch, caplog
+):
     """Its kind is reported, its text is not: it may quote the file."""
 
     def fail(_: object) -> None:
@@ -242,9 +231,7 @@ def test_headers_are_on_every_response(site: GuardedSite, users: str) -> None:
         assert (found[0], found[2]["X-Frame-Options"]) == (status, "deny")
 
 
-def test_passwords_need_bcrypt(
-    site: GuardedSite, users: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passwords_need_bcrypt(site, users, monkeypatch):
     """Without the package the exporter does not start open: it says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "bcrypt", None)
     with pytest.raises(CommandError, match=r"jaxmon\[web\]"):

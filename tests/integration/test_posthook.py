@@ -1,7 +1,5 @@
 """JAX's own place for a look at calls, while its owner and we take turns at it."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -59,10 +57,7 @@ def test_debugging_comes_first(place: PostCallHook) -> None:
 
 
 def test_debugging_that_begins_while_we_take_the_place(place: PostCallHook) -> None:
-    """
-    A setting that is switched on after we found the place empty, and before we take
-    it, is not undone.
-    """
+    """A setting enabled just before we take its place is not undone."""
     local = place._get_local
 
     def switched_on() -> Any:

@@ -1,7 +1,5 @@
 """Programs in forks of a process that has imported JAX are as those in their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -28,9 +26,7 @@ print(jax.jit(lambda x: x + 1)(1), file=sys.stderr)
 
 
 @pytest.mark.exhaustive
-def test_a_program_finds_what_it_would_find_elsewhere(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_a_program_finds_what_it_would_find_elsewhere(tmp_path, run_dir):
     """Name, arguments, directories, input and variables; and its output comes back."""
     (tmp_path / "show.py").write_text(SHOW)
     for arguments in (["-c", SHOW], [str(tmp_path / "show.py")], ["-m", "show"]):

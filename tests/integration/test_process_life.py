@@ -1,11 +1,9 @@
 """Agents in processes that fork, end, are killed, or start another."""
 
-from __future__ import annotations
-
 import fcntl
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -14,7 +12,7 @@ import pytest
 
 from tests.helpers import processes, session
 from tests.helpers.preloaded import Program, start_preloaded
-from tests.helpers.processes import HEAD, ROOT, Result, files
+from tests.helpers.processes import HEAD, ROOT, files
 
 
 def is_locked(path: Path) -> bool:
@@ -168,9 +166,7 @@ if __name__ == "__main__":
 """
 
 
-def test_multiprocessing_works_both_ways(
-    python_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_multiprocessing_works_both_ways(python_script, run_dir):
     """Pools of forked and of spawned workers compute, without an agent of their own."""
     source = HEAD.replace(
         "import jax, jaxmon", "import jax, jaxmon, jaxmon.agent.agent"
@@ -228,9 +224,7 @@ while True:
 """
 
 
-def test_a_second_signal_at_the_end_prints_nothing(
-    python_script: Callable[..., Result],
-) -> None:
+def test_a_second_signal_at_the_end_prints_nothing(python_script):
     """What its handler raises while the agent stops ends the agent's part of it."""
     result = python_script(HEAD + IMPATIENT, env={"PYTHONPATH": str(ROOT)}).ok()
 
@@ -294,9 +288,7 @@ print(json.dumps([
 # --- settings --------------------------------------------------------------------
 
 
-def test_variables_configure_an_agent_and_arguments_win(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_variables_configure_an_agent_and_arguments_win(preloaded_script, run_dir):
     """``JAXMON_*`` variables are read at `instrument`, not at import."""
     source = """
 from jaxmon.threads import running
@@ -351,9 +343,7 @@ print(json.dumps([names, [one.name for one in running()]]))
     assert result.json() == [[*session.THREADS], []]
 
 
-def test_disabled_touches_nothing(
-    python_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_disabled_touches_nothing(python_script, run_dir):
     """With ``JAXMON_ENABLED=0`` not even JAX is imported."""
     source = """
 import sys, threading, jaxmon

@@ -1,7 +1,5 @@
 """A trace taken on request: its content, and what takes precedence over it."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time
@@ -77,9 +75,7 @@ def test_a_trace_names_program_and_operations(agent: Agent, busy: None) -> None:
 
 
 @pytest.mark.contained
-def test_without_threads_a_trace_is_refused(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_threads_a_trace_is_refused(agent, monkeypatch):
     """What was begun ends, so that the next one can be taken."""
     jnp.ones(1).block_until_ready()
 
@@ -118,13 +114,11 @@ def line_of(word: str) -> int:
 
 
 def light(x: Any) -> Any:
-    """Return what takes little time."""
     with jax.named_scope("first"):
         return jnp.tanh(x @ x)  # light
 
 
 def heavy(x: Any) -> Any:
-    """Return what takes long."""
     with jax.named_scope("second"):
         return jnp.tanh(x @ x)  # heavy
 
@@ -187,9 +181,7 @@ def test_time_goes_to_the_lines_that_take_it(agent: Agent) -> None:
 
 
 @pytest.mark.ground_truth
-def test_layers_of_a_library_are_named_beside_the_line_that_calls_them(
-    agent: Agent,
-) -> None:
+def test_layers_of_a_library_are_named_beside_the_line_that_calls_them(agent):
     """A Flax layer, forward and backward, belongs to the line of the program."""
     nnx = require_module("flax.nnx")
     graph, weights = nnx.split(nnx.Linear(256, 256, rngs=nnx.Rngs(0)))
@@ -218,9 +210,7 @@ def test_layers_of_a_library_are_named_beside_the_line_that_calls_them(
     assert any(one.origin.path.backward for one in ours)
 
 
-def test_programs_that_are_too_large_are_left_out(
-    agent: Agent, busy: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_that_are_too_large_are_left_out(agent, busy, monkeypatch):
     """The trace is there, and the response says why the programs are not."""
     monkeypatch.setattr(profile, "_MOST_COPIED", 100)
     status, body, headers = get(agent, "/debug/profile?seconds=0.2")
@@ -253,9 +243,7 @@ def test_calls_are_counted_as_usual_meanwhile(agent: Agent) -> None:
     assert value(agent, "jaxmon_internal_errors_total") == 0
 
 
-def test_the_programs_own_profile_is_not_disturbed(
-    agent: Agent, busy: None, tmp_path: Path
-) -> None:
+def test_the_programs_own_profile_is_not_disturbed(agent, busy, tmp_path):
     """A profile that the program begins while ours runs works; ours ends before."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, agent, "/debug/profile?seconds=60")

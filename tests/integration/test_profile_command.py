@@ -1,7 +1,5 @@
 """`jaxmon profile` beside a running program."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

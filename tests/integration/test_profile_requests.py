@@ -1,7 +1,5 @@
 """`jaxmon profile --for-requests`: profiles of the next slow requests."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -35,7 +33,6 @@ class Served(NamedTuple):
 
 
 def ask(port: int, path: str) -> None:
-    """Make a request."""
     connection = HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("GET", path)
     assert connection.getresponse().read() is not None
@@ -124,14 +121,12 @@ def test_the_profile_of_a_slow_request_has_its_function(served: Served) -> None:
 
 @pytest.fixture
 def agent(run_dir: Path) -> Iterator[Agent]:
-    """Return a running agent."""
     jnp.ones(3).block_until_ready()
     with instrumented(socket=True) as running:
         yield running
 
 
 def get(agent: Agent, query: str) -> tuple[int, bytes]:
-    """Return what the agent responds."""
     assert agent.socket is not None
     path = f"/debug/profile?{query}"
     answer = client.get(Path(agent.socket), path, seconds=60, max_bytes=1 << 30)

@@ -1,12 +1,8 @@
 """Descriptors: a program that has none left, and one that closes those of jaxmon."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
-from tests.helpers.processes import ROOT, Result
+from tests.helpers.processes import ROOT
 
 
 LATE = """
@@ -61,9 +57,7 @@ print([*results, program()])
 """
 
 
-def test_what_was_never_loaded_does_nothing_without_descriptors(
-    python_script: Callable[..., Result],
-) -> None:
+def test_what_was_never_loaded_does_nothing_without_descriptors(python_script):
     """
     Each name is loaded with its first use, which needs a descriptor. Without one, the
     program goes on without that name, which a line says, and has it later.
@@ -79,9 +73,7 @@ def test_what_was_never_loaded_does_nothing_without_descriptors(
         assert "Too many open files" in line
 
 
-def test_descriptors_of_the_program_are_its_own(
-    python_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_descriptors_of_the_program_are_its_own(python_script, run_dir):
     """
     Whoever closes numbers that jaxmon has, and opens files, sockets or pipes in their
     place, finds them as they were opened. jaxmon says what it lost, and is seen again;

@@ -1,7 +1,5 @@
 """What is said of programs equals what JAX says of them when it is asked directly."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re
@@ -234,13 +232,8 @@ def test_different_programs_are_counted_once_each() -> None:
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 6**3
 
 
-def test_programs_beyond_the_budget_are_read_when_someone_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """
-    Until then there are their FLOPs and no other figures, none is kept for it, and XLA
-    is asked for the latest program of a function only.
-    """
+def test_programs_beyond_the_budget_are_read_when_someone_asks(monkeypatch):
+    """Until then there are FLOPs only, and XLA is asked for the latest alone."""
     import jax
 
     client = jax.devices()[0].client

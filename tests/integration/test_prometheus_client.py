@@ -1,7 +1,5 @@
 """jaxmon's figures on a page that the program serves by prometheus_client."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 
@@ -198,9 +196,7 @@ def shown(text: str) -> str:
     return {"\u2028é": "\\u2028é", "\r\t\x0b": "\\r\\t\\x0b"}.get(text, text)
 
 
-def test_a_failure_of_ours_costs_our_series_only(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_failure_of_ours_costs_our_series_only(caplog):
     """The program's page is served without them; the log says so once."""
     broken = Told(Family(catalog.HOST_CPUS, [("jaxmon_host_cpus", None)]))  # type: ignore[list-item]
     assert figures(page_of(broken))["own_total", ()] == 1

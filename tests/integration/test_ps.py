@@ -1,7 +1,5 @@
 """`jaxmon ps` beside real processes: those that run, hang, crashed or finished."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -99,9 +97,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         shutil.rmtree(run_dir, ignore_errors=True)
 
 
-def test_a_sidecar_is_asked_for_another_host(
-    host: dict[str, Any], free_port: int
-) -> None:
+def test_a_sidecar_is_asked_for_another_host(host, free_port):
     """With ``--url`` the list is the sidecar's: state, rate, cause and command."""
     command = [sys.executable, "-m", "jaxmon", "exporter", "--port", str(free_port)]
     environ = clean_environ(host["run_dir"])

@@ -1,7 +1,5 @@
 """The plugin for pytest, in a pytest of its own as its users run it."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -200,9 +198,7 @@ REPORTED = """
         pytest.param(("-n2",), id="xdist", marks=pytest.mark.exhaustive),
     ],
 )
-def test_report_names_the_tests_that_compile_most(
-    run: Run, options: tuple[str, ...]
-) -> None:
+def test_report_names_the_tests_that_compile_most(run, options):
     """Fixtures included, most first, no more than asked for; the same from workers."""
     result = run(REPORTED, "--jaxmon-report=1", *options).ok()
     report = result.out.partition("jaxmon: tests with the most compiles")[2]

@@ -1,13 +1,10 @@
 """What stands for a function of JAX or Python, beside the original."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading
 import types
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,8 +130,8 @@ ENV = {"PYTHONHASHSEED": "0", **QUICK_COMPILES}
 
 
 def test_type_checkers_picklers_and_mocks_see_what_they_see_without_us(
-    tmp_path: Path, run_dir: Path
-) -> None:
+    tmp_path, run_dir
+):
     """
     beartype, jaxtyping, pickle, cloudpickle, joblib and `unittest.mock`, if a program
     has imported its names before us and after; what is pickled can be read without us.
@@ -191,9 +188,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.exhaustive
-def test_other_processes_get_what_they_get_without_us(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_other_processes_get_what_they_get_without_us(tmp_path, run_dir):
     """Of joblib, whose processes are loky's, and of `multiprocessing` that spawns."""
     require_module("joblib")
     program = tmp_path / "program.py"

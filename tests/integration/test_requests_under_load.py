@@ -1,7 +1,5 @@
 """FastAPI, Flask and gRPC under load, against the ledger of the client."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

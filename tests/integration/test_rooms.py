@@ -1,14 +1,11 @@
 """Agent and sidecar go on where the rooms that commands load do not exist."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import Result
 from tests.helpers.sidecars import exporters
 
 
@@ -56,9 +53,7 @@ def without(tmp_path: Path) -> Callable[[tuple[str, ...]], str]:
     return path
 
 
-def test_an_agent_without_the_rooms_counts(
-    python_script: Callable[..., Result], without: Callable[[tuple[str, ...]], str]
-) -> None:
+def test_an_agent_without_the_rooms_counts(python_script, without):
     """It observes and serves, with nothing said; only what shows it is absent."""
     path = without((*GENERATING, "jaxmon.cli", "jaxmon.screens"))
     ran = python_script(AGENT, env={"PYTHONPATH": path}).ok()
@@ -67,9 +62,7 @@ def test_an_agent_without_the_rooms_counts(
     assert ran.err == ""
 
 
-def test_a_sidecar_without_the_rooms_serves(
-    run_dir: Path, without: Callable[[tuple[str, ...]], str]
-) -> None:
+def test_a_sidecar_without_the_rooms_serves(run_dir, without):
     """It serves what it collects and judges, as a command of `jaxmon.cli`."""
     with exporters(run_dir) as start:
         sidecar = start(PYTHONPATH=without(GENERATING))

@@ -1,10 +1,7 @@
 """`jaxmon run`: the agent of a program that never heard of it, and its options."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -129,9 +126,7 @@ def test_import_of_jax_may_be_tried_again(tmp_path: Path) -> None:
         (("run",), 2, "Missing argument 'PROGRAM'"),
     ],
 )
-def test_unusable_options_are_refused(
-    arguments: Sequence[str], status: int, message: str, tmp_path: Path
-) -> None:
+def test_unusable_options_are_refused(arguments, status, message, tmp_path):
     """Options that cannot be used end the command before the program starts."""
     (tmp_path / "main.py").write_text("print('ran')")
 
@@ -170,9 +165,7 @@ def test_interpreter_options_reach_the_program(tmp_path: Path) -> None:
         (["python", "-X", "dev", "-m", "j"], ["/j.py"], ["-X", "dev"]),
     ],
 )
-def test_interpreter_options_are_what_precedes_jaxmon(
-    original: list[str], seen: list[str], options: list[str]
-) -> None:
+def test_interpreter_options_are_what_precedes_jaxmon(original, seen, options):
     """Python's own options are distinguished from jaxmon's."""
     assert interpreter_options(original, seen) == options
 

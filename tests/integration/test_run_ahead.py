@@ -1,9 +1,6 @@
 """Whether a program is ahead of its device, by calls that are seen now and then."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,11 +20,7 @@ from tests.helpers.timing import BY_HAND, arm, calibrated, chain, operand
 SECONDS = 0.1
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture
@@ -47,9 +40,7 @@ def sampled(sampling: Sampling, step: Any) -> None:
 
 
 @pytest.mark.ground_truth
-def test_a_call_shows_whether_the_device_has_work(
-    run_ahead: RunAhead, sampling: Sampling
-) -> None:
+def test_a_call_shows_whether_the_device_has_work(run_ahead, sampling):
     """From the call, by the test's own clock, until its output is ready; then none."""
     step = chain("step", calibrated(SECONDS))
     sampled(sampling, step)
@@ -126,9 +117,7 @@ def test_large_outputs_are_not_kept(run_ahead: RunAhead) -> None:
         assert (run_ahead._work is work) is kept
 
 
-def test_what_other_processes_take_no_part_in_is_not_followed(
-    agent: Agent, sampling: Sampling
-) -> None:
+def test_what_other_processes_take_no_part_in_is_not_followed(agent, sampling):
     """A program on its own devices says nothing about what others wait for."""
     assert agent.running
     step = chain("step", 1)

@@ -1,7 +1,5 @@
 """`jaxmon run --children`: processes that the program starts; and the hint without."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The run directory under living agents: removed, shared, and fought over."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -23,7 +21,7 @@ from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.preflight.doctor import machine
 from tests.helpers.preloaded import start_preloaded
-from tests.helpers.processes import Result, clean_environ, files, until
+from tests.helpers.processes import clean_environ, files, until
 
 
 # What an agent serves with, less JAX: a process starts in a tenth of the time.
@@ -78,7 +76,6 @@ class Process:
         assert self._line() == "go"
 
     def go(self) -> None:
-        """Let it take its slot."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
@@ -119,7 +116,6 @@ def seen(run_dir: Path) -> dict[str, str]:
 
 
 def many(start: Start, *names: str, every: float = 0.05) -> list[Process]:
-    """Start several at once."""
     processes = [start(name, every=every) for name in names]
     for process in processes:
         process.go()
@@ -222,9 +218,7 @@ def test_hosts_that_share_a_directory_do_not_fight_for_ever(run_dir: Path) -> No
 
 
 @pytest.mark.parametrize("gone", ["*.sock", "*.lock", "*"])
-def test_agents_come_back_after_a_cleaner(
-    run_dir: Path, start: Start, gone: str
-) -> None:
+def test_agents_come_back_after_a_cleaner(run_dir, start, gone):
     """Whatever was taken out of the directory is there again."""
     many(start, "a", "b", "c")
     before = seen(run_dir)
@@ -397,9 +391,7 @@ jaxmon.uninstrument()
 """
 
 
-def test_a_removed_directory_is_created_for_this_user_only(
-    run_dir: Path, preloaded_script: Callable[..., Result]
-) -> None:
+def test_a_removed_directory_is_created_for_this_user_only(run_dir, preloaded_script):
     """Whatever of the agent is the first to write there again."""
     assert preloaded_script(REMOVED).ok().err == ""
     assert (run_dir / "runs" / "run-r.json").exists()

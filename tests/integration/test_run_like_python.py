@@ -1,7 +1,5 @@
 """`jaxmon run` against plain Python: the same program, without any difference."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -319,6 +317,7 @@ ALIKE = {
     *("environment_with_empty_pythonpath", "interrupt_handled", "sibling_module"),
     *("jax_fails_with_an_import_error", "jax_has_a_syntax_error", "no_such_script"),
     *("package_without_main", "pickle_of_a_class_of_main", "reads_stdin"),
+    "traceback_from_a_jitted_function",  # see test_tracebacks.py
 }
 
 
@@ -329,9 +328,7 @@ ALIKE = {
         for name in PROGRAMS
     ],
 )
-def test_program_behaves_as_under_python(
-    name: str, tmp_path: Path, run_dir: Path
-) -> None:
+def test_program_behaves_as_under_python(name, tmp_path, run_dir):
     """Output and exit status of a program are those it has under plain Python."""
     program = PROGRAMS[name]
     for path, text in {"main.py": program.source, **program.files}.items():

@@ -1,7 +1,5 @@
 """Reports of real runs, at their end and before, and what two of them differ in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import pairwise
@@ -161,8 +159,8 @@ def test_a_page_is_beside_each_summary(runs: Path) -> None:
     [("sys.exit(3)", 3, "finished"), ("raise ValueError('mine')", 1, "crashed")],
 )
 def test_however_it_ends_there_is_a_report(
-    preloaded_script, tmp_path: Path, end: str, code: int, state: str
-) -> None:
+    preloaded_script, tmp_path, end, code, state
+):
     """The exit code is the program's, and the report says how it ended."""
     reports = tmp_path / "reports"
     result = preloaded_script(SHORT + end, env={"JAXMON_SUMMARY_DIR": str(reports)})
@@ -186,8 +184,8 @@ def test_however_it_ends_there_is_a_report(
     ids=["no directory", "full disk"],
 )
 def test_what_cannot_be_written_costs_the_program_nothing(
-    preloaded_script, tmp_path: Path, before: str, reason: str
-) -> None:
+    preloaded_script, tmp_path, before, reason
+):
     """A line on stderr says why; no half-written file is left."""
     reports = tmp_path / "taken"
     if before:
@@ -250,9 +248,7 @@ def test_all_processes_have_reports(program: Path, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_running_program_is_compared_with_a_file(
-    program: Path, tmp_path: Path
-) -> None:
+def test_a_running_program_is_compared_with_a_file(program, tmp_path):
     """By its number, or any other name of it."""
     words = ["report", f"--run-dir={program}", f"--out={tmp_path}"]
     assert CliRunner().invoke(main, words).exit_code == 0

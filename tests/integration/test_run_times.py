@@ -1,7 +1,5 @@
 """Run times in baselines of real programs."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -126,9 +124,7 @@ print(json.dumps(sorted(outer)))
 
 
 @pytest.mark.ground_truth
-def test_calls_are_timed_until_their_outputs_are_ready(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_calls_are_timed_until_their_outputs_are_ready(preloaded_script, tmp_path):
     """
     Each call's time is within that of the program's own clock around it; calls with
     other shapes are another program, calls that JAX traces are none.

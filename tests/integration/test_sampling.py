@@ -1,13 +1,10 @@
 """Sampled calls: who sees them, what is left alone, and what is not kept."""
 
-from __future__ import annotations
-
 import bdb
 import gc
 import pickle
 import time
 import weakref
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -36,11 +33,7 @@ from tests.helpers.timing import (
 )
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.mark.ground_truth
@@ -105,10 +98,7 @@ def test_observers_see_sampled_calls(agent: Agent, sampling: Sampling) -> None:
 
 @pytest.mark.ground_truth
 def test_any_call_may_be_the_sampled_one(agent: Agent, sampling: Sampling) -> None:
-    """
-    Not only the one that follows on the timer: where long runs and short ones take
-    turns, it mostly comes round during a long one.
-    """
+    """Where long and short runs alternate, it mostly comes during a long one."""
     seen: list[int] = []
     inside.observers(agent).sample.append(
         lambda sample: seen.append(sample.args[0].size)
@@ -128,10 +118,7 @@ def test_any_call_may_be_the_sampled_one(agent: Agent, sampling: Sampling) -> No
 
 
 def test_dear_samples_are_taken_rarely_and_not_never(sampling: Sampling) -> None:
-    """
-    One that costs more than may be saved up is paid off over a longer time; the next
-    one shows whether it is still as dear.
-    """
+    """An expensive sample is paid off over time; the next one checks its cost."""
     step = jax.jit(lambda x: x + 1)
     step(1.0), step(1.0)
     sampling._cost = 5.0
@@ -156,10 +143,7 @@ def test_calls_that_jax_traces_are_not_sampled(sampling: Sampling) -> None:
 
 
 def test_missed_and_failed_calls_are_not_timed(sampling: Sampling) -> None:
-    """
-    A call that compiles, or raises, is no sample, and neither is the one after it with
-    its clock.
-    """
+    """A call that compiles or raises is no sample, nor is the next one."""
 
     def check(x: Any) -> Any:
         return x + 1
@@ -178,9 +162,7 @@ def test_missed_and_failed_calls_are_not_timed(sampling: Sampling) -> None:
     assert not sampling.snapshot()
 
 
-def test_outputs_without_arrays_have_no_execution_time(
-    agent: Agent, sampling: Sampling
-) -> None:
+def test_outputs_without_arrays_have_no_execution_time(agent, sampling):
     """What returns nothing can be dispatched, but not waited for."""
 
     def nothing(_: Any) -> None:
@@ -199,10 +181,7 @@ def test_outputs_without_arrays_have_no_execution_time(
 
 
 def test_keys_are_arrays_like_others(agent: Agent, sampling: Sampling) -> None:
-    """
-    PRNG keys that are still being made may come and go through sampled calls: these
-    are timed, and no look at a key fails.
-    """
+    """PRNG keys in the making pass through sampled calls, which are timed."""
     length = calibrated(0.03)
 
     def draw(key: Any) -> Any:
@@ -227,10 +206,7 @@ def test_keys_are_arrays_like_others(agent: Agent, sampling: Sampling) -> None:
 
 
 def test_deleted_outputs_are_let_go(agent: Agent, sampling: Sampling) -> None:
-    """
-    An output that its owner deletes before it is ready ends the watch, and nothing is
-    said or counted as a failure of ours.
-    """
+    """An output deleted before it is ready ends the watch without a failure."""
     step, x = chain("gone", calibrated(0.05)), operand()
     timed(lambda: step(x))
     step(x).block_until_ready()
@@ -246,9 +222,7 @@ def test_deleted_outputs_are_let_go(agent: Agent, sampling: Sampling) -> None:
 
 @pytest.mark.contained
 def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None:
-    """
-    A failure of ours in a sampled call is counted, and the program gets its result.
-    """
+    """A failure of ours in a sampled call is counted; the result arrives."""
 
     def fail(_: Any) -> None:
         raise RuntimeError
@@ -267,9 +241,7 @@ def test_a_failing_sample_is_contained(agent: Agent, sampling: Sampling) -> None
 
 
 @pytest.mark.contained
-def test_an_observer_that_fails_costs_no_execution_time(
-    agent: Agent, sampling: Sampling
-) -> None:
+def test_an_observer_that_fails_costs_no_execution_time(agent, sampling):
     """Times are exported, and samples are taken, whatever is done with them."""
 
     def fail(*_: Any) -> None:
@@ -336,10 +308,7 @@ def test_debugging_of_nans_keeps_its_place(sampling: Sampling) -> None:
 
 
 def test_a_debugger_steps_over_a_jitted_call(sampling: Sampling) -> None:
-    """
-    It stops nowhere but in the program, although a call was awaited when it first did;
-    once it has left, calls are sampled again.
-    """
+    """It stops only in the program; once it has left, calls are sampled again."""
     step = jax.jit(lambda x: x * 2)
     step(1.0), step(1.0)
     arm(sampling)
@@ -372,9 +341,7 @@ def test_a_debugger_steps_over_a_jitted_call(sampling: Sampling) -> None:
 
 
 def test_functions_are_disarmed_with_the_agent() -> None:
-    """
-    After `jaxmon.uninstrument` nothing waits for a call, and JAX's place is empty.
-    """
+    """After `jaxmon.uninstrument` no call is awaited, and JAX's place is empty."""
     with instrumented(**BY_HAND) as agent:
         sampling = inside.sampling(agent)
         step = jax.jit(lambda x: x + 1)

@@ -1,12 +1,9 @@
 """Counts stay exact and memory bounded with many functions, threads and arrays."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -30,11 +27,7 @@ FUNCTIONS = 5_000
 LIMIT = 50
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent with room for `LIMIT` labels, which serves nothing."""
-    with instrumented(max_functions=LIMIT) as running:
-        yield running
+AGENT = {"max_functions": LIMIT}
 
 
 def distinct(number: int) -> Any:
@@ -77,9 +70,7 @@ def test_five_thousand_functions_share_few_labels(agent: Agent) -> None:
 
 @pytest.mark.exhaustive
 def test_many_compiled_functions_keep_their_totals(agent: Agent) -> None:
-    """
-    Calls, misses and compiles over all labels equal what was done, ``other`` included.
-    """
+    """Calls, misses and compiles over all labels, ``other`` included, are exact."""
     number = LIMIT * 3
     argument = np.ones(2, np.float32)
     for index in range(number):
@@ -163,12 +154,8 @@ class SelfReferring:
         return x * self.scale
 
 
-def test_an_instance_that_its_jitted_methods_refer_to_is_collected(
-    agent: Agent,
-) -> None:
-    """
-    Cycles through a counted function are garbage as they are through a jitted one.
-    """
+def test_an_instance_that_its_jitted_methods_refer_to_is_collected(agent):
+    """Cycles through a counted function are garbage as through a jitted one."""
     instance = SelfReferring()
     instance.step(np.ones(2))
     instance.step(np.ones(2))
@@ -184,9 +171,7 @@ def test_an_instance_that_its_jitted_methods_refer_to_is_collected(
 
 
 def test_a_miss_keeps_neither_arguments_nor_results(agent: Agent) -> None:
-    """
-    Arrays that went through a miss, a hit or a failing call are freed with the program.
-    """
+    """Arrays of a miss, a hit or a failing call are freed with the program."""
     jitted = jax.jit(lambda x: x + 1)
     argument = jnp.ones(17)
     result = jitted(argument)
@@ -282,9 +267,7 @@ def test_sixty_four_threads_count_exactly() -> None:  # noqa: C901 - one scene
 
 
 def test_threads_that_compile_one_function_at_once_lose_no_call() -> None:
-    """
-    Each of many threads that find a cold function makes one call, none counted twice.
-    """
+    """Each of many threads with a cold function makes one call, counted once."""
     with instrumented() as agent:
         cold = jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x).T)
         barrier = threading.Barrier(16)

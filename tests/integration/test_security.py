@@ -1,7 +1,5 @@
 """Who gets a page and who does not: TLS, certificates, and floods of clients."""
 
-from __future__ import annotations
-
 import datetime as dt
 import http.client
 import os
@@ -45,9 +43,7 @@ def test_a_plain_request_to_a_tls_port_gets_nothing(site: GuardedSite) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_version_below_the_least_is_refused(
-    site: GuardedSite, version: ssl.TLSVersion
-) -> None:
+def test_a_version_below_the_least_is_refused(site, version):
     """With TLS 1.3 as the least, only clients that speak it get in."""
     site.certify()
     site.serve(TLS + "  min_version: TLS13\n")
@@ -77,9 +73,7 @@ def clients(site: GuardedSite) -> Callable[..., ssl.SSLContext]:
     return client
 
 
-def test_a_client_certificate_lets_in(
-    site: GuardedSite, clients: Callable[..., ssl.SSLContext]
-) -> None:
+def test_a_client_certificate_lets_in(site, clients):
     """A certificate signed by the right authority is enough."""
     site.serve(CLIENTS)
     assert site.get(context=clients())[0] == 200
@@ -105,12 +99,7 @@ def test_no_certificate_and_a_wrong_one_do_not(
 
 
 @pytest.mark.parametrize(("name", "served"), [("client.example", True), ("x.y", False)])
-def test_only_certain_names_may_be_let_in(
-    site: GuardedSite,
-    clients: Callable[..., ssl.SSLContext],
-    name: str,
-    served: bool,  # noqa: FBT001
-) -> None:
+def test_only_certain_names_may_be_let_in(site, clients, name, served):
     """A certificate of the right authority must also carry one of the names."""
     site.serve(CLIENTS + f"  client_allowed_sans: [{name}]\n")
     if served:
@@ -220,9 +209,7 @@ def test_a_thousand_connections_are_served_or_refused(site: GuardedSite) -> None
     assert site.get()[:2] == (200, PAGE)
 
 
-def test_a_configuration_that_cannot_be_used_is_refused_at_start(
-    site: GuardedSite,
-) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused_at_start(site):
     """Nothing is served unprotected by mistake."""
     with pytest.raises(WebConfigError, match="TLS cannot be set up"):
         site.serve(TLS)

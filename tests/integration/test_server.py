@@ -1,7 +1,5 @@
 """The HTTP server over real sockets: what a well-behaved client sees."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import os
@@ -17,29 +15,24 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, series
 from jaxmon.host.http.server import Response, Server
-from tests.helpers.prometheus import Prometheus
 from tests.helpers.servers import BIG, Site, everything, head_of, sites, status
 
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a running site with the default limits."""
     return make_site()
 
 
 class TestAnswers:
     """What a well-behaved client sees."""
 
-    def test_a_handler_sees_the_request_and_its_response_arrives(
-        self, site: Site
-    ) -> None:
+    def test_a_handler_sees_the_request_and_its_response_arrives(self, site):
         """Path and query are decoded, header names are lower case."""
         response, body = site.get("/ech%6F?a=1&b=%20x&c", X_Name="value")
 
@@ -190,9 +183,7 @@ class TestMetrics:
 
         assert site.seconds.count == 3
 
-    def test_prometheus_scrapes_it(
-        self, site: Site, prometheus: Callable[..., Prometheus]
-    ) -> None:
+    def test_prometheus_scrapes_it(self, site, prometheus):
         """A real Prometheus negotiates, scrapes, and stores the values."""
         server = prometheus({"site": [f"127.0.0.1:{site.port}"]})
         server.until_up()
@@ -222,9 +213,7 @@ class TestListening:
         finally:
             server.stop()
 
-    def test_without_ipv6_all_addresses_are_those_of_ipv4(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_ipv6_all_addresses_are_those_of_ipv4(self, monkeypatch):
         """On a kernel without IPv6 ``::`` is taken for ``0.0.0.0``."""
         monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
         server = Server({"/": lambda _: Response(b"here")})
@@ -253,9 +242,7 @@ class TestListening:
             Server({}).listen_tcp("example.com", 0)
 
     @pytest.mark.parametrize("mode", [0o600, 0o660])
-    def test_a_unix_socket_has_exactly_the_permissions_asked_for(
-        self, run_dir: Path, mode: int
-    ) -> None:
+    def test_a_unix_socket_has_exactly_the_permissions_asked_for(self, run_dir, mode):
         """Whatever the umask; the file stays when the server stops."""
         path = run_dir / "s.sock"
         server = Server({"/": lambda _: Response(b"here")})
@@ -271,9 +258,7 @@ class TestListening:
             server.stop()
         assert path.exists()
 
-    def test_a_unix_socket_is_never_open_to_others(
-        self, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_unix_socket_is_never_open_to_others(self, run_dir, monkeypatch):
         """Not even between bind and chmod, with a umask of zero."""
         seen: list[int] = []
         chmod = os.chmod
@@ -295,8 +280,8 @@ class TestListening:
 
     @pytest.mark.parametrize("link", [os.link, os.symlink])
     def test_what_takes_the_place_of_a_new_socket_keeps_its_permissions(
-        self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, link: Callable[..., None]
-    ) -> None:
+        self, run_dir, monkeypatch, link
+    ):
         """Others who may write in the directory put a link there after the bind."""
         victim, hidden = run_dir / "victim", run_dir / ".s.sock"
         victim.touch(0o400)

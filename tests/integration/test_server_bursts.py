@@ -1,7 +1,5 @@
 """The HTTP server when many connect at once: who has asked wins."""
 
-from __future__ import annotations
-
 import http.client
 import resource
 import socket
@@ -18,7 +16,6 @@ from tests.helpers.servers import Site, everything, head_of, sites, status
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 

@@ -1,7 +1,5 @@
 """The HTTP server among clients that are slow, greedy, gone or hostile."""
 
-from __future__ import annotations
-
 import http.client
 import select
 import socket
@@ -22,14 +20,12 @@ from tests.helpers.servers import BIG, TLS, Site, everything, head_of, sites, st
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a running site with the default limits."""
     return make_site()
 
 
@@ -45,9 +41,7 @@ class TestBadClients:
 
             assert site.is_alive()
 
-    def test_a_trickling_client_is_cut_off(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_a_trickling_client_is_cut_off(self, make_site):
         """The timeout is for the whole head: single bytes do not extend it."""
         site = make_site(read_timeout=0.3)
         with site.connect() as client:
@@ -63,9 +57,7 @@ class TestBadClients:
 
         assert status(answer) == 408
 
-    def test_a_slow_handler_costs_nobody_the_time_to_ask(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_a_slow_handler_costs_nobody_the_time_to_ask(self, make_site):
         """What was sent in time is answered, however late the server reads it."""
         site = make_site(read_timeout=5)
         with site.connect() as first, site.connect() as second:
@@ -78,9 +70,7 @@ class TestBadClients:
             site.release.set()
             assert status(everything(second)) == 200
 
-    def test_a_client_that_does_not_read_is_cut_off(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_a_client_that_does_not_read_is_cut_off(self, make_site):
         """Its page is dropped after the write timeout; meanwhile others are served."""
         site = make_site(write_timeout=0.3)
         with site.connect() as client:
@@ -121,9 +111,7 @@ class TestBadClients:
             site.later[0].set_result(Response(b"at last"))
         until(site.is_alive, "a free place")
 
-    def test_far_too_many_clients_are_bounded(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_far_too_many_clients_are_bounded(self, make_site):
         """Of those that have not asked, the first are closed without a word."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
@@ -133,9 +121,7 @@ class TestBadClients:
             assert site.server.clients <= 4
             assert everything(clients[0]) == b""
 
-    def test_who_does_not_close_is_not_waited_for(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_who_does_not_close_is_not_waited_for(self, make_site):
         """Clients that have their response are few, or closed, and delay no one."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:
@@ -169,9 +155,7 @@ class TestHostileClients:
                 with suppress(ConnectionError):  # dropped with bytes unread
                     assert everything(client) == b""
 
-    def test_clients_that_do_not_read_give_way(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_clients_that_do_not_read_give_way(self, make_site):
         """The same for those that ask for a page and do not take it."""
         site = make_site(max_connections=4, write_timeout=600)
         with ExitStack() as stack:
@@ -220,9 +204,7 @@ class TestHostileClients:
             ("transfer-encoding:\tchunked",),
         ],
     )
-    def test_a_smuggled_request_is_never_answered(
-        self, site: Site, fields: tuple[str, ...]
-    ) -> None:
+    def test_a_smuggled_request_is_never_answered(self, site, fields):
         """Whatever a length or an encoding says, nothing behind it is a request."""
         answer = site.raw(head_of("/echo", *fields) + head_of("/echo?smuggled"))
 
@@ -278,9 +260,7 @@ class TestTls:
             yield port
             server.stop()
 
-    def test_idle_tcp_clients_do_not_block_a_scrape(
-        self, secure: int, certificate: Path
-    ) -> None:
+    def test_idle_tcp_clients_do_not_block_a_scrape(self, secure, certificate):
         """Handshakes run beside each other, each with its timeout."""
         trust = ssl.create_default_context(cafile=certificate)
         address = ("127.0.0.1", secure)
@@ -298,8 +278,8 @@ class TestTls:
         assert self.errors == []
 
     def test_what_follows_a_request_costs_nobody_the_response(
-        self, secure: int, certificate: Path
-    ) -> None:
+        self, secure, certificate
+    ):
         """An unread body does not reset the connection, encrypted or not."""
         trust = ssl.create_default_context(cafile=certificate)
         with (

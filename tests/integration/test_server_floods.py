@@ -1,7 +1,5 @@
 """The HTTP server among clients that request more than they read."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import socket
@@ -27,14 +25,12 @@ GREEDY = 200
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a running site with the default limits."""
     return make_site()
 
 
@@ -173,9 +169,7 @@ class TestAddresses:
             for client in clients[1:]:
                 assert status(client.recv(1000)) == 200
 
-    def test_also_where_one_address_overruns_the_server(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_also_where_one_address_overruns_the_server(self, make_site):
         """Beyond the places in which an address is rejected, too."""
         site = make_site(max_connections=2)
         with ExitStack() as stack:

@@ -1,7 +1,5 @@
 """By which names the HTTP server may be asked, so that other sites read nothing."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -30,7 +28,6 @@ Ask = Callable[..., int]
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Ask]]:
-    """Return a function that starts a server and returns one that asks it."""
     with ExitStack() as stack:
 
         def start(*allowed: str, address: str = "127.0.0.1") -> Ask:
@@ -76,9 +73,7 @@ def remote() -> str:
     ],
 )
 @pytest.mark.parametrize("lines", [PROMETHEUS, (CHROME, LANGUAGE)])
-def test_own_names_are_answered(
-    serve: Callable[..., Ask], host: str, lines: tuple[str, ...]
-) -> None:
+def test_own_names_are_answered(serve, host, lines):
     """Addresses, local names and this machine's name: from any client."""
     assert serve()(host, *lines) == 200
 
@@ -92,18 +87,14 @@ def test_own_names_are_answered(
         *("notlocal.xlocal", ".example", "xn--bcher-kva.example", "b\xe4d.example"),
     ],
 )
-def test_a_foreign_name_reads_nothing_over_loopback(
-    serve: Callable[..., Ask], host: str
-) -> None:
+def test_a_foreign_name_reads_nothing_over_loopback(serve, host):
     """Whatever else the request says, and on whichever address the server listens."""
     ask = serve()
     for lines in (PROMETHEUS, (CHROME, LANGUAGE), ()):
         assert ask(host, *lines) == 403
 
 
-def test_a_scrape_from_elsewhere_may_use_any_name(
-    serve: Callable[..., Ask], remote: str
-) -> None:
+def test_a_scrape_from_elsewhere_may_use_any_name(serve, remote):
     """A site's DNS names are not known here; a browser is refused by a foreign one."""
     ask = serve(address=remote)
     assert ask("gpu-7.prod.example.com:9467", *PROMETHEUS) == 200

@@ -1,7 +1,5 @@
 """The HTTP server in the life of a process: failures, start, stop, exit and fork."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import socket
@@ -19,14 +17,12 @@ from tests.helpers.servers import BIG, Site, everything, head_of, sites
 
 @pytest.fixture
 def make_site() -> Iterator[Callable[..., Site]]:
-    """Return a function that makes sites whose servers run until the test ends."""
     with sites() as make:
         yield make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """Return a running site with the default limits."""
     return make_site()
 
 
@@ -78,9 +74,7 @@ class TestFailures:
         assert result.out.splitlines() == ["True", "200"]
         assert result.err == ""
 
-    def test_nothing_is_logged(
-        self, make_site: Callable[..., Site], caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_nothing_is_logged(self, make_site, caplog):
         """No logger speaks in the user's process."""
         caplog.set_level(logging.DEBUG)
         site = make_site(read_timeout=0.1)
@@ -123,9 +117,7 @@ server.stop()
 class TestLife:
     """Start, stop, exit and fork."""
 
-    def test_stop_ends_everything_and_twice_is_harmless(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_stop_ends_everything_and_twice_is_harmless(self, make_site):
         """Thread and sockets are gone, also those of clients in every state."""
         site = make_site()
         with ExitStack() as stack:
@@ -143,9 +135,7 @@ class TestLife:
             with pytest.raises(ConnectionRefusedError):
                 site.connect()
 
-    def test_a_response_under_way_is_finished(
-        self, make_site: Callable[..., Site]
-    ) -> None:
+    def test_a_response_under_way_is_finished(self, make_site):
         """stop() grants a reading client a moment for the rest of its page."""
         site = make_site()
         with site.connect() as client:

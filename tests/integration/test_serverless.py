@@ -1,7 +1,5 @@
 """Serverless functions: frozen between invocations, and counted at a real receiver."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -93,9 +91,7 @@ def served(spans: TraceReceiver) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "temporality"), [("sync", "delta"), ("async", "")])
-def test_each_invocation_is_counted_once(
-    run_dir: Path, tmp_path: Path, kind: str, temporality: str
-) -> None:
+def test_each_invocation_is_counted_once(run_dir, tmp_path, kind, temporality):
     """
     What the receiver has after each response is what the platform invoked, by outcome,
     cold compile and cold start of the instance, and so are the spans, below those of

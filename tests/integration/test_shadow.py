@@ -1,9 +1,7 @@
 """Sampled calls that are repeated beside the program."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,11 +24,7 @@ CHECKS = "jaxmon_determinism_checks_total"
 DEVIATION = "jaxmon_output_deviation"
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that repeats every sampled call that it may."""
-    with instrumented(shadow_interval=0.1, sample_rate=0) as running:
-        yield running
+AGENT = {"shadow_interval": 0.1, "sample_rate": 0}
 
 
 def shadow_of(agent: Agent) -> shadow_module.ShadowRunner:
@@ -54,9 +48,7 @@ def sampled(agent: Agent, jitted: Callable[..., Any], *args: Any) -> Any:
 
 
 def test_a_repeated_call_counts_as_a_check_only(agent: Agent) -> None:
-    """
-    A repetition compiles nothing, and is no call, miss or transfer of the program.
-    """
+    """A repetition is no compile, call, miss or transfer of the program."""
 
     @jax.jit
     def step(x):
@@ -136,10 +128,7 @@ def test_side_effects_are_never_repeated(agent: Agent, fun: Any) -> None:
 
 @pytest.mark.ground_truth
 def test_a_call_that_has_donated_is_not_repeated(agent: Agent) -> None:
-    """
-    Whether or not the platform honours it, a donated argument is never used again: only
-    the call after a sampled one can be repeated, on copies.
-    """
+    """A donated argument is never used again; the next call is, on copies."""
     step = jax.jit(lambda state: state + 1, donate_argnums=0)
     step(jnp.ones(3))
     for _ in range(2):
@@ -149,9 +138,7 @@ def test_a_call_that_has_donated_is_not_repeated(agent: Agent) -> None:
     assert [*encoded(inside.determinism(agent).snapshot()).values()] == refused
 
 
-def test_a_state_that_cannot_be_copied_is_left_alone(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_that_cannot_be_copied_is_left_alone(agent, monkeypatch):
     """What an old JAX returns as a copy is the program's own memory."""
     monkeypatch.setattr(shadow_module, "can_copy", lambda _: False)
     step = jax.jit(lambda state: state + 1, donate_argnums=0)
@@ -208,13 +195,8 @@ def test_arguments_that_may_change_or_are_large_are_not_repeated() -> None:
     ]
 
 
-def test_an_end_of_the_program_waits_for_no_device(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    Nor does our thread inside of JAX, where it would take an ending process down. What
-    is ready is compared as ever.
-    """
+def test_an_end_of_the_program_waits_for_no_device(agent, monkeypatch):
+    """Neither exit nor our thread waits in JAX; what is ready is compared."""
     ready = [True]
     monkeypatch.setattr(waiting, "is_ready_or_deleted", lambda _: ready[0])
     step, x = jax.jit(lambda x: x + 1), jnp.ones(3)

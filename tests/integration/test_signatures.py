@@ -6,7 +6,6 @@ import functools
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -17,13 +16,6 @@ from jaxmon.agent import Agent
 from jaxmon.agent.recompiles.signatures import SignatureBuilder
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 class Config:
@@ -49,9 +41,7 @@ def causes(agent: Agent) -> list[str]:
     return [e.details["cause"] for e in inside.events(agent).since(kind="recompile")]
 
 
-def test_functions_arguments_and_static_values_die_with_the_program(
-    agent: Agent,
-) -> None:
+def test_functions_arguments_and_static_values_die_with_the_program(agent):
     """Once JAX forgets a call, nothing of it lives on in jaxmon."""
 
     def run() -> list[weakref.ref[Any]]:
@@ -92,9 +82,7 @@ def test_static_values_can_be_kept_out_of_events() -> None:
 
 
 @pytest.mark.contained
-def test_a_signature_that_fails_costs_the_words_only(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signature_that_fails_costs_the_words_only(agent, monkeypatch):
     """The call returns, and the recompile counts as unknown."""
 
     def refuse(*_: Any) -> Any:
@@ -131,10 +119,7 @@ def test_threads_that_recompile_at_once_each_have_their_cause(agent: Agent) -> N
 
 @pytest.mark.parametrize("static", [None, len, Config(), Config])
 def test_a_static_part_made_anew_is_no_cause(agent: Agent, static: Any) -> None:
-    """
-    Classes give JAX a new tuple of the same objects at each call, as those do that
-    `register_dataclass` knows; another shape is then the only difference.
-    """
+    """A new tuple of the same objects is no difference, another shape is."""
     f = jax.jit(lambda module: module.weight + 1)
 
     for size in (1, 1, 2):

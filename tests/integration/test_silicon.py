@@ -1,7 +1,5 @@
 """The command that checks figures on an accelerator, on a machine without one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -38,9 +36,7 @@ def test_checks_that_need_a_gpu_say_so(tmp_path: Path) -> None:
     assert report.count(": not possible here") == len(names)
 
 
-def test_what_a_machine_lacks_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_machine_lacks_is_said(tmp_path, monkeypatch):
     """A check that finds a program missing is not possible, and says which."""
     monkeypatch.setenv("PATH", str(tmp_path))
     result = running.run("smi", tmp_path, "gpu")
@@ -48,9 +44,7 @@ def test_what_a_machine_lacks_is_said(
     assert result.why == "nvidia-smi is not installed"
 
 
-def test_a_check_out_of_time_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_out_of_time_fails(tmp_path, monkeypatch):
     """A check that does not finish within its limit is ended, and fails."""
     monkeypatch.setitem(CHECKS, "doctor", replace(CHECKS["doctor"], seconds=0.01))
     result = running.run("doctor", tmp_path, "cpu")
@@ -58,9 +52,7 @@ def test_a_check_out_of_time_fails(
     assert result.why.startswith("not finished after 0.01 s")
 
 
-def test_a_check_that_crashes_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_crashes_fails(tmp_path, monkeypatch):
     """A check whose process ends without a result fails, with its exit code."""
     monkeypatch.setattr(sys, "executable", require_program("false"))
     result = running.run("doctor", tmp_path, "cpu")

@@ -1,9 +1,6 @@
 """Two sites that are not like ours, made only by ``slo.yaml``."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from jaxmon_alerts import rules as alerts
 from jaxmon_alerts import slo
 from jaxmon_dashboards.boards import DashboardOptions, all_dashboards
 from tests.helpers.processes import require_program, some
-from tests.helpers.prometheus import Prometheus
 
 
 OBJECTIVES = slo.default()[slo.default().index("slos:") : slo.default().index("# Cond")]
@@ -84,14 +80,12 @@ LABELS = {
 
 @pytest.fixture(params=some(SITES))
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """Return the name of a site, and its ``slo.yaml``."""
     path = tmp_path / "slo.yaml"
     path.write_text(SITES[request.param])
     return request.param, path
 
 
 def jaxmon(*arguments: object) -> Any:
-    """Run `jaxmon alerts` in this process."""
     return CliRunner().invoke(main, ["alerts", *map(str, arguments)])
 
 
@@ -105,9 +99,7 @@ def rules(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def test_prometheus_loads_what_is_built(
-    site: tuple[str, Path], prometheus: Callable[..., Prometheus], tmp_path: Path
-) -> None:
+def test_prometheus_loads_what_is_built(site, prometheus, tmp_path):
     """
     Promtool, amtool and a real Prometheus accept the rules and routes; the command that
     compares them with the running server finds them there, without further options, and
@@ -134,9 +126,7 @@ def test_prometheus_loads_what_is_built(
     assert "query is" in changed.output
 
 
-def test_every_dashboard_query_is_answered(
-    site: tuple[str, Path], prometheus: Callable[..., Prometheus]
-) -> None:
+def test_every_dashboard_query_is_answered(site, prometheus):
     """A real Prometheus takes every query of today's boards, with the site's labels."""
     name, path = site
     labels = LABELS[name]

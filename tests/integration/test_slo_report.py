@@ -1,7 +1,5 @@
 """The weekly report, from a real Prometheus with a known week in it."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

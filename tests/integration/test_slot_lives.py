@@ -1,7 +1,5 @@
 """How the processes of a slot ended, as the sidecar exports it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -98,9 +96,7 @@ def waiting(run_dir: Path, program: str) -> Iterator[Program]:
         (f"{LOOP}    pass", 0),
     ],
 )
-def test_a_process_that_finishes_has_not_died(
-    run_dir: Path, agents: Agents, end: str, code: int
-) -> None:
+def test_a_process_that_finishes_has_not_died(run_dir, agents, end, code):
     """At the end of the program, by its own decision or a user's: nothing crashed."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 0, {"": 0})
@@ -120,9 +116,7 @@ def test_a_process_that_finishes_has_not_died(
         ("for _ in jaxmon.steps(batches(), loop='fit'): pass", 1, "fit"),
     ],
 )
-def test_a_process_that_does_not_finish_has_died(
-    run_dir: Path, agents: Agents, end: str, code: int, loop: str
-) -> None:
+def test_a_process_that_does_not_finish_has_died(run_dir, agents, end, code, loop):
     """However it ended otherwise, with the loop that it ran."""
     assert run(run_dir, end) == code
     assert seen(agents) == (1, 1, {loop: 1})
@@ -249,9 +243,7 @@ def test_garbage_costs_one_record(
     assert seen(agents) == (1, 0, {"": 0})
 
 
-def test_an_agent_without_records_lives(
-    run_dir: Path, agents: Agents, serve: Serve
-) -> None:
+def test_an_agent_without_records_lives(run_dir, agents, serve):
     """Of an earlier release, in the slot of one that crashed: that one counts."""
     run(run_dir, "os._exit(1)")
     assert seen(agents) == (1, 1, {"": 1})

@@ -1,10 +1,8 @@
 """Programs and loops that become slower, found in a running program and across runs."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,13 @@ from jaxmon.limits import Limits, shared
 from jaxmon.symptoms.findings import find
 from jaxmon.symptoms.symptom import Finding
 from tests.helpers import inside, timing
-from tests.helpers.agents import instrumented, value
+from tests.helpers.agents import value
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import Result
+from tests.helpers.processes import some
 from tests.helpers.timing import BY_HAND, arm, idle
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that samples on demand."""
-    with instrumented(**BY_HAND) as running:
-        yield running
+AGENT = BY_HAND
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +44,6 @@ def accelerated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """A run of a napping program, sampled and judged by the test."""
-
     def __init__(self, agent: Agent, sampling: Sampling) -> None:
         self.agent = agent
         self._sampling = sampling
@@ -109,9 +101,7 @@ def run(agent: Agent, sampling: Sampling, nap: None, accelerated: None) -> Run:
 MANY = 2 * ENOUGH
 
 
-def test_agents_judge_by_the_limits_of_their_host(
-    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agents_judge_by_the_limits_of_their_host(agent, tmp_path, monkeypatch):
     """What is slower is read from the file of limits, at each judgement."""
     history = inside.part(agent, SpeedHistory)
     assert history._margin() == Limits().slower
@@ -143,12 +133,12 @@ def test_program_that_does_more_work_in_mid_run_is_found(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "seconds",
-    [repeat(0.002), cycle([0.002, 0.012]), iter([0.05, 0.02, *repeat(0.002, 2000)])],
-    ids=["steady", "bimodal", "warming_up"],
+    some(
+        [cycle([0.002, 0.012]), repeat(0.002), iter([0.05, 0.02, *repeat(0.002, 2000)])]
+    ),
+    ids=["bimodal", "steady", "warming_up"],
 )
-def test_programs_without_a_fault_are_not_accused(
-    run: Run, seconds: Iterator[float]
-) -> None:
+def test_programs_without_a_fault_are_not_accused(run, seconds):
     """A steady program, one with two modes and one that warms up are no slowdown."""
     run.take(seconds, MANY + ENOUGH)
     assert run.findings() == []
@@ -207,9 +197,7 @@ print(json.dumps([before, [encoded(as_fact(one)) for one in after]]))
 """
 
 
-def test_slower_steps_are_found_with_the_wait_for_data(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_slower_steps_are_found_with_the_wait_for_data(preloaded_script):
     """A loop whose steps take longer is named, and how much of it is waiting."""
     before, after = json.loads(preloaded_script(LOOP).ok().out)
     assert not any("times as long" in one for one in before)
@@ -230,6 +218,7 @@ from jaxmon.facts.record import encoded
 from jaxmon.symptoms.findings import as_fact, find
 from jaxmon.facts.process import read
 from tests.helpers import inside
+from tests.helpers.processes import some
 
 # Other tests keep the processors busy, more in one run than in the other.
 part._MOST_WAITING = 1.0
@@ -294,9 +283,7 @@ def test_slower_build_is_named_with_the_flag(place: Path) -> None:
     assert found["seconds"] > 0
 
 
-def test_directory_that_cannot_be_written_costs_only_the_comparison(
-    place: Path,
-) -> None:
+def test_directory_that_cannot_be_written_costs_only_the_comparison(place):
     """A file in place of the directory: the program runs and prints as before."""
     (place / "run" / "elsewhere").mkdir()
     (place / "run" / "elsewhere" / "history").write_text("mine")

@@ -1,7 +1,5 @@
 """The Prometheus and Alertmanager that a command starts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -31,9 +29,7 @@ def children(tmp_path: Path) -> Iterator[Children]:
         yield running
 
 
-def test_alerts_of_the_rules_are_told(
-    programs: MonitoringPrograms, children: Children, tmp_path: Path
-) -> None:
+def test_alerts_of_the_rules_are_told(programs, children, tmp_path):
     """The rules are evaluated in quick motion, on a target that does not answer."""
     targets = {"demo": f"127.0.0.1:{free_port()}"}
     found = stack.start(programs, children, tmp_path, targets=targets, webhook=None)
@@ -49,9 +45,7 @@ def test_alerts_of_the_rules_are_told(
     until(lambda: found.alertmanager in http_get(known), "Alertmanager to be known")
 
 
-def test_overviews_are_recorded_for_dashboards_only(
-    programs: MonitoringPrograms, children: Children, tmp_path: Path
-) -> None:
+def test_overviews_are_recorded_for_dashboards_only(programs, children, tmp_path):
     """Without any, all rules that alerts read are there, and no others."""
     found = stack.start(
         programs, children, tmp_path, targets={}, webhook=None, drawn=False
@@ -64,11 +58,8 @@ def test_overviews_are_recorded_for_dashboards_only(
 
 
 def test_a_port_that_was_taken_meanwhile_is_given_up(
-    programs: MonitoringPrograms,
-    children: Children,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    programs, children, tmp_path, monkeypatch
+):
     """Both are restarted on other ports; the first ones are stopped and forgotten."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
@@ -82,9 +73,7 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(
     children.check()
 
 
-def test_both_programs_are_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_programs_are_needed(tmp_path, monkeypatch):
     """One of them alone is as good as none; Alertmanager has two names."""
     monkeypatch.setenv("PATH", str(tmp_path))
     answers = [MonitoringPrograms.installed()]

@@ -1,11 +1,8 @@
 """`jaxmon.instrument` where it cannot start: one line, and the program goes on."""
 
-from __future__ import annotations
-
 import inspect
 import signal
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +16,7 @@ from jaxmon.agent import agent as start
 from jaxmon.errors import JaxmonError
 from tests.helpers import session
 from tests.helpers.agents import SILENT
-from tests.helpers.processes import Result, files, run_python
+from tests.helpers.processes import files, run_python
 
 
 pytestmark = pytest.mark.contained
@@ -70,9 +67,7 @@ def test_an_agent_that_is_switched_off_answers_everything() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_module_of_the_program_with_a_name_of_pythons(
-    tmp_path: Path, run_dir: Path
-) -> None:
+def test_a_module_of_the_program_with_a_name_of_pythons(tmp_path, run_dir):
     """It stands in front of Python's own: the program runs, without jaxmon."""
     (tmp_path / "queue.py").write_text("import sys\nx = 1\n")
     (tmp_path / "program.py").write_text(USES_ALL)
@@ -97,9 +92,7 @@ def test_a_module_of_the_program_that_ends_it(tmp_path: Path, run_dir: Path) -> 
 
 
 @pytest.mark.parametrize("missing", ["jax", "numpy"])
-def test_without_jax_or_numpy_there_is_one_sentence(
-    python_script: Callable[..., Result], missing: str
-) -> None:
+def test_without_jax_or_numpy_there_is_one_sentence(python_script, missing):
     """The error that is documented, and no other behind it; marks work all the same."""
     source = f"""
 import sys
@@ -155,8 +148,8 @@ def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
 
 
 def test_a_time_limit_that_ends_the_import_of_jax_is_the_programs(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+    tmp_path, python_script
+):
     """What a handler of the program raises meanwhile reaches the program as it is."""
     (tmp_path / "jax.py").write_text("import signal; signal.raise_signal(14)")
     limit = """
@@ -173,8 +166,8 @@ signal.signal(signal.SIGALRM, expire)
 
 
 def test_a_time_limit_while_it_starts_by_itself_is_the_programs(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+    tmp_path, python_script
+):
     """As `jaxmon run` starts it: it is no failure to start."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
     result = python_script("""
@@ -197,9 +190,7 @@ import jax
     assert "could not start" not in result.err
 
 
-def test_an_interrupt_that_numpy_replaces_is_the_programs(
-    python_script: Callable[..., Result],
-) -> None:
+def test_an_interrupt_that_numpy_replaces_is_the_programs(python_script):
     """C code that imports NumPy prints it, and raises an `ImportError`."""
     interrupt = """
 import signal, sys
@@ -217,9 +208,7 @@ sys.meta_path.insert(0, Finder())
     assert result.out == ""
 
 
-def test_a_jax_that_is_another_is_one_line(
-    tmp_path: Path, python_script: Callable[..., Result]
-) -> None:
+def test_a_jax_that_is_another_is_one_line(tmp_path, python_script):
     """A module of the program that is called ``jax``."""
     (tmp_path / "jax.py").write_text("__version__ = '1'\n")
     source = "import jaxmon\nprint(jaxmon.instrument(port=None).running)"
@@ -247,16 +236,12 @@ jaxmon.uninstrument()
 """
 
 
-def test_an_agent_loads_what_it_needs_when_it_needs_it(
-    python_script: Callable[..., Result],
-) -> None:
+def test_an_agent_loads_what_it_needs_when_it_needs_it(python_script):
     """Causes at the first compile, pages on request, metrics of a sidecar never."""
     assert python_script(LOADS).ok().out.splitlines() == ["[]", str([*LATER])]
 
 
-def test_a_python_without_its_lock(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, run_dir: Path
-) -> None:
+def test_a_python_without_its_lock(monkeypatch, caplog, run_dir):
     """One sentence says what to do; JAX stays as it is, and marks do nothing."""
     before = session.snapshot()
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)

@@ -107,9 +107,7 @@ def test_a_step_lasts_as_long_as_the_program_says(trained: Trained) -> None:
         ("finetune", 0, "step"),
     ],
 )
-def test_compiles_are_below_the_step_that_paid(
-    trained: Trained, loop: str, number: int, function: str
-) -> None:
+def test_compiles_are_below_the_step_that_paid(trained, loop, number, function):
     """With their phases, in the innermost loop; also if it is left by ``break``."""
     span = trained.steps(loop)[number]
     (compile_,) = [

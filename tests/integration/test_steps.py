@@ -5,15 +5,12 @@ Times are compared with a clock that is read in the same run, never with what a
 machine should need.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -44,13 +41,6 @@ STEP_COUNT = 30
 DELAY_SECONDS = 0.02
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
-
-
 class Loader:
     """Yields batches, each after a delay, and keeps its own books of the waiting."""
 
@@ -71,8 +61,6 @@ class Loader:
 
 
 def make_step() -> Callable[[Any], Any]:
-    """Return a jitted function that was never compiled."""
-
     def train_step(x: Any) -> Any:
         for _ in range(20):
             x = jnp.tanh(jnp.sin(x) * 2)
@@ -238,9 +226,7 @@ def test_a_compile_finds_its_request_through_the_context(agent: Agent) -> None:
     }
 
 
-def test_what_the_persistent_cache_holds_is_cold_as_well(
-    tmp_path: Path, agent: Agent
-) -> None:
+def test_what_the_persistent_cache_holds_is_cold_as_well(tmp_path, agent):
     """Loading a program is what the request waits for, if it is not compiled."""
     names = (
         "jax_compilation_cache_dir",

@@ -1,7 +1,5 @@
 """Streams of tokens: generators that real servers step through, with JAX."""
 
-from __future__ import annotations
-
 import gc
 import http.client
 import itertools
@@ -21,20 +19,13 @@ from starlette.routing import Route
 import jaxmon
 from jaxmon.agent import Agent
 from jaxmon.asgi import Middleware
-from tests.helpers.agents import instrumented, samples, value
+from tests.helpers.agents import samples, value
 from tests.helpers.processes import until
 from tests.helpers.servers import served
 
 
 IN_PROGRESS = "jaxmon_requests_in_progress"
 TOKENS = 3
-
-
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
 
 
 def requests(agent: Agent) -> dict[tuple[str, ...], float]:
@@ -100,9 +91,7 @@ def get(port: int) -> bytes:
 
 @pytest.mark.parametrize("app", [starlette, fastapi])
 @pytest.mark.parametrize("kind", ["tokens", "async_tokens"])
-def test_a_stream_that_waits_for_a_compile_is_cold(
-    agent: Agent, app: Callable[..., Any], kind: str
-) -> None:
+def test_a_stream_that_waits_for_a_compile_is_cold(agent, app, kind):
     """Each of its steps runs on some thread, in a copy of the server's context."""
     model = Model()
     with served(app(getattr(model, kind))) as port:
@@ -119,9 +108,7 @@ def test_a_stream_that_waits_for_a_compile_is_cold(
 
 @pytest.mark.parametrize("app", [starlette, fastapi])
 @pytest.mark.parametrize("kind", ["tokens", "async_tokens"])
-def test_within_the_middleware_a_stream_is_part_of_its_request(
-    agent: Agent, app: Callable[..., Any], kind: str
-) -> None:
+def test_within_the_middleware_a_stream_is_part_of_its_request(agent, app, kind):
     """One request, by the route's template, and cold."""
     application = app(getattr(Model(), kind))
     application.add_middleware(Middleware)

@@ -1,7 +1,5 @@
 """The helpers that other tests rely on."""
 
-from __future__ import annotations
-
 import http.server
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Agents in processes that find their host in a bad state."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -98,9 +96,7 @@ def test_the_port_of_the_sidecar_is_left_alone(
     assert asked["url"] == f"http://127.0.0.1:{sidecar}/metrics"
 
 
-def test_no_port_and_no_socket_is_silent(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_no_port_and_no_socket_is_silent(start, run_dir):
     """With neither, the agent observes and serves nothing, without a word."""
     found, err = start({"port": None, "socket": False})
 
@@ -112,9 +108,7 @@ def test_no_port_and_no_socket_is_silent(
 NOT_ADDRESSES = ["no.such.host.invalid", "192.0.2.1", "a" * 70, ""]
 
 
-def test_a_host_that_cannot_be_bound_is_reported(
-    starts: Callable[..., list[Started]],
-) -> None:
+def test_a_host_that_cannot_be_bound_is_reported(starts):
     """The program goes on without a TCP port."""
     found = starts([({"host": one, "socket": False}, {}) for one in NOT_ADDRESSES])
 
@@ -183,12 +177,8 @@ def test_an_unusable_run_directory_costs_the_socket_only(
     ],
 )
 def test_a_directory_without_room_for_sockets_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    run_dir: Path,
-    number: int,
-    words: str,
-) -> None:
+    monkeypatch, caplog, run_dir, number, words
+):
     """As on network file systems and full disks, where the lock could be created."""
 
     class NoSocket(Socket):
@@ -205,9 +195,7 @@ def test_a_directory_without_room_for_sockets_is_named(
     assert f"{opening}{run_dir}/agent-0.sock: {words}" in caplog.text
 
 
-def test_what_is_in_the_place_of_a_socket_costs_its_slot(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_what_is_in_the_place_of_a_socket_costs_its_slot(start, run_dir):
     """Where it cannot be unlinked, the agent takes the next slot, and says nothing."""
     (run_dir / "agent-0.sock").mkdir()
     found, err = start({"port": None})
@@ -216,9 +204,7 @@ def test_what_is_in_the_place_of_a_socket_costs_its_slot(
     assert err == ""
 
 
-def test_a_missing_run_directory_is_made_for_this_user_only(
-    start: Callable[..., Any], run_dir: Path
-) -> None:
+def test_a_missing_run_directory_is_made_for_this_user_only(start, run_dir):
     """Parents are created as well, and no other user may enter."""
     directory = run_dir / "a" / "b"
     found, err = start({"port": None}, JAXMON_RUN_DIR=str(directory))
@@ -355,9 +341,7 @@ print(found)
 """
 
 
-def test_a_program_at_its_limits_is_not_disturbed(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_program_at_its_limits_is_not_disturbed(preloaded_script, run_dir):
     """
     With no descriptor left, few frames left, or deeply nested arguments, the program
     computes what it does without jaxmon, which says in a line what it cannot do; the

@@ -1,7 +1,5 @@
 """`jaxmon top` on a real terminal, beside real processes: every key, and every end."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal
@@ -265,9 +263,7 @@ def test_any_size_is_used(place: Path) -> None:
     ("environ", "has_colours"),
     [({}, True), ({"NO_COLOR": "1", "TERM": "vt220"}, False)],
 )
-def test_colours_can_be_done_without(
-    place: Path, environ: dict[str, str], *, has_colours: bool
-) -> None:
+def test_colours_can_be_done_without(place, environ, has_colours):
     """Without colours, words say the same."""
     with top(place, environ=environ) as screen:
         screen.shows("No: ", "requests to predict failed", "train.py")

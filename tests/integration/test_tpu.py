@@ -1,7 +1,5 @@
 """What the TPU collector makes of the figures that libtpu serves."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -39,9 +37,7 @@ def test_page_of_each_generation(host: Callable[..., Host], generation: str) -> 
 
 
 @pytest.mark.parametrize("generation", some(shapes.GENERATIONS, 3))
-def test_figures_are_those_of_the_runtime(
-    host: Callable[..., Host], generation: str
-) -> None:
+def test_figures_are_those_of_the_runtime(host, generation):
     """Memory adds up over a chip's cores; percents are ratios; each core is itself."""
     _, _, per_chip, chips, size = shapes.GENERATIONS[generation]
     here = host(generation)
@@ -71,9 +67,7 @@ def test_figures_are_those_of_the_runtime(
     }
 
 
-def test_distribution_is_a_histogram_with_exact_counts(
-    host: Callable[..., Host],
-) -> None:
+def test_distribution_is_a_histogram_with_exact_counts(host):
     """Bounds are the runtime's own, few of them; sum and count are the runtime's."""
     here = host("v4")
     here.serve(shapes.host("v4"))
@@ -136,9 +130,7 @@ def test_runtime_without_a_program_tells_nothing(host: Callable[..., Host]) -> N
     assert of(state["page"], "jaxmon_tpu_hlo_execution_seconds_count") == {}
 
 
-def test_core_that_stands_still_is_told_once_in_words(
-    host: Callable[..., Host],
-) -> None:
+def test_core_that_stands_still_is_told_once_in_words(host):
     """A minute without a step while programs wait: the log says where."""
     here = host("v4")
     runtime, _ = here.serve(shapes.host("v4"))

@@ -1,7 +1,5 @@
 """Calls of gRPC: to a server of grpcio, and to others that are none or misbehave."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 Which chip a figure belongs to: lost ones, hidden ones, and those of several programs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,9 +22,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Host]]:
         yield lambda generation=None: stack.enter_context(Host(tmp_path, generation))
 
 
-def test_processes_that_each_count_from_zero_follow_their_ports(
-    host: Callable[..., Host],
-) -> None:
+def test_processes_that_each_count_from_zero_follow_their_ports(host):
     """Where numbers collide and the host is complete, the order of ports decides."""
     here = host("v4")
     for one in range(4):
@@ -63,9 +59,7 @@ def test_hidden_bus_is_made_up_for(host: Callable[..., Host], generation: str) -
     ]
 
 
-def test_lost_chip_is_down_and_keeps_its_place(
-    host: Callable[..., Host], tmp_path: Path
-) -> None:
+def test_lost_chip_is_down_and_keeps_its_place(host, tmp_path):
     """A chip that leaves the bus is up 0, and the others keep their figures."""
     here = host("v5e")
     here.serve(shapes.host("v5e"))
@@ -81,13 +75,8 @@ def test_lost_chip_is_down_and_keeps_its_place(
     assert set(of(here.poll()["page"], "jaxmon_accelerator_up").values()) == {1}
 
 
-def test_program_without_the_lost_chip_has_its_own_chips(
-    host: Callable[..., Host], tmp_path: Path
-) -> None:
-    """
-    One that starts after the loss counts those that are left, and they are meant; what
-    an earlier one counts then is ambiguous, and omitted.
-    """
+def test_program_without_the_lost_chip_has_its_own_chips(host, tmp_path):
+    """Chips count from those left; what an earlier program counts is omitted."""
     here = host("v5e")
     runtime, _ = here.serve(shapes.host("v5e"))
     here.poll()
@@ -114,9 +103,7 @@ def test_chip_that_appears_is_found(host: Callable[..., Host], tmp_path: Path) -
     assert len(of(here.poll()["page"], "jaxmon_accelerator_up")) == 1
 
 
-def test_owner_is_told_where_it_is_visible(
-    host: Callable[..., Host], tmp_path: Path
-) -> None:
+def test_owner_is_told_where_it_is_visible(host, tmp_path):
     """The process that has a chip's node open, looked up twice a minute."""
     here = host("v5e")
     here.environ["TPU_RUNTIME_METRICS_PORTS"] = ""

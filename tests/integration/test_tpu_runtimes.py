@@ -1,7 +1,5 @@
 """Processes that hold TPUs: where they serve, and what they may do to the collector."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -27,9 +25,7 @@ def host(tmp_path: Path) -> Iterator[Callable[..., Host]]:
 
 
 @pytest.mark.parametrize("first", [0, 8])
-def test_processes_of_a_host_are_put_together(
-    host: Callable[..., Host], first: int
-) -> None:
+def test_processes_of_a_host_are_put_together(host, first):
     """Each process is asked for its own chips; numbers may go on from host to host."""
     here = host("v4")
     runtimes = [
@@ -281,9 +277,7 @@ def test_runtime_that_a_web_server_replaces_is_down(host: Callable[..., Host]) -
     assert state["log"] == [f"TPU runtime {port} no longer responds"]
 
 
-def test_sidecar_ends_while_it_waits_for_a_runtime(
-    host: Callable[..., Host], run_dir: Path
-) -> None:
+def test_sidecar_ends_while_it_waits_for_a_runtime(host, run_dir):
     """A signal in the middle of a poll is the normal end: code 0, and no last words."""
     here = host("v4")
     told = {**shapes.host("v4"), "delay": 4}

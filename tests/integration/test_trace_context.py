@@ -1,7 +1,5 @@
 """Whose trace a request belongs to: context that comes in, and context inside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -39,9 +37,7 @@ def current() -> int:
 @pytest.mark.parametrize(
     "header", [None, "", "garbage", "00-" + "0" * 32 + "-" + "b" * 16 + "-01"]
 )
-def test_without_a_valid_parent_a_trace_begins(
-    traced: Traced, header: str | None
-) -> None:
+def test_without_a_valid_parent_a_trace_begins(traced, header):
     """What a client sends as its context is not trusted to be one."""
     environ = {} if header is None else {"HTTP_TRACEPARENT": header}
     wsgi_call(environ)

@@ -1,7 +1,5 @@
 """What a program sees of its own failures is the same with jaxmon."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Mistakes in the source of functions that JAX compiles, as findings."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import inspect
@@ -59,9 +57,7 @@ def train(x: Any) -> Any:
     return x + np.random.normal()  # noqa: NPY002 - another
 
 
-def test_what_the_budget_does_not_cover_is_read_when_someone_asks(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_budget_does_not_cover_is_read_when_someone_asks(agent, monkeypatch):
     """Not before; the same function is read by itself within the budget."""
     covers = False
     monkeypatch.setattr(WorkBudget, "covers", lambda _: covers)
@@ -169,10 +165,7 @@ def test_functions_under_transformations_are_read(agent: Agent) -> None:
 
 
 def test_healthy_programs_have_no_findings(agent: Agent) -> None:
-    """
-    Local lists, jax.random, callbacks and messages about shapes are what healthy
-    programs contain.
-    """
+    """Local lists, jax.random, callbacks and messages about shapes are no mistake."""
 
     def report(x: Any) -> None:
         losses.append(x)

@@ -1,7 +1,5 @@
 """Spans of requests and compiles, against what clients and programs noted."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ import pytest
 
 from tests.helpers.otlp import Span, TraceReceiver
 from tests.helpers.preloaded import start_preloaded
-from tests.helpers.processes import ROOT, Result, clean_environ, http_get, until
+from tests.helpers.processes import ROOT, clean_environ, http_get, until
 from tests.helpers.prometheus import Prometheus
 
 
@@ -149,9 +147,7 @@ def compiles(spans: list[Span]) -> list[Span]:
     return [one for one in spans if one["name"].startswith("jax.compile")]
 
 
-def test_a_request_has_one_span_below_the_clients(
-    own: tuple[TraceReceiver, Run],
-) -> None:
+def test_a_request_has_one_span_below_the_clients(own):
     """Name, parent, status and attributes are those of the request."""
     receiver, run = own
     expected = [

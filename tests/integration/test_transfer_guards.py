@@ -2,8 +2,6 @@
 Guards of the program against transfers to the host: they are meant for its own lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -2,8 +2,6 @@
 Transfers between host and device: counted, measured, attributed, and never in the way.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import traceback
@@ -106,9 +104,7 @@ def test_counters_start_at_zero() -> None:
 
 
 def test_nothing_of_ours_stands_on_the_stack() -> None:
-    """
-    An error of a read or of a wait leaves through JAX's frames and the user's only.
-    """
+    """An error of a read or wait leaves through frames of JAX and the user."""
     with instrumented():
         gone = double(1.0)
         gone.delete()
@@ -147,10 +143,7 @@ def test_methods_look_as_without_us() -> None:
 
 
 def test_switched_off_nothing_is_replaced() -> None:
-    """
-    With ``transfers=False`` JAX's array class stays as it is, but for the method that
-    raises for a deleted array, and no series is made.
-    """
+    """With ``transfers=False`` JAX's array class stays, and there is no series."""
     array_class = type(double(1.0))
     before = dict(vars(array_class))
     with instrumented(transfers=False) as agent:
@@ -173,9 +166,7 @@ def test_everything_is_put_back() -> None:
     assert session.leaked(state) == []
 
 
-def test_a_jax_without_a_place_is_said_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_jax_without_a_place_is_said_so(monkeypatch, caplog):
     """Where JAX reads arrays in another way, that hook alone is off."""
     monkeypatch.setattr(transfer_hooks, "_READS", ("_read_in_another_way",))
     with instrumented() as agent:
@@ -210,9 +201,7 @@ def test_below_a_mark_of_jaxmon_the_line_is_the_programs() -> None:
 
 
 def test_numpy_arguments_are_told_of_where_a_call_is_sampled() -> None:
-    """
-    JAX converts them where they cannot be counted; a sampled call shows them, once.
-    """
+    """JAX converts them uncounted; a sampled call shows them, once."""
     large, small = np.ones(1 << 16, np.float32), np.ones(3)
     with instrumented(sample_rate=0) as agent:
         function = inside.table(agent).named("f")

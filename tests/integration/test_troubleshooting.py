@@ -1,7 +1,5 @@
 """What the page on troubleshooting says of forks, permissions and drivers, provoked."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,7 +15,6 @@ import pytest
 from tests.fakes.nvml.gpus import Gpus
 from tests.helpers.processes import (
     ROOT,
-    Result,
     clean_environ,
     http_get,
     require_program,
@@ -107,9 +104,7 @@ def printed(phrase: str, text: str) -> bool:
     return re.search(pattern, " ".join(text.split())) is not None
 
 
-def test_of_forked_workers_only_the_parent_is_listed(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_of_forked_workers_only_the_parent_is_listed(preloaded_script):
     """A child that calls `instrument()` has a row of its own."""
     written("Only the parent is listed", "gets a row of its own")
     result = preloaded_script(HEAD + FORKS).ok()
@@ -123,9 +118,7 @@ def test_of_forked_workers_only_the_parent_is_listed(
 
 
 @as_root
-def test_a_program_that_may_not_write_there_says_so(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_program_that_may_not_write_there_says_so(preloaded_script, run_dir):
     """The log has the words of the page, if the directory is closed or another's."""
     opening = "jaxmon could not open the Unix socket for the sidecar"
     closed, others = (

@@ -1,13 +1,10 @@
 """Errors on every way out: seen where they surface, each counted once."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -54,10 +51,7 @@ def test_an_error_is_counted_once_however_often_it_is_seen(agent: Agent) -> None
 
 
 def test_a_builtin_error_is_counted_once_and_its_like_again(agent: Agent) -> None:
-    """
-    A ValueError of a cached call allows no weak reference; its successor often lives
-    at the same address.
-    """
+    """A ValueError cannot be referred to weakly; its address is soon reused."""
     for _ in range(20):
         error = ValueError("INTERNAL: from a cached call")
         for _ in range(3):
@@ -118,9 +112,7 @@ def test_what_a_finaliser_raises_is_counted(agent: Agent) -> None:
     assert kinds(agent) == {("unknown", "deadline"): 1}
 
 
-def test_what_a_forgotten_task_raised_is_counted(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_forgotten_task_raised_is_counted(agent, caplog):
     """The logger of asyncio receives it, and logs it as before."""
 
     async def work() -> None:
@@ -142,9 +134,7 @@ def test_what_a_forgotten_task_raised_is_counted(
 
 
 @pytest.mark.parametrize("found", [True, (), (None, None, None), "a text"])
-def test_a_record_without_an_error_is_let_pass(
-    agent: Agent, caplog: pytest.LogCaptureFixture, found: Any
-) -> None:
+def test_a_record_without_an_error_is_let_pass(agent, caplog, found):
     """Whatever a hand-made record contains, it is logged."""
     record = logging.makeLogRecord(
         {"name": "asyncio", "msg": "by hand", "levelno": logging.ERROR}
@@ -215,9 +205,7 @@ def hidden() -> None:
 @pytest.mark.parametrize(
     ("program", "count"), [(handed_on, 1), (replaced, 1), (hidden, 0)]
 )
-def test_what_an_error_was_raised_from_is_counted(
-    agent: Agent, program: Callable[[], None], count: int
-) -> None:
+def test_what_an_error_was_raised_from_is_counted(agent, program, count):
     """Servers hand a failure on as one of their own."""
     with pytest.raises(LookupError), jaxmon.request("predict"):
         program()
@@ -257,9 +245,7 @@ def test_how_jax_shows_a_traceback_is_no_error(agent: Agent, mode: str) -> None:
 
 
 def test_an_endless_chain_ends(agent: Agent) -> None:
-    """
-    Programs make circles, and retry for hours, each time in the handler of the last.
-    """
+    """Programs make circles of errors, and chains by hours of retries."""
     first = LookupError()
     last: BaseException = first
     for _ in range(10_000):
@@ -282,9 +268,7 @@ def test_a_function_that_the_message_names_is_charged(agent: Agent) -> None:
 
 
 def test_observers_are_told_once(agent: Agent) -> None:
-    """
-    With the function, the kind and the error; one that fails does not stop the next.
-    """
+    """With function, kind and error; one that fails does not stop the next."""
     told: list[tuple[str, str, str]] = []
 
     def observe(seen: CountedError) -> None:

@@ -1,7 +1,5 @@
 """What remains after `jaxmon.uninstrument`, and what it leaves alone."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import inspect
@@ -9,7 +7,7 @@ import sys
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,20 +33,11 @@ MISSES = "jaxmon_jit_cache_misses_total"
 PLAIN_JIT = jax.jit
 
 
-@pytest.fixture
-def agent() -> Iterator[Agent]:
-    """Return an agent that serves nothing."""
-    with instrumented() as running:
-        yield running
-
-
 # --- as found -----------------------------------------------------------------
 
 
 def test_everything_is_as_found(run_dir: Path) -> None:
-    """
-    Attributes, listeners, threads, descriptors and the run directory are restored.
-    """
+    """Attributes, listeners, threads, descriptors, files are restored."""
     jax.jit(lambda x: x + 1)(1.0)  # backends and their threads are up
     before = session.snapshot()
 
@@ -109,9 +98,7 @@ class Library:
     __class__ = property(lambda _: ModuleType)
 
 
-def test_what_modules_have_imported_from_us_is_as_found(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_modules_have_imported_from_us_is_as_found(agent, monkeypatch):
     """Of the program, and of JAX, which loads some of its modules late."""
     monkeypatch.setitem(sys.modules, "library", Library())
     modules = [ModuleType(f"of_the_program_{n}") for n in range(2)]
@@ -191,12 +178,8 @@ LAMBDA_OF_AGAIN = "test_an_agent_runs_again_after_uninstrument.<locals>.<lambda>
 # --- somebody else patched, too -----------------------------------------------
 
 
-def test_a_later_wrapper_of_the_factory_stays_and_ours_is_inert(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """
-    Their wrapper around what makes jitted functions works on, and nothing is counted.
-    """
+def test_a_later_wrapper_of_the_factory_stays_and_ours_is_inert(monkeypatch):
+    """A wrapper around what makes jitted functions works on, uncounted."""
     pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_cpp_pjit", pjit._cpp_pjit)  # restores it at the end
     seen: list[object] = []
@@ -234,9 +217,7 @@ def test_functions_made_by_an_earlier_bound_jit_are_counted(agent: Agent) -> Non
 DECORATES = inspect.signature(PLAIN_JIT).parameters["fun"].default is not inspect._empty
 
 
-def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(monkeypatch):
     """Functions compile through their ``_infer_params``, and nothing is counted."""
     pjit: Any = sys.modules["jax._src.pjit"]
     monkeypatch.setattr(pjit, "_infer_params", pjit._infer_params)
@@ -262,9 +243,7 @@ def test_a_later_wrapper_of_the_miss_path_stays_and_ours_is_inert(
     assert value(agent, MISSES) == counted
 
 
-def test_a_later_excepthook_stays_and_ours_is_inert(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_later_excepthook_stays_and_ours_is_inert(monkeypatch):
     """Both excepthooks of a third party keep working, and errors are not counted."""
     told: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda *args: told.append(args[1]))
@@ -315,9 +294,7 @@ def raises(error: Exception) -> Callable[[], None]:
 
 
 def test_cleared_listeners_come_back_and_go(agent: Agent) -> None:
-    """
-    After `clear_event_listeners` a scrape listens again; uninstrument is unharmed.
-    """
+    """After `clear_event_listeners` a scrape listens again; stopping works."""
     before = session.snapshot()
     jax.monitoring.clear_event_listeners()
     assert session.snapshot().listeners != before.listeners

@@ -1,7 +1,5 @@
 """What calls compute, against counts of calls and FLOPs worked out by hand."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any
@@ -207,10 +205,7 @@ def scaled(x: Any) -> Any:
 
 
 def test_calls_that_nothing_counts_are_unknown() -> None:
-    """
-    JAX calls the programs of vmap, grad and jvp outside of jit, and what was compiled
-    ahead of time is called without it; beside them, what has nothing to count has 0.
-    """
+    """JAX calls some programs outside of jit; what has nothing to count has 0."""
     import jax
 
     def fresh(number: int) -> Any:
@@ -265,10 +260,7 @@ def test_functions_jitted_earlier_are_not_counted() -> None:
 
 
 def test_batches_of_several_sizes() -> None:
-    """
-    Calls are exact until there is a second program; from then on, each sampled call
-    stands for those since the one before.
-    """
+    """With a second program, a sampled call stands for those since the last."""
     import jax
 
     with instrumented(sample_rate=100) as agent:
@@ -320,9 +312,7 @@ def test_a_format_without_a_peak_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.contained
-def test_a_failure_leaves_the_rest_of_the_program(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failure_leaves_the_rest_of_the_program(monkeypatch):
     """What XLA says of it is exported all the same."""
     import jax
 
@@ -417,9 +407,7 @@ def _raw(agent: Any, name: str) -> Any:
 
 
 def test_trackers_get_it_without_a_statement() -> None:
-    """
-    Between two rows: FLOPs by hand, at the peak, over the time that passed meanwhile.
-    """
+    """Between two rows: FLOPs by hand, at the peak, over the time between."""
     import jax
 
     import jaxmon

@@ -1,7 +1,5 @@
 """Signatures of one process, compiled ahead by another, loaded by a third."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -294,9 +292,7 @@ def test_a_changed_program_is_named(place: Path, tmp_path: Path) -> None:
         ("import time; time.sleep(600)", "took longer than 3 s"),
     ],
 )
-def test_a_module_that_breaks_is_survived(
-    place: Path, tmp_path: Path, source: str, reason: str
-) -> None:
+def test_a_module_that_breaks_is_survived(place, tmp_path, source, reason):
     """A module that raises, exits or hangs fails; functions of others are compiled."""
     document = recorded(place)
     (forward,) = [f for f in document["functions"] if f["qualname"] == "forward"]

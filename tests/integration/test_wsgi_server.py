@@ -1,7 +1,5 @@
 """The WSGI middleware around Flask on a real server, against what its clients saw."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import threading
@@ -20,7 +18,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators.work import mark_cold
 from jaxmon.wsgi import Middleware
-from tests.helpers.indicators import Recorded, recording
+from tests.helpers.indicators import Recorded
 from tests.helpers.processes import until
 from tests.helpers.servers import everything
 
@@ -49,7 +47,6 @@ class Quiet(WSGIRequestHandler):
 
 
 def site() -> Flask:  # noqa: C901 - a function for each route
-    """Return an application with routes of every kind."""
     app = Flask("site")
 
     @app.get("/items/<int:item>")
@@ -102,7 +99,6 @@ def site() -> Flask:  # noqa: C901 - a function for each route
 
 @contextmanager
 def served(app: Flask) -> Iterator[int]:
-    """Serve *app* with the middleware; give the port."""
     app.wsgi_app = Middleware(app.wsgi_app)  # type: ignore[method-assign]
     app.logger.disabled = True
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
@@ -115,13 +111,6 @@ def served(app: Flask) -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
-    with recording() as found:
-        yield found
 
 
 def status_of(port: int, path: str) -> int:
@@ -156,9 +145,7 @@ def test_requests_equal_what_the_clients_counted(recorded: Recorded) -> None:
 @pytest.mark.parametrize(
     ("path", "outcome"), [("/endless", "client_error"), ("/breaks", "error")]
 )
-def test_who_cuts_a_response_short_tells_the_outcome(
-    recorded: Recorded, path: str, outcome: str
-) -> None:
+def test_who_cuts_a_response_short_tells_the_outcome(recorded, path, outcome):
     """A client that leaves is a client error; a body that fails is an error."""
     with served(site()) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:

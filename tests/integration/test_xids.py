@@ -1,7 +1,5 @@
 """Xid errors behind the real pynvml, with a C library in the driver's place."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 
@@ -131,9 +129,7 @@ def test_gpu_that_is_back_counts_on(gpus: Callable[..., Gpus]) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 9, 18])
-def test_counts_go_on_after_the_driver_was_away(
-    gpus: Callable[..., Gpus], code: int
-) -> None:
+def test_counts_go_on_after_the_driver_was_away(gpus, code):
     """Counts stay while NVML is gone, and go on when it is initialised again."""
     fleet = gpus(2)
     fleet.poll()
@@ -152,9 +148,7 @@ def test_counts_go_on_after_the_driver_was_away(
     assert xids(page, 1) == {**NONE, "94": 1}
 
 
-def test_driver_that_goes_away_while_listening_is_noticed(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_driver_that_goes_away_while_listening_is_noticed(gpus):
     """A driver error of an event set is the driver's failure, not the set's."""
     fleet = gpus(1)
     fleet.poll()
@@ -168,9 +162,7 @@ def test_driver_that_goes_away_while_listening_is_noticed(
     assert xids(fleet.poll()["page"], 0) == {**NONE, "79": 1}
 
 
-def test_queued_errors_are_counted_before_nvml_is_given_up(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_queued_errors_are_counted_before_nvml_is_given_up(gpus):
     """A driver that fails in another call still hands out what it has queued."""
     fleet = gpus(1)
     fleet.poll()
@@ -192,9 +184,7 @@ def test_queued_errors_are_counted_before_nvml_is_given_up(
         "call nvmlEventSetWait_v2 13",
     ],
 )
-def test_gpu_that_cannot_report_has_no_count(
-    gpus: Callable[..., Gpus], order: str
-) -> None:
+def test_gpu_that_cannot_report_has_no_count(gpus, order):
     """Without events there is no count, not one of 0; that is learned once."""
     fleet = gpus(1, order)
     for _ in range(4):
@@ -220,9 +210,7 @@ def test_gpu_that_is_back_may_report(gpus: Callable[..., Gpus]) -> None:
     assert xids(fleet.poll()["page"], 0)["79"] == 1
 
 
-def test_one_gpu_that_cannot_report_leaves_the_others(
-    gpus: Callable[..., Gpus],
-) -> None:
+def test_one_gpu_that_cannot_report_leaves_the_others(gpus):
     """Each GPU is asked on its own what it supports."""
     fleet = gpus(2, "events 0 0")
     fleet.poll()
@@ -274,9 +262,7 @@ def test_event_set_that_fails_once_keeps_its_queue(gpus: Callable[..., Gpus]) ->
 
 
 @pytest.mark.parametrize("code", [2, 15, 999])
-def test_event_set_that_fails_twice_is_replaced(
-    gpus: Callable[..., Gpus], code: int
-) -> None:
+def test_event_set_that_fails_twice_is_replaced(gpus, code):
     """A set that does not recover is recreated, as long as its GPU responds."""
     fleet = gpus(1)
     fleet.poll()

@@ -8,8 +8,6 @@ and prints what `jaxmon job post-mortem` says when all is over. Takes fifteen mi
 and 200 CPU seconds. With names, only these faults.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -66,7 +64,6 @@ _WATCHED = 12.0
 
 
 def main() -> None:
-    """Print the table."""
     chosen = sys.argv[1:] or [*FAULTS, "healthy", *ENDS]
     if {*FAULTS, "healthy"} & {*chosen}:
         _say("| fault | rank | verdict | rank named | line | seconds |")

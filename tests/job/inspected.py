@@ -1,7 +1,5 @@
 """NCCL Inspector's collector as tests poll it, and what it should export."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager

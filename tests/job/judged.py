@@ -1,7 +1,5 @@
 """The verdict on made-up ranks of a job, and which of them make it slower."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts.host import host

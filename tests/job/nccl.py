@@ -1,7 +1,5 @@
 """Jobs that use NCCL, and what the collector exports of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from jaxmon_exporter.collectors.nccl import Nccl

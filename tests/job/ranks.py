@@ -1,7 +1,5 @@
 """What ranks of a job report, made up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

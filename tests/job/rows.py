@@ -1,7 +1,5 @@
 """Courses of ranks, made up: what each second of theirs goes into."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any

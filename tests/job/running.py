@@ -1,7 +1,5 @@
 """A real job of several processes and hosts, and what `jaxmon job why` says of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -67,12 +65,10 @@ class Job:
         return ",".join(one.url.removeprefix("http://") for one in self.sidecars)
 
     def why(self, *options: str, after: float = 3.0) -> Any:
-        """Return what the command prints as JSON."""
         found = self.run("--json", f"--after={after}", *options)
         return json.loads(found.output)
 
     def run(self, *options: str) -> Any:
-        """Return the result of the command."""
         command = ["job", "why", "--targets", self.targets, "--timeout=60", *options]
         return CliRunner().invoke(main, command)
 

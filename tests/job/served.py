@@ -1,7 +1,5 @@
 """Agents that report ranks, and what a sidecar makes of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -8,8 +8,6 @@ program says that it began, and how many threads waited for processors meanwhile
 50 minutes and 600 CPU seconds. With names, only these.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -92,7 +90,6 @@ _EVERY = 5.0
 
 
 def main() -> None:
-    """Print the table."""
     chosen = sys.argv[1:] or [*FAULTS, *HEALTHY]
     _say("| slow rank | kind | named | line | slower by | after | load |")
     _say("|---|---|---|---|---:|---:|---:|")

@@ -6,8 +6,6 @@ JAX's events, the warnings and the files say, and beside it what jaxmon says. It
 every supported JAX.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
@@ -55,13 +53,11 @@ def configure(**settings: object) -> None:
 
 @jax.jit
 def cached(x):
-    """Add one."""
     return x + 1
 
 
 @jax.jit
 def other(x):
-    """Subtract one."""
     return x - 1
 
 

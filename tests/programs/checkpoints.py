@@ -4,8 +4,6 @@ A training loop that saves and restores with Orbax, and whose saves fail.
 Prints what clocks of its own say next to what the agent exports, as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -5,8 +5,6 @@ place. JAX keeps none on CPU.
 Prints for each way of closing what it found.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -180,7 +178,6 @@ def answers(path: str | None) -> bool:
 
 
 def main() -> None:
-    """Go through all ways."""
     warnings.simplefilter("ignore", RuntimeWarning)  # a fork beside threads of JAX
     agent_serving.EVERY = 0.2  # type: ignore[attr-defined]  # where it is read
     for wait in (False, True):

@@ -3,8 +3,6 @@ A sharded training step on four devices that donates its state, with and without
 re-runs. Prints what it saw as JSON.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

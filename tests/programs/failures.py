@@ -1,7 +1,5 @@
 """Ways to fail, each of another part of JAX."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

@@ -5,8 +5,6 @@ Only what has another environment for the dynamic linker starts as it does for u
 Arguments: those of the command.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -11,8 +11,6 @@ the clock that cannot be set.
 On SIGTERM it saves, and exits in order.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -8,8 +8,6 @@ one, which keeps all. What the program holds, counted from the objects themselve
 printed beside what the agent says.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A program that moves every indicator of a CPU host, until its standard input end
 It serves requests, cold and warm, good and bad; trains; recompiles; fails to trace.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import select

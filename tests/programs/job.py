@@ -16,8 +16,6 @@ they wait for each other after each tenth step.
 The processes are forks of this one, which has not used JAX.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import sys

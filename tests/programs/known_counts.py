@@ -6,8 +6,6 @@ Python bodies, compiles and traces from JAX's own log. At the end it prints thos
 the agent's page as JSON. It runs on every supported JAX.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import logging

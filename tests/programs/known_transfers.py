@@ -5,8 +5,6 @@ Each case runs on its own; the agent's figures are read between cases. On the la
 stands, for each case, what the program did and what the agent saw of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys
@@ -35,19 +33,16 @@ cases: dict[str, dict[str, Any]] = {}
 
 @jax.jit
 def vector(x):
-    """Return 1,000 numbers of 4 bytes."""
     return x * 2 + jnp.arange(1000, dtype=jnp.float32)
 
 
 @jax.jit
 def scalar(x):
-    """Return one number of 4 bytes."""
     return jnp.float32(2) * x
 
 
 @jax.jit
 def whole(x):
-    """Return one integer of 4 bytes."""
     return x.astype(jnp.int32)
 
 
@@ -109,12 +104,10 @@ def fresh() -> Any:
 
 
 def text(array: Any) -> str:
-    """Return *array* formatted."""
     return f"{array:.1f}"
 
 
 def tolist(array: Any) -> Any:
-    """Return *array* as Python numbers."""
     return array.tolist()
 
 

@@ -7,8 +7,6 @@ All of them in one process: prints their ports and the agent's address as JSON. 
 on its standard input ends it. Imported by workers of uvicorn, it is FastAPI alone.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -39,8 +37,6 @@ agent = jaxmon.instrument(port=0 if THREE else None, socket=not THREE)
 
 
 class Perceptron(nn.Module):  # type: ignore[misc]  # Flax is not typed here
-    """A perceptron."""
-
     @nn.compact
     def __call__(self, x):
         """Return one number for all of *x*."""
@@ -53,12 +49,10 @@ WEIGHTS = PERCEPTRON.init(jax.random.key(0), np.ones(3, np.float32))
 
 @jax.jit
 def model(weights, x):
-    """Apply the perceptron."""
     return PERCEPTRON.apply(weights, x)
 
 
 def predict(length: int) -> float:
-    """Call the model."""
     return float(model(WEIGHTS, np.ones(length, np.float32)))
 
 
@@ -115,14 +109,11 @@ def endless() -> Iterator[str]:
 
 
 class Quiet(WSGIRequestHandler):
-    """Logs nothing."""
-
     def log(self, *_: Any, **__: Any) -> None:
         """Say nothing."""
 
 
 def site() -> flask.Flask:
-    """Return the application."""
     made = flask.Flask("site")
     made.add_url_rule(
         "/f/predict/<int:length>", "predict", lambda length: str(predict(length))

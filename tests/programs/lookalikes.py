@@ -8,8 +8,6 @@ instruments itself, after the names have been imported. It leaves its pickles in
 DIRECTORY, and uses those that other runs have left there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -5,8 +5,6 @@ The address space is limited, as ``ulimit -v`` does. It runs with jaxmon and wit
 on every supported JAX, and prints as JSON what it saw of its own failure.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -6,8 +6,6 @@ endpoint, and what of jaxmon is loaded and runs on the way, and waits for its st
 close.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import suppress

@@ -6,8 +6,6 @@ many modules of jaxmon an event passes.
 Prints the mean of an event as JSON, and what a start loads, starts and allocates.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib

@@ -9,8 +9,6 @@ stdout and stderr. It receives the process id and, once the program exited, its 
 code. The server exits when its stdin ends.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json
@@ -38,7 +36,6 @@ class Exit:
     code = 1
 
     def now(self) -> None:
-        """Exit with the code."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(self.code)

@@ -5,8 +5,6 @@ Both run the same `step`, and each a `prepare` for data of its own size. A line 
 standard input makes it compile `step` for as many rows as the line says.
 """
 
-from __future__ import annotations
-
 import sys
 
 import jax

@@ -5,8 +5,6 @@ Each line of the input is an event in JSON; the response is one line, too. The p
 (the test) freezes the process in between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -24,7 +22,6 @@ jaxmon.instrument()
 
 @jax.jit  # type: ignore[untyped-decorator]
 def double(x: Any) -> Any:
-    """Compile for each shape."""
     return x * 2
 
 
@@ -40,7 +37,6 @@ class Context:
 
 
 def respond(event: dict[str, Any]) -> dict[str, Any]:
-    """Compile for a new size, or fail."""
     if event.get("fail"):
         raise ValueError(event)
     import numpy as np
@@ -55,21 +51,18 @@ def respond(event: dict[str, Any]) -> dict[str, Any]:
 
 @jaxmon.serverless(route="predict")
 def handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Respond."""
     del context
     return respond(event)
 
 
 @jaxmon.serverless(route="predict")
 async def async_handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Respond, as a coroutine."""
     del context
     await asyncio.sleep(0)
     return respond(event)
 
 
 def main() -> None:
-    """Call the handler for each line."""
     for line in sys.stdin:
         event = json.loads(line)
         context = Context(event.get("left", 60_000))

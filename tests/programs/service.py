@@ -5,8 +5,6 @@ It keeps its own books: what the Python body of the model traced, by length. A l
 its standard input makes it print them and the agent's figures as JSON, and end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

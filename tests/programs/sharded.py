@@ -1,7 +1,5 @@
 """Functions on one device and on all of them; prints their FLOPs as JSON."""
 
-from __future__ import annotations
-
 import json
 
 import jax

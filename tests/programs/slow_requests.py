@@ -7,8 +7,6 @@ Prints its port, and the seconds of each slow request. A line on its standard in
 ends it.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -46,13 +44,11 @@ heavy(LARGE).block_until_ready()
 
 @app.get("/fast")
 def fast() -> float:
-    """Respond at once."""
     return float(light(SMALL)[0])
 
 
 @app.get("/slow")
 def slow() -> None:
-    """Compute for a while."""
     began, x = time.perf_counter(), LARGE
     while time.perf_counter() < began + SLOW_SECONDS:
         x = heavy(x).block_until_ready()
@@ -60,7 +56,6 @@ def slow() -> None:
 
 
 def main() -> None:
-    """Serve until a line comes."""
     config = uvicorn.Config(app, port=0, log_level="critical", access_log=False)
     server = uvicorn.Server(config)
     serving = threading.Thread(target=server.run)

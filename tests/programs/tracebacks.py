@@ -6,8 +6,6 @@ failure with its whole chain, the stacks that user code sees, and the texts in w
 JAX records source lines. It knows nothing of jaxmon; it runs on every supported JAX.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

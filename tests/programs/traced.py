@@ -8,8 +8,6 @@ prints, as JSON, when it called the model (nanoseconds since 1970), by the id of
 client's trace, and what jaxmon left behind.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -50,12 +48,10 @@ def predict(length: int, request: Request) -> dict[str, Any]:
 
 @app.get("/fail")
 def fail() -> None:
-    """Fail."""
     raise LookupError
 
 
 def main() -> None:
-    """Serve until a line comes."""
     if sys.argv[1] == "application":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
             OTLPSpanExporter,

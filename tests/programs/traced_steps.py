@@ -7,8 +7,6 @@ Prints, as JSON, which steps do what, when the work of each began and ended (nan
 since 1970), and the page of its agent.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -62,7 +60,6 @@ def noting() -> Iterator[int]:
 
 
 def main() -> None:
-    """Train."""
     length = 0
     late(MATRIX).block_until_ready()
     for number in jaxmon.steps(noting()):

@@ -4,8 +4,6 @@ A training loop whose figures go to four trackers at once.
 Prints, as JSON, what the page said at each step and what the function got.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

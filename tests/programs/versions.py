@@ -6,8 +6,6 @@ argument, and what it did beside it. In the second version, one function of seve
 takes longer; it does so asleep, so that a busy machine hardly changes it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -5,8 +5,6 @@ Prints the shares measured with clocks inside the program, and those of the ledg
 JSON.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import sys
@@ -237,7 +235,6 @@ def waited_for_processor() -> float:
 
 
 def main() -> None:
-    """Warm up, then measure."""
     fetch(step(jnp.ones((300, 300)), jnp.ones((300, 300)))[1])
     while not ledger()["since_start"]["looks"]:
         time.sleep(0.01)

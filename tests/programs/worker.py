@@ -1,7 +1,5 @@
 """A JAX process that makes as many calls as its standard input requests."""
 
-from __future__ import annotations
-
 import sys
 
 import jax

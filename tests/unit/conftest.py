@@ -1,7 +1,5 @@
 """Fixtures of the unit tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -9,14 +7,6 @@ import pytest
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.scheduler import Scheduler
 from tests.helpers.agents import threads
-from tests.helpers.indicators import Recorded, recording
-
-
-@pytest.fixture
-def recorded() -> Iterator[Recorded]:
-    """Return what is recorded while the test runs."""
-    with recording() as found:
-        yield found
 
 
 @pytest.fixture

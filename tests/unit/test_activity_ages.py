@@ -1,7 +1,5 @@
 """How long activities run, and how long ago they finished."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

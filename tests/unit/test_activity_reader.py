@@ -1,7 +1,5 @@
 """What a thread does, from the functions on its stack."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import queue
@@ -75,9 +73,7 @@ def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> Non
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
 @pytest.mark.parametrize("kind", [queue.Queue, multiprocessing.Queue])
-def test_a_wait_for_an_item_of_a_queue_is_known(
-    kind: Callable[[], Any], timeout: float | None
-) -> None:
+def test_a_wait_for_an_item_of_a_queue_is_known(kind, timeout):
     """Also for one of another process, whose pipe is read some calls further down."""
     items = kind()
 
@@ -114,9 +110,7 @@ PROGRAM = module_of("/app/train.py")
         [LIBRARY, INSTALLED, MACHINERY, INSTALLED],
     ],
 )
-def test_a_library_is_imported_on_a_line_of_the_program(
-    innermost: list[Position],
-) -> None:
+def test_a_library_is_imported_on_a_line_of_the_program(innermost):
     """What the modules of libraries do is no work of the program."""
     stack = [*innermost, MACHINERY, PROGRAM]
 
@@ -143,9 +137,7 @@ STANDARD = Position(ThreadPoolExecutor.shutdown.__code__, 0, {})
     ("callers", "expected"),
     [([], JOIN), ([STANDARD], JOIN), ([ORBAX], PYTHON), ([ORBAX, STANDARD], PYTHON)],
 )
-def test_a_library_waits_for_its_own_thread(
-    callers: list[Position], expected: str
-) -> None:
+def test_a_library_waits_for_its_own_thread(callers, expected):
     """A checkpoint is awaited, whereas a program may join threads that serve."""
     found = ActivityReader(jax, CallSites()).read([JOINS, *callers, PROGRAM])
 

@@ -1,7 +1,5 @@
 """Counts of several processes, added."""
 
-from __future__ import annotations
-
 from jaxmon import catalog
 from jaxmon.exposition.add import added, lasting
 from jaxmon.exposition.distributions import check_distribution

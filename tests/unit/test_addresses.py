@@ -1,9 +1,5 @@
 """URLs as users write them; and commands that take one."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
@@ -97,12 +93,7 @@ def test_a_password_is_not_shown(address: str, shown: str) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("address", ["nonsense", "http://me:secret@[", "http://\udcff"])
-def test_a_command_refuses_it(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    words: tuple[str, ...],
-    address: str,
-) -> None:
+def test_a_command_refuses_it(monkeypatch, tmp_path, words, address):
     """As a wrong command line, with a line that names the option, and does nothing."""
     monkeypatch.chdir(tmp_path)
 
@@ -125,9 +116,7 @@ def test_what_a_path_is_appended_to_has_no_query() -> None:
 
 
 @pytest.mark.parametrize("uid", ["\udcff", "a b", "a\x1b[2J"])
-def test_a_uid_of_a_data_source_is_plain_text(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uid: str
-) -> None:
+def test_a_uid_of_a_data_source_is_plain_text(monkeypatch, tmp_path, uid):
     """What Grafana could not have, or JSON not hold, is a wrong command line."""
     monkeypatch.chdir(tmp_path)
 
@@ -147,9 +136,7 @@ def test_a_uid_of_a_data_source_is_plain_text(
         ("https://user:word@h:1/?x", ("h", 1), "/?x"),
     ],
 )
-def test_where_to_connect_and_what_to_ask_for(
-    address: str, place: tuple[str, int], target: str
-) -> None:
+def test_where_to_connect_and_what_to_ask_for(address, place, target):
     """The usual port where none is given, and a path in any case."""
     parts = parts_of(address)
     assert (place_of(parts), target_of(parts)) == (place, target)

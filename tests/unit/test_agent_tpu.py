@@ -1,7 +1,5 @@
 """Which chip a TPU device of JAX is; devices with JAX's attributes stand for TPUs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,9 +71,7 @@ def test_a_process_may_see_some_chips(tmp_path: Path, name: str) -> None:
     ("count", "environ"),
     [(2, {}), (4, {"TPU_VISIBLE_CHIPS": "0,9"}), (8, {})],
 )
-def test_what_does_not_add_up_has_no_name(
-    tmp_path: Path, count: int, environ: dict[str, str]
-) -> None:
+def test_what_does_not_add_up_has_no_name(tmp_path, count, environ):
     """A wrong join is worse than none."""
     assert named(tmp_path, "v4", devices(count), **environ) == {}
 

@@ -1,7 +1,5 @@
 """The dashboard that an alert opens is about it, and selects what it is about."""
 
-from __future__ import annotations
-
 import re
 
 from jaxmon_alerts import rules as alerts

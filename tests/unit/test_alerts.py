@@ -1,7 +1,5 @@
 """The alerts as a set, the files made of them, and the command that makes them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """What allocators report, and what they do not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest
@@ -68,9 +66,7 @@ def test_what_is_not_kept_is_not_told() -> None:
         ({"pool_bytes": -1, "bytes_limit": -1}, False),
     ],
 )
-def test_no_free_block_is_believed_where_all_is_in_use(
-    figures: dict[str, int], *, told: bool
-) -> None:
+def test_no_free_block_is_believed_where_all_is_in_use(figures, told):
     """Older releases have the name, and always 0."""
     stats = {**GPU, "largest_free_block_bytes": 0, **figures}
 

@@ -1,7 +1,5 @@
 """Whether users are all right, and the likely cause if not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -194,9 +192,7 @@ def test_a_fault_that_is_over_is_none() -> None:
         ("success", "cold", (1, 0), "fine"),
     ],
 )
-def test_what_seldom_happens_does_not_flicker(
-    outcome: str, start: str, minutes: tuple[int, ...], state: str
-) -> None:
+def test_what_seldom_happens_does_not_flicker(outcome, start, minutes, state):
     """A sidecar counts ten minutes of them: the answer changes once at most."""
     worker, now = Worker(), START + 6000
     worker.requests(5000)

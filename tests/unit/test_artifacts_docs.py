@@ -1,7 +1,5 @@
 """The generated documents say what they are generated from."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import click
@@ -15,10 +13,7 @@ from tests.helpers.processes import ROOT
 
 
 def test_committed_documents_are_up_to_date(monkeypatch):
-    """
-    What is committed is what `jaxmon generate` writes, at any time and whatever the
-    terminal is.
-    """
+    """They are what `jaxmon generate` writes, whatever the terminal is."""
     monkeypatch.setenv("COLUMNS", "40")
     reports = list(check(ROOT, generate.render(), owned=generate.OWNED))
     assert not reports, "".join(["run: jaxmon generate\n", *reports])

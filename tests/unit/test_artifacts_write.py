@@ -1,7 +1,5 @@
 """Writing generated files, and noticing that those in place differ."""
 
-from __future__ import annotations
-
 from jaxmon.host.files.generated import check, write
 
 

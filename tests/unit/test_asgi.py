@@ -1,7 +1,5 @@
 """The middleware, driven as a server drives it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Autoscaling: the metrics exist, and the queries say what they are for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -73,9 +71,7 @@ def test_the_autoscaler_asks_for_what_the_adapter_offers() -> None:
     assert {*asked, autoscaling.REQUESTS} == {rule["name"]["as"] for rule in RULES}
 
 
-def test_pods_are_measured_by_their_fullest_device_and_what_waits(
-    tmp_path: Path,
-) -> None:
+def test_pods_are_measured_by_their_fullest_device_and_what_waits(tmp_path):
     """
     Prometheus gives prometheus-adapter one value for each pod that it asks about: the
     memory of the fullest device over its limit, what waits in all queues, and all

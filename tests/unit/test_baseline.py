@@ -1,7 +1,5 @@
 """Baselines: files, tolerances, comparisons and the table, without running anything."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -165,9 +163,7 @@ def test_processes_are_put_together() -> None:
         ("temporary_bytes", 3e15, 3e15 + 2, ("temporary_bytes=0",), "within"),
     ],
 )
-def test_tolerances_decide(
-    figure: str, before: float, after: float, given: tuple[str, ...], verdict: str
-) -> None:
+def test_tolerances_decide(figure, before, after, given, verdict):
     """A figure may grow by its tolerance and no further; a smaller one is better."""
     found = verdicts(record(f={figure: before}), record(f={figure: after}), *given)
     assert found == {figure: verdict}

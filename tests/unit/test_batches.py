@@ -1,7 +1,5 @@
 """Batches that a program counts."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

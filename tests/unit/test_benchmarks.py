@@ -1,7 +1,5 @@
 """What the benchmarks take from the packages is still there."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import compiles, document, exposition, jobs

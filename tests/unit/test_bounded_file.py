@@ -1,7 +1,5 @@
 """Files named by users, read within bounds."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -2,8 +2,6 @@
 A directory is looked at within bounds, and what is wrong with it is said in words.
 """
 
-from __future__ import annotations
-
 import os
 from itertools import count
 from pathlib import Path
@@ -53,18 +51,14 @@ def test_a_look_that_takes_too_long_ends_without_figures(tmp_path: Path) -> None
     assert (found.entries, found.size, found.problem) == (None, None, None)
 
 
-def test_a_huge_directory_ends_without_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_huge_directory_ends_without_figures(tmp_path, monkeypatch):
     """The number of files looked at is bounded."""
     monkeypatch.setattr(cache_directory, "_MOST_FILES", 3)
 
     assert scan(str(filled(tmp_path)), sought={}, writes=True).entries is None
 
 
-def test_an_entry_that_is_evicted_meanwhile_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_that_is_evicted_meanwhile_does_not_count(tmp_path, monkeypatch):
     """Another process may remove what was just listed."""
     filled(tmp_path)
     listing = os.scandir
@@ -92,9 +86,7 @@ def test_what_is_no_usable_directory_is_said_in_words(tmp_path: Path) -> None:
     assert "cannot be read" in too_long.problem
 
 
-def test_who_only_reads_needs_no_permission_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_only_reads_needs_no_permission_to_write(tmp_path, monkeypatch):
     """Processes other than 0 never write."""
     monkeypatch.setattr(os, "access", lambda *_: False)
 

@@ -1,7 +1,5 @@
 """An entry contains the path under which it was created, or nothing."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 
@@ -29,16 +27,12 @@ def entry(directory: Path, content: bytes) -> Path:
         (b"", None),
     ],
 )
-def test_the_path_is_found_among_the_options(
-    tmp_path: Path, content: bytes, path: str | None
-) -> None:
+def test_the_path_is_found_among_the_options(tmp_path, content, path):
     """Whatever stands around it."""
     assert creation_directory(entry(tmp_path, content), zlib.decompress) == path
 
 
-def test_what_cannot_be_read_tells_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_tells_nothing(tmp_path, monkeypatch):
     """Corrupt, gone, or too large to take into memory."""
     file = entry(tmp_path, OPTIONS)
     monkeypatch.setattr(directory, "_MOST_BYTES", 3)

@@ -1,9 +1,6 @@
 """Places that call, as they are found in the code of a function."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -55,9 +52,7 @@ def attribute(seen: Seen) -> Found:
 
 
 @pytest.mark.parametrize("caller", [local, enclosed, attribute])
-def test_what_is_called_by_the_same_name_is_known(
-    caller: Callable[[Seen], Found],
-) -> None:
+def test_what_is_called_by_the_same_name_is_known(caller):
     """A cached call on a line of its own has never been seen, and may last."""
     found = caller(Seen(CallSites()))
 

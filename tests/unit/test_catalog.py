@@ -1,7 +1,5 @@
 """House rules of the metric catalogue."""
 
-from __future__ import annotations
-
 import ast
 import pkgutil
 import re

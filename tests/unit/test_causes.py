@@ -1,7 +1,5 @@
 """Why a call had to compile a function again."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 
@@ -139,9 +137,7 @@ def test_configuration_comes_before_what_follows_from_it() -> None:
 
 
 def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
-    """
-    One weak type among two new shapes does not make the compile one of weak types.
-    """
+    """One weak type among two new shapes is not the cause."""
     causes, fun = Histories(), jitted(lambda: 1)
     judge(causes, fun, call(leaf(1), leaf(1), leaf()))
 
@@ -152,10 +148,7 @@ def test_the_most_frequent_change_of_leaves_is_the_cause() -> None:
 
 
 def test_the_same_again_was_evicted() -> None:
-    """
-    A signature that was compiled before can only have been dropped since, also when
-    more than sixteen others came between.
-    """
+    """A signature that was compiled before was dropped, however many came between."""
     causes, fun = Histories(), jitted(lambda: 1)
     for size in range(40):
         judge(causes, fun, call(leaf(size)))
@@ -198,9 +191,7 @@ def test_a_long_list_of_differences_is_cut() -> None:
 
 
 def test_few_signatures_of_many_leaves_are_kept() -> None:
-    """
-    What is remembered of one function is bounded in leaves, not just in signatures.
-    """
+    """What is remembered of a function is bounded in leaves, too."""
     causes, fun = Histories(), jitted(lambda: 1)
     keys = [str(number) for number in range(20_000)]
     for size in range(6):

@@ -1,7 +1,5 @@
 """The chart: what Helm makes of it, with usual and unusual values."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

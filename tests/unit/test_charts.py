@@ -1,7 +1,5 @@
 """How a run went, in few numbers: moments that become wider, and means of seconds."""
 
-from __future__ import annotations
-
 from statistics import mean
 
 from jaxmon.agent.charts import (

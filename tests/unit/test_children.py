@@ -1,7 +1,5 @@
 """Processes that end with the block that started them."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """What `jaxmon demo` refuses before it starts anything, and when it ends."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

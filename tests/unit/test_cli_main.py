@@ -1,7 +1,5 @@
 """The frame of the command line: finding commands, errors, entry points."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,7 +1,5 @@
 """Copies of the code that JAX runs on a miss."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any
@@ -16,10 +14,7 @@ ORIGINAL: Any = jax._src.pjit._cpp_pjit
 
 
 def test_a_copy_is_what_the_original_is_but_for_that_code() -> None:
-    """
-    Name, defaults and surroundings are the original's, and the code that a miss runs is
-    equal to JAX's, another object.
-    """
+    """Only the code that a miss runs is another object, equal to JAX's."""
     before = codes.missing(ORIGINAL)
     assert before is not None
     after = before.replace()

@@ -1,7 +1,5 @@
 """Figures again, under the names, labels and units of dcgm-exporter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Which requests a compile delayed, as far as their times say it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """The cgroup metrics of a process, from trees as the kernel lays them out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from jaxmon.host.resources.container import ContainerFamilies

@@ -1,7 +1,5 @@
 """Names by OpenTelemetry's semantic conventions: as published, and once each."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -54,9 +52,7 @@ def published() -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("metric", CONVENTIONS, ids=lambda one: one.name)
-def test_each_name_is_published(
-    metric: Any, published: dict[str, tuple[str, str]]
-) -> None:
+def test_each_name_is_published(metric, published):
     """Name, instrument and unit are those of the conventions, labels ours."""
     convention = CONVENTIONS[metric]
     assert published[convention.name] == (convention.instrument, convention.unit)

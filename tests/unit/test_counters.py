@@ -1,7 +1,5 @@
 """Counts without a lock: of what is added to, and of calls."""
 
-from __future__ import annotations
-
 import sys
 import threading
 
@@ -46,9 +44,7 @@ def test_few_events_are_all_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [allowed.take() for _ in range(50)] == [1] * 50
 
 
-def test_one_event_stands_for_those_that_passed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_event_stands_for_those_that_passed(monkeypatch):
     """Of 10,000 in a second few are examined; sums are right, soon all are again."""
     at = 0.0
     monkeypatch.setattr(allowance, "monotonic", lambda: at)

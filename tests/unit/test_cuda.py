@@ -1,7 +1,5 @@
 """Who a GPU is, asked of a driver that is a small C library here."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,12 +67,8 @@ def device(platform: str, version: str, ordinal: int | None = 1) -> SimpleNamesp
     return SimpleNamespace(platform=platform, client=client, local_hardware_id=ordinal)
 
 
-def test_only_cuda_devices_are_asked_for(
-    driver: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    JAX's own number of the device on this host is CUDA's; other platforms have none.
-    """
+def test_only_cuda_devices_are_asked_for(driver, monkeypatch):
+    """JAX's number of a device on this host is CUDA's; others have none."""
     monkeypatch.setattr(cuda, "LIBRARY", driver)
 
     assert identity.hardware(device("gpu", "PJRT C API\ncuda 12090")) == (

@@ -3,8 +3,6 @@ Panels about what is rare show the first of its kind, with which its series begi
 compile of a function, the request that waited for it, an error.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon import catalog

@@ -1,7 +1,5 @@
 """How much a dashboard asks for, however large the fleet: series, points, values."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON of the dashboards: Grafana's schema, and the rules of dashboard-linter."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import version

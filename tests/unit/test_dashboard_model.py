@@ -1,7 +1,5 @@
 """A useless panel is rejected on construction."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a site may choose about its dashboards."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

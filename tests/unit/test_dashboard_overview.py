@@ -1,7 +1,5 @@
 """Boards over weeks and annotations, computed by promtool from recorded series."""
 
-from __future__ import annotations
-
 import json
 import re
 

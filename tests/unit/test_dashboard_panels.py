@@ -1,7 +1,5 @@
 """The panels in the dashboards' JSON: queries, axes, colours, columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """From panels to traces: exemplars and links."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

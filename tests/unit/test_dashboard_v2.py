@@ -1,7 +1,5 @@
 """The dashboards in Grafana's v2 model, compared with the classic ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Decorated functions of every kind."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

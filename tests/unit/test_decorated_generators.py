@@ -1,7 +1,5 @@
 """Decorated generators, whose steps are taken by others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import functools

@@ -1,7 +1,5 @@
 """The synthetic fleet: deterministic, monotonic, complete."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.catalog import ACCELERATOR_ENERGY_JOULES, BY_NAME, COMPILE_SECONDS

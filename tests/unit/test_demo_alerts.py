@@ -1,7 +1,5 @@
 """Alerts that are active now."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What the demo shows, as plain lines."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What the demo shows on a terminal."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

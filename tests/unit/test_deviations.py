@@ -1,7 +1,5 @@
 """Results compared bit for bit, against differences that were made on purpose."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -145,9 +143,7 @@ CASES: dict[str, tuple[Any, Any, float, float, int | None]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_differences_are_measured(
-    case: tuple[Any, Any, float, float, int | None],
-) -> None:
+def test_differences_are_measured(case):
     """The largest differences come out, also where they are wider than the type."""
     one, other, absolute, relative, ulp = case
     [deviation] = found(one, other)
@@ -189,9 +185,7 @@ def test_only_the_elements_that_differ_are_counted() -> None:
     ids=lambda array: str(array.dtype),
 )
 def test_what_is_no_number_differs_by_element(one: Any, other: Any) -> None:
-    """
-    Texts, records and what is wider than 64 bits are equal or not, and that is all.
-    """
+    """Texts, records and what exceeds 64 bits are equal or not."""
     [deviation] = found(one, other)
 
     assert (deviation.differing, deviation.size) == (1, 2)

@@ -1,7 +1,5 @@
 """What is different between two signatures, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

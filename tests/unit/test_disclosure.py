@@ -1,7 +1,5 @@
 """What may leave a process of command lines, flags, URLs and messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

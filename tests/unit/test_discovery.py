@@ -1,7 +1,5 @@
 """Where the sidecars of a job are."""
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

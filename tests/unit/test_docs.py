@@ -1,7 +1,5 @@
 """What documents for people name exists: metrics, commands, options, files."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,10 +1,8 @@
 """What `jaxmon doctor` finds in an environment, check by check."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +71,7 @@ def test_versions_that_fit_are_in_order() -> None:
         ),
     ],
 )
-def test_versions_that_do_not_fit(
-    packages: Mapping[str, str], status: str, text: str
-) -> None:
+def test_versions_that_do_not_fit(packages, status, text):
     """Each mismatch is named with both versions."""
     assert of_versions(**packages)[status] == [text]
 
@@ -128,12 +124,10 @@ def test_a_clean_environment_is_in_order() -> None:
         ),
     ],
 )
-def test_variables_that_matter(
-    environ: Mapping[str, str], status: str, text: str, advice: str
-) -> None:
+def test_variables_that_matter(environ, status, text, advice):
     """A typing error, a bad value, and what slows JAX down are reported with advice."""
     findings = [one for one in environment.variables(environ) if one.status != "ok"]
-    assert findings == [Check("environment", status, text, advice)]  # type: ignore[arg-type]
+    assert findings == [Check("environment", status, text, advice)]
 
 
 def test_variables_of_other_parts_are_left_alone() -> None:
@@ -262,9 +256,7 @@ def test_a_python_without_its_lock_fails(tmp_path: Path) -> None:
     )
 
 
-def test_a_broken_nvml_package_is_no_driver_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_broken_nvml_package_is_no_driver_that_hangs(monkeypatch, tmp_path):
     """A package that exists and cannot be imported is reported once, with its error."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
@@ -277,9 +269,7 @@ def test_a_broken_nvml_package_is_no_driver_that_hangs(
     assert "querying NVML failed: ModuleNotFoundError" in found[0].text
 
 
-def test_without_jax_its_self_test_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, run_dir: Path
-) -> None:
+def test_without_jax_its_self_test_is_left_out(monkeypatch, run_dir):
     """That JAX is missing is reported once, not by every check that needs it."""
     monkeypatch.setattr(environment, "installed", lambda _: None)
     result = CliRunner().invoke(main, ["doctor", "--json", "--run-dir", str(run_dir)])

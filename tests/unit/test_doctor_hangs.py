@@ -1,7 +1,5 @@
 """What `jaxmon doctor` says about hangs of jobs of several processes."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

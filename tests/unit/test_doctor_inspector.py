@@ -1,7 +1,5 @@
 """Whether NCCL Inspector writes what the sidecar reads, by its variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -56,9 +54,7 @@ def found(changed: dict[str, str | None], version: str = "2.28.9") -> list[Check
 
 
 @each(WRONG)
-def test_what_keeps_it_from_writing_is_said(
-    changed: dict[str, str | None], status: str, text: str
-) -> None:
+def test_what_keeps_it_from_writing_is_said(changed, status, text):
     """Each by itself, with what to do."""
     [one] = found({**ON, **changed})
     assert one.status == status

@@ -1,7 +1,5 @@
 """What `jaxmon doctor` finds in a run directory and on a port."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import closing

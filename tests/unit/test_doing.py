@@ -1,7 +1,5 @@
 """What a process does lately, as one sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of JAX stand behind one door."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.processes import ROOT

@@ -1,7 +1,5 @@
 """The picture of the packages: as the layers are, and complete."""
 
-from __future__ import annotations
-
 import runpy
 
 import pytest

@@ -1,7 +1,5 @@
 """Durations as Prometheus writes them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

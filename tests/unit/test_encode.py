@@ -1,7 +1,5 @@
 """The two text formats, and which client gets which."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What a sidecar finds out from outside about the end of a process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -9,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
 
@@ -37,9 +36,7 @@ def closings(run_dir: Path) -> Iterator[Closings]:
     found.close()
 
 
-def test_the_kernel_reports_when_a_record_was_closed(
-    run_dir: Path, closings: Closings
-) -> None:
+def test_the_kernel_reports_when_a_record_was_closed(run_dir, closings):
     """However the process ended; reading it, or closing another file, is no end."""
     closings.watch()
     run_dir.mkdir()
@@ -63,15 +60,13 @@ def test_the_kernel_reports_when_a_record_was_closed(
     assert closings.at("3", completed=True) == ended
 
 
-def test_a_directory_that_is_recreated_is_watched_again(
-    run_dir: Path, closings: Closings
-) -> None:
+def test_a_directory_that_is_recreated_is_watched_again(run_dir, closings):
     """As when a cleaner removed it."""
     run_dir.mkdir()
     closings.watch()
     shutil.rmtree(run_dir)
 
-    def seen() -> float | None:
+    def seen() -> Any:
         run_dir.mkdir(exist_ok=True)
         closings.watch()
         (run_dir / "agent-0.end").write_bytes(b"")
@@ -85,9 +80,7 @@ def test_a_directory_that_is_recreated_is_watched_again(
     ("end", "expected"),
     [("os._exit(3)", {"status": 3}), ("os.kill(os.getpid(), 9)", {"signal": 9})],
 )
-def test_the_kernel_reports_how_a_process_exited(
-    tmp_path: Path, end: str, expected: dict[str, int]
-) -> None:
+def test_the_kernel_reports_how_a_process_exited(tmp_path, end, expected):
     """As soon as it is gone, whether or not its parent has waited for it."""
     path = tmp_path / "s"
     program = (

@@ -2,8 +2,6 @@
 The log of events: its bounds, its order, and threads that write while others read.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """What is said of a sampled call, by what the looks at it have shown."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -81,10 +79,7 @@ def test_a_figure_that_may_be_too_wrong_is_not_said(gap: float, said: int) -> No
 
 
 def test_whether_a_run_counts_does_not_depend_on_its_length() -> None:
-    """
-    Where looks are too far apart for a run of half the usual length, it is told all the
-    same: without the short ones, the mean would be too high.
-    """
+    """Runs too short for the looks are counted, lest the mean be too high."""
     known = pace(0.02)
     for _ in range(5):
         told(work(10.9, 11.1), known=known)
@@ -144,10 +139,7 @@ def test_a_call_that_was_held_up_may_have_launched_late() -> None:
 
 
 def test_work_within_the_call_takes_as_long_as_the_call() -> None:
-    """
-    Unless the function's calls are known to return earlier: then it was faster than
-    can be seen.
-    """
+    """Unless its calls return earlier: then it was too fast to see."""
     known = pace(0.02)
     within = work(NEVER, 10.02)
 
@@ -157,9 +149,7 @@ def test_work_within_the_call_takes_as_long_as_the_call() -> None:
 
 
 def test_work_that_waited_says_nothing_about_where_calls_return() -> None:
-    """
-    What runs within the call on an idle device queues behind other work all the same.
-    """
+    """What runs within a call on an idle device still queues behind work."""
     known = pace(0.02)
     told(work(12.98, 13.02), work(11.98, 12.02), known=known)
 

@@ -4,8 +4,6 @@ Records of facts: what one release of an agent or a sidecar reports, and another
 `tests/recorded/` has what the release before reported.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

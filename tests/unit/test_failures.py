@@ -1,7 +1,5 @@
 """What kind of failure an exception is."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.agent.jaxlink import failures
@@ -202,12 +200,8 @@ checkify = type("JaxRuntimeError", (ValueError,), {"__module__": "jax._src.check
 
 @pytest.mark.parametrize("made", [XlaRuntimeError, JaxRuntimeError, OwnError])
 @pytest.mark.parametrize(("text", "kind"), RUNTIME)
-def test_kinds_of_runtime_errors_follow_their_text(
-    made: type[Exception], text: str, kind: str
-) -> None:
-    """
-    Memory wherever a vague status mentions it, then the status; whatever the class.
-    """
+def test_kinds_of_runtime_errors_follow_their_text(made, text, kind):
+    """Memory wherever a vague status mentions it, then the status."""
     assert kind_of(made(text)) == kind
     assert kind in ERROR_KINDS
 
@@ -260,9 +254,7 @@ def test_the_code_decides_where_there_is_one() -> None:
     ],
 )
 def test_kinds_of_other_errors_follow_their_type(error: Exception, kind: str) -> None:
-    """
-    JAX's own classes by name, whatever module a release keeps them in; then builtins.
-    """
+    """JAX's own classes by name, in whatever module, then builtins."""
     assert kind_of(error) == kind
 
 
@@ -310,17 +302,13 @@ def test_runtime_errors_are_known_by_name() -> None:
         (SystemExit(1), False),
     ],
 )
-def test_what_nobody_caught_is_jaxs_or_not(
-    error: BaseException, *, expected: bool
-) -> None:
+def test_what_nobody_caught_is_jaxs_or_not(error, expected):
     """What ends a program is counted only if JAX or its runtime raised it."""
     assert is_from_jax(error) is expected
 
 
 def test_the_stage_is_where_the_traceback_came_furthest() -> None:
-    """
-    A compile lies within a call, and a call that says nothing else was dispatched.
-    """
+    """A compile lies within a call; a call by itself was dispatched."""
 
     def backend_compile() -> None:
         raise JaxRuntimeError

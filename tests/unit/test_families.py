@@ -1,7 +1,5 @@
 """Families and the text of their series."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.catalog import Metric

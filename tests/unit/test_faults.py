@@ -1,7 +1,5 @@
 """Faults that the demo provokes for a while."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

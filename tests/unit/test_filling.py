@@ -5,8 +5,6 @@ Each program is a function of the second: bytes by line, and calls of its functi
 agent looks about every five seconds, and takes a snapshot when it would.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

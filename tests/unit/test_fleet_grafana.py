@@ -1,7 +1,5 @@
 """What Grafana would ask for a dashboard, without a Grafana."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

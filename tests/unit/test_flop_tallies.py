@@ -1,7 +1,5 @@
 """FLOPs of the calls of a function that has one program, or several."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is known of each function, by label."""
 
-from __future__ import annotations
-
 import functools
 import types
 
@@ -25,9 +23,7 @@ def plain() -> None:
 
 
 def test_labels_name_the_users_function() -> None:
-    """
-    Partials and methods are named after what is inside, objects after their class.
-    """
+    """Partials and methods have the name inside, objects their class's."""
     partial = functools.partial(functools.partial(plain))
     nameless = plain_named(3)
 

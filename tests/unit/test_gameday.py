@@ -1,7 +1,5 @@
 """What the scenarios of a game day promise: alerts, panels and runbooks that exist."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

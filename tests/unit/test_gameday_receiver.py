@@ -1,7 +1,5 @@
 """The webhook that knows which alerts fire."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from urllib.error import HTTPError

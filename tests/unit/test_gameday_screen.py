@@ -1,7 +1,5 @@
 """Drills on a terminal that has room for them, and on one that has not."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How the time of attempts is added to the record of their run."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

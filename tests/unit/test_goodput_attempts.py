@@ -1,7 +1,5 @@
 """Attempts of a run: whether they get on, and how long it takes after each."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.runs import Simulated

@@ -1,7 +1,5 @@
 """Records of runs: who writes them, and what people read."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

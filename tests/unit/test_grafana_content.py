@@ -1,7 +1,5 @@
 """What counts as the content of a dashboard."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests to Grafana: how often, how long, and where the token goes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 

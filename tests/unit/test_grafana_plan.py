@@ -1,7 +1,5 @@
 """What a push decides about each dashboard, as a table."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The wall between our code and the user's program."""
 
-from __future__ import annotations
-
 import logging
 import resource
 import sys
@@ -24,9 +22,7 @@ def fail(guard: Guard, site: str = "here", *, stays_on: bool = False) -> None:
         guard.failed(site, stays_on=stays_on)
 
 
-def test_a_site_is_on_until_it_has_failed_often(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_site_is_on_until_it_has_failed_often(caplog):
     """The first failure and the last are logged, all are counted, other sites go on."""
     guard = Guard()
     for count in range(LIMIT + 3):
@@ -41,9 +37,7 @@ def test_a_site_is_on_until_it_has_failed_often(
     assert "has disabled it" in second.getMessage()
 
 
-def test_at_the_limits_of_the_process_a_line_says_enough(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_at_the_limits_of_the_process_a_line_says_enough(caplog):
     """
     Where descriptors or frames run out says nothing: whatever fails then, also in
     other words, is logged without a traceback.
@@ -70,9 +64,7 @@ def test_at_the_limits_of_the_process_a_line_says_enough(
     assert "descriptors: 'descriptors'. Your" in caplog.records[1].getMessage()
 
 
-def test_failures_of_long_ago_do_not_count_against_a_site(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_failures_of_long_ago_do_not_count_against_a_site(caplog):
     """
     A site that fails now and then, for months, stays on; as many failures within an
     hour switch it off, whatever was before.
@@ -95,9 +87,7 @@ def test_failures_of_long_ago_do_not_count_against_a_site(
     assert "has disabled it" in caplog.records[-1].getMessage()
 
 
-def test_a_site_that_stays_on_is_not_switched_off(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_site_that_stays_on_is_not_switched_off(caplog):
     """
     It is logged once and tried for ever; another place of the same site that does not
     stay on takes the site with it, and that is said.
@@ -114,9 +104,7 @@ def test_a_site_that_stays_on_is_not_switched_off(
     assert len(caplog.records) == 2
 
 
-def test_threads_that_fail_at_once_are_counted_and_logged_once_each(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_threads_that_fail_at_once_are_counted_and_logged_once_each(caplog):
     """However failures interleave, the first and the limit are seen by exactly one."""
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

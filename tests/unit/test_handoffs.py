@@ -1,7 +1,5 @@
 """Requests across queues and thread pools, without JAX."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

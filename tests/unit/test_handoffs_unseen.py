@@ -1,7 +1,5 @@
 """Queues and pools that are followed behave as they would without jaxmon."""
 
-from __future__ import annotations
-
 import inspect
 import queue
 import traceback

@@ -1,7 +1,5 @@
 """The histogram with ready-made series."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,9 +48,7 @@ def test_new_histogram_shows_zeros() -> None:
 
 
 def test_what_no_clock_should_tell_spoils_no_sum() -> None:
-    """
-    Less than nothing counts as 0; what is no number, or has no end, is not counted.
-    """
+    """Below 0 counts as 0; what is no finite number is not counted."""
     histogram = Histogram(PLAIN)
     for value in (-3.0, -math.inf, math.nan, math.inf, 0.5):
         histogram.observe(value)

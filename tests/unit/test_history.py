@@ -1,7 +1,5 @@
 """The samples behind the charts: rates, bounds, restarts."""
 
-from __future__ import annotations
-
 import json
 import sys
 

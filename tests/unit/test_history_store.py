@@ -1,7 +1,5 @@
 """The file with the times of earlier runs: bounded, atomic, and never trusted."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -85,9 +83,7 @@ def test_files_and_programs_are_bounded(tmp_path: Path) -> None:
     assert ("f299", "float32[8]") in found.programs
 
 
-def test_commands_and_users_have_their_own_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_and_users_have_their_own_files(tmp_path, monkeypatch):
     """Words are not run together, and two users cannot read each other's files."""
     words = [("a", "bc"), ("ab", "c"), ("a b", "c"), ("a\udc80",)]
     assert len({store.path_of(tmp_path, one) for one in words}) == len(words)

@@ -1,7 +1,5 @@
 """The host collector, against what /proc says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The host's memory, from a directory that stands for the root of a system."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules that no linter knows."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

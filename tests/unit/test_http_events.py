@@ -1,7 +1,5 @@
 """HTTP requests as events: trace, status and outcome of an invocation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace

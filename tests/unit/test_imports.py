@@ -1,7 +1,5 @@
 """What an import costs, and what it offers."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

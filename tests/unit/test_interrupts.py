@@ -1,7 +1,5 @@
 """Which exceptions are the program's own, and go on."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import logging
@@ -82,9 +80,7 @@ class Interrupted(Recorded):
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_what_a_signal_handler_raises_goes_on(
-    restored: None, handler: Callable[[int, object], None]
-) -> None:
+def test_what_a_signal_handler_raises_goes_on(restored, handler):
     """Whatever it is, however it is written; it is no failure, and nothing is open."""
     from jaxmon.indicators import recorder
 
@@ -191,9 +187,7 @@ def run(guard, work):
     ours["run"](guard, work)  # type: ignore[operator]
 
 
-def test_code_of_the_program_that_we_call_is_contained(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_code_of_the_program_that_we_call_is_contained(caplog):
     """A class of its own makes no time limit of a failure."""
 
     def fail(*_: object) -> int:
@@ -228,9 +222,7 @@ def test_code_of_the_program_that_we_call_is_contained(
     ) == 5
 
 
-def test_a_batch_above_its_capacity_is_said_to_be_the_programs(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_batch_above_its_capacity_is_said_to_be_the_programs(caplog):
     """And not counted; one within it is."""
     with recording() as recorded:
         for size in (9, 9, 8):
@@ -306,9 +298,7 @@ def test_an_alarm_that_the_program_handles_is_none_of_ours(restored: None) -> No
     assert guard.failures() == {"here": 1}
 
 
-def test_a_thread_of_ours_ends_without_a_word_of_python(
-    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_thread_of_ours_ends_without_a_word_of_python(caplog, capsys):
     """Whatever leaves it is logged once."""
     from jaxmon.threads import DaemonThread
 

@@ -1,7 +1,5 @@
 """The table of JAX's names is whole, and says what is missing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """JAX's names of operations, taken apart."""
 
-from __future__ import annotations
-
 from jaxmon.preflight.profile.origins import read
 
 

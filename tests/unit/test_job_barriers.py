@@ -1,7 +1,5 @@
 """Who does not come to a barrier of JAX, or to the start or the end of a job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts.host import host

@@ -1,7 +1,5 @@
 """What ranks compiled although others had it in the persistent cache."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts.host import host

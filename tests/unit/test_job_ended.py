@@ -1,9 +1,5 @@
 """Processes of a job that have ended, or are stopped."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from jaxmon.facts.host import host
@@ -50,9 +46,7 @@ def test_errors_about_other_processes_come_last() -> None:
     ],
     ids=["killed", "finished", "stopped"],
 )
-def test_while_a_rank_is_gone_the_one_that_logs_is_not_suspected(
-    gone: dict[str, Any],
-) -> None:
+def test_while_a_rank_is_gone_the_one_that_logs_is_not_suspected(gone):
     """Rank 0 reads the loss, which waits for the rank that is gone as the rest does."""
     logs = report(0, calls=811, state="fetch", place="train.py:60")
     job = judged(logs, *waiting(2, first=1), report(3, calls=790, **gone))

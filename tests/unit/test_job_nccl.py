@@ -1,7 +1,5 @@
 """Which ranks of a job NCCL's RAS means."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """In which call ranks wait, and on which line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -54,9 +52,7 @@ def test_a_function_that_is_not_known_to_be_shared_says_nothing() -> None:
         ([(4, 812), (4, 812), (4, 812)], EVAL),
     ],
 )
-def test_those_that_read_results_wait_for_what_differs(
-    calls: list[tuple[int, int]], expected: str
-) -> None:
+def test_those_that_read_results_wait_for_what_differs(calls, expected):
     """Or for what they have called most: which one it is, no stack shows."""
     some = [calling(n, *made, state="fetch") for n, made in enumerate(calls)]
     assert waiting_of(ranks(*some)).function == expected

@@ -1,7 +1,5 @@
 """Ranks that run other programs than most of their job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts.host import host

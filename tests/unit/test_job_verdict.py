@@ -1,7 +1,5 @@
 """The verdict on the processes of a job, from what they report."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """JSON of others."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

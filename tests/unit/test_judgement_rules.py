@@ -1,7 +1,5 @@
 """Numbers by which something is judged stand in the table of limits."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Who comes last to collectives, from the times of their kernels."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

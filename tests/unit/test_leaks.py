@@ -1,7 +1,5 @@
 """The leak check: each kind of leak fails the test that made it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

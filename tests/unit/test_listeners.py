@@ -5,14 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink.listeners import Listeners
-
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Monitoring(ModuleType):
@@ -56,9 +52,7 @@ def listeners(monitoring: Monitoring) -> Listeners:
     )
 
 
-def test_a_compile_while_they_are_registered_adds_none(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_compile_while_they_are_registered_adds_none(caplog):
     """It asks whether they are there, on another thread; nothing was cleared."""
     threads: list[threading.Thread] = []
 

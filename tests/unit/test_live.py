@@ -1,7 +1,5 @@
 """What live arrays are, while they come and go."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 
@@ -85,9 +83,7 @@ class Device:
         ("pinned_host", "unpinned_host", True),
     ],
 )
-def test_memory_of_the_host_is_none_of_the_device(
-    memory: str | None, own: str, *, offloaded: bool
-) -> None:
+def test_memory_of_the_host_is_none_of_the_device(memory, own, offloaded):
     """Unless it is the device's own, as older releases call that of a CPU."""
     sharding: Any = Sharding()
     sharding.memory_kind = memory
@@ -141,9 +137,7 @@ SMALL = [
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("dtype", SMALL, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("shape", [(1000,), (3, 5), (0, 4), ()], ids=str)
-def test_types_of_less_than_a_byte_take_what_the_device_says(
-    dtype: Any, shape: tuple[int, ...]
-) -> None:
+def test_types_of_less_than_a_byte_take_what_the_device_says(dtype, shape):
     """Packed or not, which may differ between what is sent and what is computed."""
     sent = jax.device_put(np.zeros(shape, dtype))
     arrays = [sent]
@@ -158,9 +152,7 @@ def test_types_of_less_than_a_byte_take_what_the_device_says(
 
 @pytest.mark.ground_truth
 @pytest.mark.parametrize("spread", [True, False], ids=["rows", "everywhere"])
-def test_shards_of_less_than_a_byte_for_each_element(
-    preloaded_script: Any, *, spread: bool
-) -> None:
+def test_shards_of_less_than_a_byte_for_each_element(preloaded_script, spread):
     """Each device is charged with its own shard."""
     shown = preloaded_script(
         f"""

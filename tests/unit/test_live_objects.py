@@ -1,7 +1,5 @@
 """The jitted objects of a function that are live, and the sum of their calls."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Which sleeping threads wait for a lock: real threads, real stacks."""
 
-from __future__ import annotations
-
 import dis
 import threading
 import time
@@ -83,9 +81,7 @@ def stack_in(
         *(sleep_holding, wait_for_event),
     ],
 )
-def test_a_wait_for_a_lock_is_told_from_others(
-    function: Callable[[threading.Lock], None],
-) -> None:
+def test_a_wait_for_a_lock_is_told_from_others(function):
     """However the lock is taken; a thread that sleeps while it holds one is no such."""
     with stack_in(function) as stack:
         until(lambda: len(stack()) >= 3, "it to begin")

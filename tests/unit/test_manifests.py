@@ -1,9 +1,6 @@
 """Manifests for Kubernetes: valid, of one piece with the sidecar, and hardened."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema

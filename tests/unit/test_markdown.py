@@ -1,7 +1,5 @@
 """Text from elsewhere in Markdown."""
 
-from __future__ import annotations
-
 import html
 import re
 

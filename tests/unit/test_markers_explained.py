@@ -1,7 +1,5 @@
 """What the debug overview says of requests, steps and queues."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 

@@ -1,7 +1,5 @@
 """What is a barrier of all processes, by the functions of JAX on a stack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -45,9 +43,7 @@ def stack(*functions: Callable[..., Any]) -> Stack:
         ((), ""),
     ],
 )
-def test_barriers_are_known_by_what_the_program_calls(
-    functions: tuple[Callable[..., Any], ...], expected: str
-) -> None:
+def test_barriers_are_known_by_what_the_program_calls(functions, expected):
     """All processes have to come to these."""
     assert barrier(stack(*functions)) == expected
 

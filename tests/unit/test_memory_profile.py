@@ -1,7 +1,5 @@
 """Memory by line, and growth between two moments."""
 
-from __future__ import annotations
-
 import json
 
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile

@@ -1,7 +1,5 @@
 """Files and modules that documents, docstrings and comments name are there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

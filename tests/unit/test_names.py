@@ -1,7 +1,5 @@
 """Names of the product: nouns and verbs of the field, each class one of its own."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which outputs that are not finite are a failure."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.agent.checks.numerics import OutputHistory, OutputReading, Outputs

@@ -1,7 +1,5 @@
 """Each rule names its obstacle where it costs something, and stays silent elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """An out-of-memory report in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -80,9 +78,7 @@ REPORT: dict[str, Any] = {
         ("", None),
     ],
 )
-def test_what_was_asked_for_is_read_from_the_message(
-    text: str, expected: int | None
-) -> None:
+def test_what_was_asked_for_is_read_from_the_message(text, expected):
     """Platforms write it as bytes or in binary units."""
     assert requested_bytes(text) == expected
 
@@ -138,9 +134,7 @@ def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> No
         ),
     ],
 )
-def test_fragmentation_is_told_for_sure_where_the_allocator_tells(
-    block: int, pool: int, room: str
-) -> None:
+def test_fragmentation_is_told_for_sure_where_the_allocator_tells(block, pool, room):
     """A block that is large enough, or none at all, proves nothing."""
     told = advised(
         devices=device(

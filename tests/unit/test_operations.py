@@ -1,7 +1,5 @@
 """The operations of a trace: their time, and how busy the devices were."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

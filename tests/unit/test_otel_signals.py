@@ -1,7 +1,5 @@
 """Metrics and traces of one process go to one receiver, under one name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -32,9 +30,7 @@ PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
         ({PROTOCOL: "http/json"}, GRPC, GrpcExporter),
     ],
 )
-def test_both_speak_the_same_protocol(
-    said: dict[str, str], route: str, kind: type[Any]
-) -> None:
+def test_both_speak_the_same_protocol(said, route, kind):
     """An endpoint alone is one port, which speaks one protocol."""
     environ = {**ENDPOINT, **said}
     made = exporters.exporter("TRACES", environ)
@@ -55,9 +51,7 @@ def test_a_signal_may_have_a_protocol_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "models"])
-def test_both_have_the_same_resource(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_have_the_same_resource(name, monkeypatch):
     """So a trace is found from a metric, also if nobody has named the service."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", name)
     environ = {**ENDPOINT, "OTEL_SERVICE_NAME": name, PROTOCOL: HTTP}
@@ -92,12 +86,7 @@ _VARIABLES = (
 
 @pytest.mark.parametrize("route", [GRPC, HTTP])
 @pytest.mark.parametrize("signal", ["METRICS", "TRACES", "LOGS"])
-def test_an_empty_variable_is_none(
-    signal: str,
-    route: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_empty_variable_is_none(signal, route, monkeypatch, caplog):
     """As OpenTelemetry says; the SDK reads these itself, and takes some for a value."""
     usual = _described(exporters.exporter(signal, os.environ, route))
     for prefix in ("", f"{signal}_"):
@@ -112,11 +101,8 @@ def test_an_empty_variable_is_none(
 @pytest.mark.parametrize("route", [GRPC, HTTP])
 @pytest.mark.parametrize("value", ["soon", "nan", "-1"])
 def test_a_time_limit_that_is_none_is_named_and_ignored(
-    route: str,
-    value: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    route, value, monkeypatch, caplog
+):
     """One sentence names the variable; that for all signals takes effect."""
     name = "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2.5")

@@ -1,7 +1,5 @@
 """What OpenTelemetry's variables ask for, and who pushes."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

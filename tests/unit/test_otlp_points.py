@@ -1,7 +1,5 @@
 """What is pushed is what is served: names, values, start times, deltas."""
 
-from __future__ import annotations
-
 from time import time_ns
 
 import pytest

@@ -1,9 +1,5 @@
 """Colours of the report of `jaxmon explain`."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from jaxmon.cli.findings import COLOURS, painted

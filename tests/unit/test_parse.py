@@ -1,7 +1,5 @@
 """Pages back to families, also those of strangers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

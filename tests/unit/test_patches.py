@@ -1,7 +1,5 @@
 """Replaced attributes, and the way back."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from jaxmon.agent.jaxlink.patches import Patches

@@ -1,7 +1,5 @@
 """What devices could do, by the names that JAX has for them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A hung directory affects only its own metrics, and delays nothing."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path
@@ -145,10 +143,7 @@ def test_a_slow_directory_is_listed_no_more_often_by_the_clock() -> None:
 
 
 def test_a_bucket_is_not_listed(tmp_path: Path) -> None:
-    """
-    Remote directories cost money and minutes to list; the rest is reported all the
-    same.
-    """
+    """Listing remote directories costs money; the rest is reported."""
     looks: list[object] = []
 
     def look(*given: Any, **_: Any) -> DirectoryScan:

@@ -1,7 +1,5 @@
 """Anything as JSON: of JSON types, bounded, strict."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures that cannot be true."""
 
-from __future__ import annotations
-
 import logging
 from decimal import Decimal
 from math import inf, nan
@@ -50,9 +48,7 @@ def sieved(metric: Metric, *values: Any) -> tuple[list[Any], int]:
     ],
     ids=lambda value: value.name if isinstance(value, Metric) else "",
 )
-def test_what_is_out_of_range_is_dropped_and_counted(
-    metric: Metric, good: tuple[float, ...], bad: tuple[float, ...]
-) -> None:
+def test_what_is_out_of_range_is_dropped_and_counted(metric, good, bad):
     """The rest of the family stays as it is, in order."""
     assert sieved(metric, *good) == ([*good], 0)
     assert sieved(metric, *bad, *good, nan) == ([*good], len(bad) + 1)

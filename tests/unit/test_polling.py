@@ -1,7 +1,5 @@
 """Polling: failure states, deadlines, staleness, backoff, merging."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -262,9 +260,7 @@ def test_poll_time_is_taken_from_the_interval(clock: Clock) -> None:
     assert poller.delay() == 1.5
 
 
-def test_hanging_poll_fails_after_its_deadline_and_recovers(
-    clock: Clock, gate: Gate
-) -> None:
+def test_hanging_poll_fails_after_its_deadline_and_recovers(clock, gate):
     """A stuck poll counts as one timeout, starts no second thread, and recovers."""
     collector = Scripted(gate)
     poller = Poller(collector, clock=clock)
@@ -351,9 +347,7 @@ def test_stop_closes_and_names_the_stuck(gate: Gate) -> None:
     assert polling.stop(WAIT) == []
 
 
-def test_log_speaks_when_the_state_changes(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_speaks_when_the_state_changes(clock, caplog):
     """A failure is logged when it begins, changes or ends, not on each poll."""
     collector = Scripted(fails)
     poller = Poller(collector, clock=clock)
@@ -368,9 +362,7 @@ def test_log_speaks_when_the_state_changes(
     ]
 
 
-def test_a_host_without_a_device_is_no_warning(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_host_without_a_device_is_no_warning(clock, caplog):
     """What was never there is normal; what cannot be read, or has gone, is not."""
 
     def unread() -> Iterable[Family]:

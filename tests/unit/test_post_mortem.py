@@ -1,7 +1,5 @@
 """Which failure of a job was the first, from documents of its hosts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -234,9 +232,7 @@ def test_an_error_long_after_those_of_peers_is_not_their_cause() -> None:
         ("ValueError", "barrier layer has the wrong shape", False),
     ],
 )
-def test_errors_about_peers_are_recognised(
-    kind: str, message: str, *, of_peers: bool
-) -> None:
+def test_errors_about_peers_are_recognised(kind, message, of_peers):
     """By what the runtime says; a connection of the program's own is its own."""
     assert is_of_peers(ProcessEnd(type=kind, message=message)) == of_peers
 

@@ -1,7 +1,5 @@
 """The reader of memory profiles: what it reads, and what it survives."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import tracemalloc
@@ -165,10 +163,7 @@ def test_a_small_file_cannot_become_a_large_one():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_bytes_end_soon_and_small(seed):
-    """
-    Whatever is cut off, changed or put in: a profile or our exception comes out, and
-    memory is in proportion to the input.
-    """
+    """Any input gives a profile or our exception, in proportionate memory."""
     chance = random.Random(seed)  # noqa: S311 - nothing secret
     whole = profile(*[SAMPLE] * 20)
     tracemalloc.start()

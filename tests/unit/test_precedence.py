@@ -1,7 +1,5 @@
 """Which of two collectors exports a metric."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The price table: matching, files, flags, and what the page says."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random
@@ -46,9 +44,7 @@ def info(uuid: str, model: str) -> Family:
         ("a" + "*" * 400 + "b", "a" * 400, None),
     ],
 )
-def test_patterns_fit_whole_words(
-    pattern: str, model: str, price: float | None
-) -> None:
+def test_patterns_fit_whole_words(pattern, model, price):
     """A pattern fits words of a model in any case, and never half a word."""
     assert Prices({pattern: 2.5}).of(model) == price
 
@@ -61,9 +57,7 @@ def test_longest_pattern_wins() -> None:
     assert prices.of("NVIDIA T4") == 1.0
 
 
-def test_unknown_model_is_left_out_and_named_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unknown_model_is_left_out_and_named_once(caplog):
     """Nothing is guessed; one line in the log names the model without a price."""
     prices = Prices({"H100": 2.5})
     page = [info("GPU-a", H100), info("GPU-b", "NVIDIA T4"), info("GPU-c", "NVIDIA T4")]
@@ -150,9 +144,7 @@ def test_files(tmp_path: Path, name: str, text: str) -> None:
         (".", None, "directory"),
     ],
 )
-def test_bad_files_are_refused(
-    tmp_path: Path, name: str, content: bytes | None, said: str
-) -> None:
+def test_bad_files_are_refused(tmp_path, name, content, said):
     """A table that cannot be used ends the command with the reason."""
     path = tmp_path / name
     if content is not None:
@@ -174,9 +166,7 @@ def test_a_table_that_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "yaml"])
-def test_whatever_a_table_holds_is_taken_or_refused(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_whatever_a_table_holds_is_taken_or_refused(tmp_path, suffix):
     """Of hundreds of damaged tables each is prices or one error of ours."""
     rng = random.Random(18)  # noqa: S311 - the same tables each time
     path = tmp_path / f"prices.{suffix}"

@@ -1,7 +1,5 @@
 """Looking at each call of a function without standing in it."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """This process's own series, as Prometheus's own Python client has them."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

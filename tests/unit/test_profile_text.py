@@ -1,7 +1,5 @@
 """A profile as a table, and as a document."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

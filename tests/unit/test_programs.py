@@ -1,7 +1,5 @@
 """Executables that report little, wait long, or are gone."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
@@ -106,9 +104,7 @@ def context(*, home: str | None = "hlo") -> Context:
         (NotImplementedError("not here"), {}),
     ],
 )
-def test_costs_that_are_not_known_are_left_out(
-    cost: Any, found: dict[str, float]
-) -> None:
+def test_costs_that_are_not_known_are_left_out(cost, found):
     """XLA gives a list, a dictionary, nothing, less than nothing, or raises."""
     executable = Executable(cost=cost, memory=RuntimeError("UNIMPLEMENTED"))
 

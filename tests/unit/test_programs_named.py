@@ -1,7 +1,5 @@
 """Names of processes, out of their command lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.screens.programs import begins, label, names, without_interpreter
@@ -21,9 +19,7 @@ from jaxmon.screens.programs import begins, label, names, without_interpreter
         ("", "", ()),
     ],
 )
-def test_names_are_those_of_script_or_module(
-    program: str, rest: str, expected: tuple[str, ...] | None
-) -> None:
+def test_names_are_those_of_script_or_module(program, rest, expected):
     """Options of Python and directories do not belong to the name."""
     assert without_interpreter(program) == rest
     found = names(program)

@@ -1,7 +1,5 @@
 """Queries are right by construction."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

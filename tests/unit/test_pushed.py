@@ -1,7 +1,5 @@
 """The output of a push, and its exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

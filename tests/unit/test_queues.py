@@ -1,7 +1,5 @@
 """Queues whose depth a program reports."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import multiprocessing

@@ -1,7 +1,5 @@
 """The rank test against every order of the runs, and against published tables."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from operator import ge
 
@@ -23,9 +21,7 @@ def orders(before: int, after: int) -> list[int]:
 @pytest.mark.parametrize("before", range(1, 7))
 @pytest.mark.parametrize("after", range(1, 7))
 @pytest.mark.parametrize("risk", [RISK, 0.05])
-def test_accusations_are_as_rare_as_promised(
-    before: int, after: int, risk: float
-) -> None:
+def test_accusations_are_as_rare_as_promised(before, after, risk):
     """
     Where nothing has changed, at most the promised fraction of all orders of the runs
     is an accusation, and one more pair would be too many.
@@ -39,8 +35,6 @@ def test_accusations_are_as_rare_as_promised(
     ("before", "after", "pairs"),
     [(4, 4, -1), (4, 5, 0), (5, 5, 1), (6, 6, 3), (8, 8, 9), (10, 10, 19)],
 )
-def test_critical_values_are_those_of_the_tables(
-    before: int, after: int, pairs: int
-) -> None:
+def test_critical_values_are_those_of_the_tables(before, after, pairs):
     """They are in each table of Mann and Whitney's test, one-sided at 1 %."""
     assert critical(before, after, 0.01) == pairs

@@ -1,7 +1,5 @@
 """Whether a new function replaces an earlier one, or is one more."""
 
-from __future__ import annotations
-
 import functools
 import types
 from collections.abc import Callable
@@ -98,10 +96,7 @@ def test_data_that_exists_does_not_make_several_functions(line: Line) -> None:
 
 
 def test_objects_that_exist_make_several_functions(line: Line) -> None:
-    """
-    One for each model, although nothing else remains of it; jitted once more for the
-    same model it is compiled again.
-    """
+    """One for each model; jitted again, the same model is recompiled."""
     models = [Model(n) for n in range(5)]
 
     assert not any([line.use(model.apply) for model in models])

@@ -1,7 +1,5 @@
 """Secrets that come back."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """Fewer series of an agent."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

@@ -6,14 +6,10 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from jaxmon_exporter.pages import Refreshed
 from tests.helpers.processes import refuse_threads
 
-
-if TYPE_CHECKING:
-    import pytest
 
 EVERY, PATIENCE = 10.0, 8.0
 

@@ -1,7 +1,5 @@
 """The list of the sidecar's collectors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

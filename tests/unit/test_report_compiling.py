@@ -1,7 +1,5 @@
 """Advice on compiles, in exact words."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -180,9 +178,7 @@ def test_each_mistake_is_told_in_these_words(case):
 
 
 def test_recompiles_are_explained_with_their_latest_differences():
-    """
-    How often, why, what differed, and what to do; equal differences are listed once.
-    """
+    """How often, why, what differed, what to do; equal differences once."""
     texts = [f"argument x: float32[{n}] → float32[{n + 1}]" for n in (1, 2, 3, 3, 4)]
     found = findings(
         list(map(recompile, texts)),

@@ -1,7 +1,5 @@
 """The directory of reports: ours alone, bounded, never half a file."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -47,12 +45,8 @@ def test_a_report_is_two_files_for_this_user_only(temporary: Path) -> None:
         assert stat.S_IMODE(found.stat().st_mode) == 0o600
 
 
-def test_a_host_without_a_directory_for_temporary_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """
-    An agent starts there, too; a report cannot be written unless a place is chosen.
-    """
+def test_a_host_without_a_directory_for_temporary_files(monkeypatch, tmp_path):
+    """An agent starts; a report needs a place that is chosen."""
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
 
@@ -126,9 +120,7 @@ def test_the_mode_of_a_directory_that_was_chosen_is_left_alone(tmp_path: Path) -
 
 
 def test_the_oldest_reports_make_room(tmp_path: Path) -> None:
-    """
-    Twenty reports are kept, of all processes together; other files are not touched.
-    """
+    """Twenty reports of all processes are kept; other files stay."""
     (tmp_path / "mine.txt").write_text("kept")
     (tmp_path / "oom-notes.json").write_text("kept")
     directory = ReportDirectory(str(tmp_path))
@@ -167,9 +159,7 @@ def test_a_file_is_cut(tmp_path: Path) -> None:
     assert path.stat().st_size == MAX_BYTES == 256 * 1024
 
 
-def test_a_full_disk_leaves_no_half_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_no_half_report(tmp_path, monkeypatch):
     """A file appears complete or not at all, and the error says why."""
     write(ReportDirectory(str(tmp_path)))
     before = set(tmp_path.iterdir())
@@ -197,12 +187,8 @@ def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
         write(ReportDirectory(str(taken)))
 
 
-def test_a_relative_directory_is_that_of_the_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    A program that changes its directory finds its reports where it asked for them.
-    """
+def test_a_relative_directory_is_that_of_the_beginning(tmp_path, monkeypatch):
+    """A program that changes its directory finds its reports."""
     (tmp_path / "later").mkdir()
     monkeypatch.chdir(tmp_path)
     directory = ReportDirectory("reports")

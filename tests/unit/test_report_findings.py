@@ -31,9 +31,7 @@ def test_words_are_for_causes_that_exist():
 
 
 def test_the_most_urgent_comes_first():
-    """
-    What has failed stands before what is slow, and that before what might be faster.
-    """
+    """Failures come before slowness, and that before possible gains."""
     fetches = {"file": "a.py", "line": 1, "direction": "device_to_host"}
     parts: dict[str, Any] = {
         "allocations": {"leaks": [{"device": 0, "growth_bytes": GIB, "seconds": 720}]},

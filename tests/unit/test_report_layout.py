@@ -1,7 +1,5 @@
 """Text for a terminal: what it may contain, and how wide it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.host.formats import layout

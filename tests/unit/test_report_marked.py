@@ -1,7 +1,5 @@
 """The sections of a report on requests, steps and queues."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -52,10 +50,7 @@ def loop(**more: Any) -> dict[str, Any]:
 
 
 def test_requests_are_by_route_outcome_and_start() -> None:
-    """
-    The most frequent are first, whatever starts there may be; those in progress for
-    long are named.
-    """
+    """The most frequent come first; those in progress for long are named."""
     overview = {
         "requests": {
             "/embed": route(finished("client_error", "warm", 3)),

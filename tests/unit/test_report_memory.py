@@ -1,7 +1,5 @@
 """Devices whose memory is in order, however full it looks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.findings import GIB, findings, function

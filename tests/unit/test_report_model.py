@@ -1,7 +1,5 @@
 """Pages read, of an agent or of something that is none."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
@@ -57,10 +55,7 @@ def test_no_page_at_all_tells_nothing(page):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_anything_in_place_of_anything_is_survived(seed):
-    """
-    Whatever stands where, reading, judging and laying out go on, and each line is
-    harmless.
-    """
+    """Whatever stands where, each line is made and is harmless."""
     source = random.Random(seed)  # noqa: S311 - shuffles, keeps no secret
 
     def spoil(value: Any, share: float) -> Any:

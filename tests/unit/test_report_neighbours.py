@@ -1,7 +1,5 @@
 """Findings on processes of one host that compiled the same programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Advice on what happens when programs run, in exact words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.errors
@@ -452,10 +450,7 @@ def test_what_is_below_the_limits_is_not_worth_a_word(parts):
 
 
 def test_advice_fits_the_commonest_error():
-    """
-    The last error of that kind is quoted, with its place; if its type determines the
-    advice, that is given, and the type of another kind is not listened to.
-    """
+    """The last error of that kind is quoted; its type may decide the advice."""
 
     def error(kind: str, exception: str, where: str | None) -> dict[str, object]:
         return {

@@ -1,7 +1,5 @@
 """Findings on what restarts cost a run, and how often it should save."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
@@ -131,8 +129,8 @@ def test_a_run_that_saves_as_often_as_it_should_fails_too_often() -> None:
     ],
 )
 def test_within_a_factor_of_two_of_the_best_no_interval_is_recommended(
-    saves: int, seconds: dict[str, float], factor: float, action: str
-) -> None:
+    saves, seconds, factor, action
+):
     """The sum of saves and of what is lost hardly differs there."""
     lost = {} if factor < 1 else {"lost_progress": 10 * HOUR}
     record = run({**lost, **seconds}, saves=saves)

@@ -1,7 +1,5 @@
 """Findings on queues and batches, from depths and fills as programs have them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
@@ -127,10 +125,7 @@ def test_padding_counts_where_execution_times_are_unknown() -> None:
     ],
 )
 def test_padding_that_costs_nothing_is_not(figures: dict[str, Any]) -> None:
-    """
-    Full batches, a device that idles anyway, unknown times and a few batches are no
-    reason to change anything.
-    """
+    """Full or few batches, idle devices and unknown times need no change."""
     assert padded(**figures) == []
 
 
@@ -170,9 +165,7 @@ def test_the_line_of_a_request_that_hangs_may_be_unknown() -> None:
 @pytest.mark.parametrize(
     ("finished", "p95", "oldest"), [(900, 0.02, 14.0), (900, 2.0, 59.0), (19, 0.02, 99)]
 )
-def test_a_request_that_takes_its_time_is_not(
-    finished: int, p95: float, oldest: float
-) -> None:
+def test_a_request_that_takes_its_time_is_not(finished, p95, oldest):
     """It is young, or requests of its kind take long, or nothing is known of them."""
     assert requests_of(finished, p95, oldest) == []
 

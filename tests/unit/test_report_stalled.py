@@ -1,7 +1,5 @@
 """The finding that a program does not get on."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.findings import NO_MORE, findings, function, ledger

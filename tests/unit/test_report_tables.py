@@ -1,7 +1,5 @@
 """The sections of a report one by one: what they say where not all is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts import SCHEMA

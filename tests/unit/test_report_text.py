@@ -1,7 +1,5 @@
 """Reports as people see them, character by character."""
 
-from __future__ import annotations
-
 import copy
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Findings on where the time goes, and on programs that do not get on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

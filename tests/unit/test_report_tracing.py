@@ -1,7 +1,5 @@
 """Findings on the source of jitted functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -79,9 +77,7 @@ def found(*mistakes: dict[str, Any], **figures: Any) -> list[Finding]:
         ),
     ],
 )
-def test_each_kind_has_its_words(
-    kind: str, text: str, topic: str, verdict: str, action: str
-) -> None:
+def test_each_kind_has_its_words(kind, text, topic, verdict, action):
     """The verdict names line, function and how often it matters."""
     (finding,) = found(mistake(kind, text))
 
@@ -100,9 +96,7 @@ def test_each_kind_has_its_words(
         ("leaked", ["leaked_tracer"]),
     ],
 )
-def test_a_function_that_never_ran_again_lost_nothing(
-    kind: str, topics: list[str]
-) -> None:
+def test_a_function_that_never_ran_again_lost_nothing(kind, topics):
     """
     What runs only while tracing matters once a program is reused; an update without
     effect and a tracer that is kept are wrong at once.

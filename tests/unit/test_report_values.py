@@ -1,7 +1,5 @@
 """Findings on values, in exact words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

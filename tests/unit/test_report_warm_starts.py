@@ -1,7 +1,5 @@
 """The finding on requests that waited for compiles which were recorded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What requests failed with, and where."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests that a program marks."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Requests of many tasks and threads at once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import gc

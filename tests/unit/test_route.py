@@ -1,7 +1,5 @@
 """The way to a server: what is sent to it, what to a proxy, and what is kept secret."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from urllib.parse import urlsplit
 

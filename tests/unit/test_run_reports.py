@@ -1,7 +1,5 @@
 """The summary of a run and its page: the same facts, bounded, harmless, no secrets."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -304,9 +302,7 @@ def _files() -> Iterator[tuple[str, bytes, str]]:
 
 
 @pytest.mark.parametrize(("name", "data", "reason"), list(_files()))
-def test_files_that_are_no_summary_are_rejected(
-    tmp_path: Path, name: str, data: bytes, reason: str
-) -> None:
+def test_files_that_are_no_summary_are_rejected(tmp_path, name, data, reason):
     """The error names the file, and why."""
     path = tmp_path / name
     path.write_bytes(data)

@@ -1,7 +1,5 @@
 """The directory where agents and sidecar meet."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -194,9 +192,7 @@ def test_a_socket_that_answers_is_never_unlinked(
     assert list(run_dir.iterdir()) == []
 
 
-def test_a_socket_with_a_full_queue_answers(
-    run_dir: Path, listening: Callable[[Path], socket.socket]
-) -> None:
+def test_a_socket_with_a_full_queue_answers(run_dir, listening):
     """A process that is stopped takes no connections, and lives."""
     busy = listening(run_dir / "agent-0.sock")
     busy.listen(0)
@@ -286,9 +282,7 @@ def test_a_number_is_kept_where_it_is_free(run_dir: Path) -> None:
         slot.release()
 
 
-def test_a_full_directory_is_an_error(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_directory_is_an_error(run_dir, monkeypatch):
     """The message says how many slots are taken, and what to do."""
     monkeypatch.setattr(rundir, "MAX_SLOTS", 2)
     slots = [acquire(run_dir), acquire(run_dir)]

@@ -1,9 +1,5 @@
 """What a run's restarts cost, in the report, as JSON and on a dashboard."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from jaxmon import catalog
@@ -32,9 +28,7 @@ from tests.helpers.runs import long_run as run
         run({"checkpoint": 30 * HOUR}, saves=2),
     ],
 )
-def test_the_panel_shows_what_the_finding_says(
-    record: RunRecord, tmp_path: Path
-) -> None:
+def test_the_panel_shows_what_the_finding_says(record, tmp_path):
     """Prometheus has the same time between the saves of a run, and the same best."""
     known = saving(record)
     assert known is not None

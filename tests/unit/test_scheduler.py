@@ -1,7 +1,5 @@
 """The threads of an agent: jobs, routines and polls, failures, and their end."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import random
@@ -84,12 +82,8 @@ def test_drain_waits_for_what_was_submitted_before(worker: Worker) -> None:
     assert not worker.drain(30)
 
 
-def test_jobs_wait_for_others_but_not_for_long(
-    scheduler: Scheduler, guard: Guard
-) -> None:
-    """
-    What is gathered is done at once if it is waited for, if it is much, or at the stop.
-    """
+def test_jobs_wait_for_others_but_not_for_long(scheduler, guard):
+    """What is gathered is done at once if awaited, much, or at the stop."""
     done: list[int] = []
     worker = Worker("gathering", scheduler, limit=8, gather=3600)
     try:
@@ -138,9 +132,7 @@ def test_failing_job_leaves_the_others(worker: Worker, guard: Guard) -> None:
 
 
 @pytest.mark.contained
-def test_worker_that_keeps_failing_is_switched_off(
-    scheduler: Scheduler, guard: Guard
-) -> None:
+def test_worker_that_keeps_failing_is_switched_off(scheduler, guard):
     """It stops, accepts no more jobs, drops queued ones, and delays nothing."""
     worker = Worker("test", scheduler, limit=100)
     busy, gone = Busy(), []
@@ -170,9 +162,7 @@ def test_worker_that_keeps_failing_is_switched_off(
     worker.stop()
 
 
-def test_routine_runs_again_and_again_beside_jobs(
-    scheduler: Scheduler, guard: Guard
-) -> None:
+def test_routine_runs_again_and_again_beside_jobs(scheduler, guard):
     """It runs after each interval, not at once, and jobs find their place between."""
     runs, ran = list[int](), threading.Event()
 
@@ -192,9 +182,7 @@ def test_routine_runs_again_and_again_beside_jobs(
 
 
 @pytest.mark.contained
-def test_routine_that_keeps_failing_switches_the_site_off(
-    scheduler: Scheduler, guard: Guard
-) -> None:
+def test_routine_that_keeps_failing_switches_the_site_off(scheduler, guard):
     """As jobs do, where the worker is one that gives up."""
     worker = Worker("test", scheduler, every=0.001, routine=fail)
     worker.start()
@@ -205,9 +193,7 @@ def test_routine_that_keeps_failing_switches_the_site_off(
 
 
 @pytest.mark.contained
-def test_routine_that_is_not_given_up_goes_on(
-    scheduler: Scheduler, guard: Guard
-) -> None:
+def test_routine_that_is_not_given_up_goes_on(scheduler, guard):
     """However often it fails, it is tried again, and jobs are done beside it."""
     worker = Worker("test", scheduler, every=0.001, routine=fail, gives_up=False)
     worker.start()
@@ -217,9 +203,7 @@ def test_routine_that_is_not_given_up_goes_on(
     worker.stop()
 
 
-def test_routine_comes_less_often_while_it_fails(
-    scheduler: Scheduler, guard: Guard
-) -> None:
+def test_routine_comes_less_often_while_it_fails(scheduler, guard):
     """
     Half as often after each failure, down to a sixteenth; as before once it works. One
     that is given up comes as often as ever until then.
@@ -233,12 +217,8 @@ def test_routine_comes_less_often_while_it_fails(
 
 
 @pytest.mark.contained
-def test_thread_that_cannot_start_is_a_failure(
-    worker: Worker, guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    Where there are no threads left nothing is raised, and the next job tries again.
-    """
+def test_thread_that_cannot_start_is_a_failure(worker, guard, monkeypatch):
+    """Nothing is raised, and the next job tries again."""
     with monkeypatch.context() as patch:
         refuse_threads(patch)
         worker.submit(print)
@@ -248,9 +228,7 @@ def test_thread_that_cannot_start_is_a_failure(
     assert done.wait(90)
 
 
-def test_start_that_is_entered_again_makes_one_thread(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_that_is_entered_again_makes_one_thread(worker, monkeypatch):
     """The garbage collector may submit a job while the thread is starting."""
     start = DaemonThread.start
     done: list[int] = []
@@ -279,9 +257,7 @@ def test_pauses_are_as_asked_for() -> None:
 
 
 def test_pauses_vary_within_the_spread() -> None:
-    """
-    They differ by no more than asked for; the program's random numbers stay its own.
-    """
+    """They stay within it; the program's random numbers are its own."""
     random.seed(1)
     expected = random.random()  # noqa: S311 - nothing secret
     random.seed(1)

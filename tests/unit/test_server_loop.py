@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from jaxmon.host.http.messages import now
 from jaxmon.host.http.sockets import EventLoop
 
 
-if TYPE_CHECKING:
-    import pytest
-
-
-def test_timers_go_by_a_clock_that_the_program_cannot_replace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_timers_go_by_a_clock_that_the_program_cannot_replace(monkeypatch):
     """With one that is no number, timeouts would be over before they began."""
     for name in ("monotonic", "clock_gettime"):
         monkeypatch.setattr(time, name, lambda *_: float("nan"))

@@ -1,11 +1,8 @@
 """What a user may choose."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -40,9 +37,7 @@ def test_arguments_win_over_variables_over_defaults() -> None:
         ("JAXMON_FEW_BUCKETS", "calls, Self", "few_buckets", "calls, Self"),
     ],
 )
-def test_variables_are_read_by_kind(
-    variable: str, text: str, name: str, value: object
-) -> None:
+def test_variables_are_read_by_kind(variable, text, name, value):
     """Numbers, switches, directories and ``none`` are understood."""
     assert getattr(load({}, {variable: text}), name) == value
 
@@ -111,9 +106,7 @@ def options_with_variables(
         ({"host": "\udcff"}, {}, r"host='\udcff' is invalid; give a host name"),
     ],
 )
-def test_a_mistake_says_what_is_allowed(
-    options: dict[str, Any], environ: dict[str, str], message: str
-) -> None:
+def test_a_mistake_says_what_is_allowed(options, environ, message):
     """The message holds the name, what was found, and what may stand there."""
     with pytest.raises(SettingsError) as caught:
         load(options, environ)

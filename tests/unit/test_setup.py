@@ -1,7 +1,5 @@
 """What a process says its programs depend on besides its code."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from pathlib import Path
 
@@ -116,8 +114,6 @@ def test_where_a_directory_is_is_known_without_touching_it(tmp_path: Path) -> No
     assert {path: mounts.of(path) for path in expected} == expected
 
 
-def test_without_a_table_of_mounts_the_path_is_all_that_is_known(
-    tmp_path: Path,
-) -> None:
+def test_without_a_table_of_mounts_the_path_is_all_that_is_known(tmp_path):
     """As in a sandbox that hides it."""
     assert Mounts(tmp_path).of("/cache") == MountedDirectory("/cache", "")

@@ -1,7 +1,5 @@
 """An expression knows its metrics, labels and unit."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.catalog import (

@@ -1,7 +1,5 @@
 """Signatures files that are not, and buckets."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """What checks on an accelerator conclude from what they measure."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which line of a stack is the user's."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from pathlib import Path

@@ -1,7 +1,5 @@
 """In what the ranks of a job differ, from what they report."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.facts.host import host

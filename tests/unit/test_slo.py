@@ -1,7 +1,5 @@
 """Objectives: what the file may say, what is refused and how, which queries follow."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

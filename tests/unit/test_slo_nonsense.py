@@ -2,8 +2,6 @@
 An ``slo.yaml`` that makes no sense is refused with file and line, whatever it says.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

@@ -1,7 +1,5 @@
 """What follows from an objective: factors, error ratios, recorded series."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

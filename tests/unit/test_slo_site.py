@@ -1,7 +1,5 @@
 """What ``slo.yaml`` may say about a site, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.errors import SloError

@@ -1,7 +1,5 @@
 """What a process counted, in the file of its slot."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Callable
@@ -116,9 +114,7 @@ def test_what_does_not_fit_is_not_written(path: Path) -> None:
     assert endings.counts(path, second.replace(counted_bytes=1 << 30)) is None
 
 
-def test_half_of_a_small_volume_stays_free(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_of_a_small_volume_stays_free(path, monkeypatch):
     """Sockets need space in a volume of a megabyte: counts must not fill it."""
     real = os.statvfs(path.parent)
     blocks = (1 << 20) // real.f_frsize

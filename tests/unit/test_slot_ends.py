@@ -1,7 +1,5 @@
 """The file of a slot: how its processes ended, and what they counted."""
 
-from __future__ import annotations
-
 import os
 import resource
 import stat

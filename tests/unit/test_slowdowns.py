@@ -1,7 +1,5 @@
 """What is slower than before in one run, and what only looks like it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 from itertools import chain, cycle, islice, repeat
@@ -159,8 +157,8 @@ NOTHING = "nothing that jaxmon records"
     ids=["function", "loop", "crowded", "past_run", "nothing_changed"],
 )
 def test_findings_say_what_is_slower_and_what_changed(
-    changes: dict[str, Any], verdict: str, evidence: tuple[str, ...], action: str
-) -> None:
+    changes, verdict, evidence, action
+):
     """What it took and takes, since when, beside what, and what it costs."""
     (found,) = findings(slower=[{**SLOW, **changes}])
     assert (found.verdict, found.evidence) == (verdict, evidence)

@@ -1,7 +1,5 @@
 """Verdicts on run times: slower, not slower, or unclear, with the reason."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -107,8 +105,8 @@ def test_steady_runs_are_judged(platform: str, factor: float, verdict: str) -> N
     ],
 )
 def test_what_is_not_the_programs_fault_is_no_regression(
-    before: list[TimedRun], after: list[TimedRun], verdict: str, reason: str
-) -> None:
+    before, after, verdict, reason
+):
     """A busy or slower machine and noise are told apart from a slower program."""
     found = judged(before, after)
     assert found.verdict == verdict
@@ -234,9 +232,7 @@ class Command:
 @pytest.mark.parametrize(
     ("after", "needed"), [(runs(1), 1), (runs(1.6), 5), (runs(9)[:1] + runs(1), 3)]
 )
-def test_command_runs_only_as_often_as_needed(
-    after: list[TimedRun], needed: int
-) -> None:
+def test_command_runs_only_as_often_as_needed(after, needed):
     """Once nothing can turn out slower, it does not run again."""
     order: list[str] = []
     before = record(runs(1))

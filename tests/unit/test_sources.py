@@ -57,9 +57,7 @@ def test_paths_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert display_path("") == ""
 
 
-def test_a_deleted_working_directory_is_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_working_directory_is_no_obstacle(tmp_path, monkeypatch):
     """A program may run in a directory that is gone."""
     gone = tmp_path / "gone"
     gone.mkdir()

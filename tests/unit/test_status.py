@@ -1,7 +1,5 @@
 """The status of a host: the last minute, by route and loop."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon import catalog

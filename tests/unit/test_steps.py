@@ -1,7 +1,5 @@
 """Loops that a program marks."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """What devices and processors must show of a rank before it is called slow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -29,8 +27,8 @@ def among(usual: dict[str, float], course: Any, ranks: int = LAST) -> Slowness:
     ("idle", "expected"), [(ENOUGH, [LAST]), (TOO_LITTLE, []), (0.0, [])]
 )
 def test_its_device_was_seen_without_work_for_half_of_what_others_waited(
-    idle: float, expected: list[int], ranks: int
-) -> None:
+    idle, expected, ranks
+):
     """Of the time in which it is known; of two, the other one is what is usual."""
     seen = {"ahead": 0.5 * (1 - idle), "behind": 0.5 * idle}
     found = among({**BUSY, "ahead": 0.5}, rows(**SLOW, **seen), ranks)
@@ -56,18 +54,14 @@ def test_most_devices_must_be_seen(known: int, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("idle", "expected"), [(ENOUGH, [LAST]), (TOO_LITTLE, [])])
-def test_its_device_idled_by_estimates_for_half_of_what_others_waited(
-    idle: float, expected: list[int]
-) -> None:
+def test_its_device_idled_by_estimates_for_half_of_what_others_waited(idle, expected):
     """Execution times are sampled, and show that as well."""
     found = among({**BUSY, "together": 0.9}, rows(**SLOW, together=0.9 - idle))
     assert named(found) == expected
 
 
 @pytest.mark.parametrize(("known", "expected"), [(0.55, [LAST]), (0.45, [])])
-def test_estimates_count_if_they_are_of_most_calls(
-    known: float, expected: list[int]
-) -> None:
+def test_estimates_count_if_they_are_of_most_calls(known, expected):
     """The others may have taken any time."""
     course = rows(**SLOW, together=(0.9 - ENOUGH) * known)
     found = among({**BUSY, "together": 0.9}, changed(course, known=known))
@@ -86,8 +80,8 @@ def test_a_device_that_works_alone_does_not_idle() -> None:
     ("held", "python", "expected"), [(0.3, 0.25, [LAST]), (0.2, 0.45, [])]
 )
 def test_who_is_held_for_half_of_what_others_waited_cannot_run(
-    held: float, python: float, expected: list[int], ranks: int
-) -> None:
+    held, python, expected, ranks
+):
     """Whatever its device does; of two, the other one is what is usual."""
     found = among(BUSY, rows(held=held, python=python), ranks)
     assert named(found) == expected
@@ -113,9 +107,7 @@ def test_a_function_is_named_only_if_the_device_is_why() -> None:
 
 
 @pytest.mark.parametrize(("known", "expected"), [(0.55, [LAST]), (0.45, [])])
-def test_a_device_that_works_alone_is_known_by_most_calls(
-    known: float, expected: list[int]
-) -> None:
+def test_a_device_that_works_alone_is_known_by_most_calls(known, expected):
     """In windows in which few of its calls are of sampled functions it is as usual."""
     course = changed(rows(data_wait=0.5, together=0.1, alone=0.4), known=known)
     ranks = [runner(one, rows(data_wait=0.5, together=0.5)) for one in range(LAST)]

@@ -1,7 +1,5 @@
 """From which limits on a rank is slow: for what reason each of them is there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

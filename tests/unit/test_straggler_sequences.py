@@ -1,7 +1,5 @@
 """Who is named, and how soon, whatever the sequence of steps: as real agents see it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

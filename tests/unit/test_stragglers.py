@@ -1,7 +1,5 @@
 """Which ranks make a job slower, by what their time went into over the same calls."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that are run for their answer."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `jaxmon compare` says of two runs: whom it accuses, and whom it does not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

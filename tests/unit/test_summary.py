@@ -1,7 +1,5 @@
 """The summary behind the landing page: sums, rates, joins, hostile input."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

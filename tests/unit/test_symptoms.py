@@ -1,7 +1,5 @@
 """Everything that can be wrong stands once, with who says it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """The unit for hosts without containers."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from pathlib import Path
@@ -53,9 +51,7 @@ def test_the_command_is_one_that_the_exporter_takes(unit: dict[str, list[str]]) 
         ("RestrictAddressFamilies", "AF_INET AF_INET6 AF_UNIX"),
     ],
 )
-def test_it_runs_without_rights(
-    unit: dict[str, list[str]], key: str, value: str
-) -> None:
+def test_it_runs_without_rights(unit, key, value):
     """No root, no capability, nothing to write; and a wrong option ends it for good."""
     assert unit[key] == [value]
 

@@ -1,7 +1,5 @@
 """Which traces are kept, and what is sent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -134,9 +132,7 @@ def ratio_of(text: str) -> dict[str, str]:
         (ratio_of("7"), 1),
     ],
 )
-def test_the_environment_says_the_fraction(
-    environ: dict[str, str], ratio: float
-) -> None:
+def test_the_environment_says_the_fraction(environ, ratio):
     """The variables of the SDK's samplers, invalid ones included."""
     assert decision.healthy_ratio(environ) == ratio
 
@@ -218,9 +214,7 @@ def test_an_exporter_that_raises_costs_its_spans(batches: Any) -> None:
     until(lambda: sink.taken == 512, "the spans after it")
 
 
-def test_without_threads_spans_wait_for_one(
-    batches: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_threads_spans_wait_for_one(batches, monkeypatch):
     """The next spans try again, and what waits for none ends."""
     sink, sending = batches(SpanExportResult.SUCCESS)
     sink.may.set()

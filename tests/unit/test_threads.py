@@ -1,7 +1,5 @@
 """Threads inside the user's program: what starts, what waits, and what it leaves."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the wall time goes."""
 
-from __future__ import annotations
-
 import _thread
 import asyncio
 import random

@@ -1,7 +1,5 @@
 """What keys mean, what a refresh sends, and what is marked, sorted and shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.cli import output
@@ -192,9 +190,7 @@ def test_keys_are_read_from_their_codes() -> None:
         ({"TERM": "xterm", "NO_COLOR": ""}, True),
     ],
 )
-def test_colours_are_those_of_the_terminal(
-    environ: dict[str, str], *, expected: bool
-) -> None:
+def test_colours_are_those_of_the_terminal(environ, expected):
     """NO_COLOR counts unless it is empty, as its definition says."""
     assert output.has_colours(environ) == expected
 

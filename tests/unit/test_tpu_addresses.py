@@ -1,9 +1,5 @@
 """Where runtimes of TPUs are looked for."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from jaxmon_exporter.collectors.tpu.runtimes import PROBED_PORTS, Address, addresses
@@ -32,9 +28,7 @@ ONE, PORTS, PRIMARY = (
         ("tpu-0:port", "tpu-0:port", "tpu-0:port"),
     ],
 )
-def test_an_address_is_where_a_server_listens(
-    text: str, name: str, target: Any
-) -> None:
+def test_an_address_is_where_a_server_listens(text, name, target):
     """What listens on all addresses of the host is called on its own."""
     assert addresses({ONE: f" {text} "}) == ([Address(name, target)], True)
 
@@ -50,9 +44,7 @@ def test_an_address_is_where_a_server_listens(
         ({PORTS: "1", PRIMARY: "2"}, [1]),
     ],
 )
-def test_ports_are_those_that_the_operator_named(
-    environ: dict[str, str], ports: list[int]
-) -> None:
+def test_ports_are_those_that_the_operator_named(environ, ports):
     """Each once, and not without end; an empty list switches them off."""
     found, configured = addresses(environ)
     assert configured

@@ -1,7 +1,5 @@
 """Messages of the TPU runtime, as they may come."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Which chip a number of the runtime means."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon_exporter.collectors.tpu.figures import CorePlace, cores, numbered, spread
@@ -23,9 +21,7 @@ from jaxmon_exporter.collectors.tpu.figures import CorePlace, cores, numbered, s
         ([], 4, None),
     ],
 )
-def test_numbers_of_a_host(
-    keys: list[tuple[str, int]], total: int, found: list[int] | None
-) -> None:
+def test_numbers_of_a_host(keys, total, found):
     """What cannot be decided is not guessed."""
     expected = {} if found is None else dict(zip(keys, found, strict=True))
     assert numbered(keys, total) == expected

@@ -1,7 +1,5 @@
 """TPU chips on the PCI bus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Mistakes in the source of a jitted function, and code that looks like them."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import gc
@@ -136,10 +134,7 @@ def test_arguments_of_a_partial_are_no_traced_values(tmp_path: Path) -> None:
 
 
 def test_wrappers_of_libraries_may_separate_static_arguments(tmp_path: Path) -> None:
-    """
-    Inside a wrapper of another library, arguments may be anything: only what
-    jax.numpy returns for them is traced, if they are.
-    """
+    """Inside, only what jax.numpy returns for arguments is traced."""
     path = tmp_path / "program.py"
     source = """
         def step(x):

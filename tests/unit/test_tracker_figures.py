@@ -1,7 +1,5 @@
 """Figures of a loop between two of its steps, by a clock moved by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from jaxmon.agent.functions import FunctionTable

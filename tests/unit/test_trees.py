@@ -1,7 +1,5 @@
 """The trees of arguments, without any object of the user's in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jaxmon.agent.recompiles.argument_trees import names_of, parameters_of

@@ -1,7 +1,5 @@
 """Statistics of one logged quantity."""
 
-from __future__ import annotations
-
 import random
 from math import exp, inf, nan
 

@@ -1,7 +1,5 @@
 """Our named tuples behave as those of `typing`."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import typing

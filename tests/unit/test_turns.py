@@ -1,7 +1,5 @@
 """When calls are re-run, and what bounds their cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
@@ -33,9 +31,7 @@ class Device:
 @pytest.mark.parametrize(
     ("interval", "taken", "pause"), [(60, 0.1, 60), (60, 2.0, 200), (0.1, 30, 3000)]
 )
-def test_re_runs_take_at_most_a_hundredth_of_the_time(
-    interval: float, taken: float, pause: float
-) -> None:
+def test_re_runs_take_at_most_a_hundredth_of_the_time(interval, taken, pause):
     """The next is due after a hundred times what one took, if that is longer."""
     turns, before = Turns(interval), monotonic()
     assert turns.has(FUNCTION)

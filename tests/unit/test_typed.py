@@ -1,7 +1,5 @@
 """Untrusted JSON as dataclasses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

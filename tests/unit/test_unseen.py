@@ -1,7 +1,5 @@
 """What a sidecar waits for when it is stopped."""
 
-from __future__ import annotations
-
 import threading
 import time
 

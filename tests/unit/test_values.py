@@ -1,7 +1,5 @@
 """Values are put in words without running their code."""
 
-from __future__ import annotations
-
 import enum
 import functools
 import math
@@ -95,10 +93,7 @@ def test_no_code_of_an_object_runs_for_its_text() -> None:
 
 
 def test_functions_say_where_they_are() -> None:
-    """
-    A function's text has its line, a partial's what was given; what wraps a function
-    reads as that.
-    """
+    """A function's text has its line, a partial's what was given."""
     assert text_of(function).startswith("function at test_values.py:")
     assert text_of(lambda: 1).startswith("<lambda> at test_values.py:")
     partial = functools.partial(function)
@@ -147,9 +142,7 @@ def test_objects_compared_by_identity_are_told() -> None:
 
 
 def test_a_tuple_made_anew_is_the_same_value() -> None:
-    """
-    A class hands out its static part in a new tuple each time; what is in it counts.
-    """
+    """A static part may be a new tuple each time; its content counts."""
     rude, other = Rude(1), Rude(1)
     for items in ([None, "a"], [rude, 1], [len, (rude, (math.sin,))]):
         first, second = tuple(items), tuple(items)
@@ -243,9 +236,7 @@ class Cached:
 
 
 def test_dataclasses_are_compared_as_they_compare_themselves() -> None:
-    """
-    A field that is not compared makes no difference; one that is, by identity, does.
-    """
+    """A field counts if it is compared, also by identity."""
     assert value_of(Cached(1, object())) == value_of(Cached(1, object()))
     assert value_of(Cached(1, object())).hidden == 0
     assert value_of(Options(1, object())) != value_of(Options(1, object()))
@@ -258,9 +249,7 @@ def test_not_a_number_is_equal_to_itself_only() -> None:
     assert value_of((one,)) != value_of((other,))
 
 
-def test_a_value_that_changes_meanwhile_costs_its_own_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_value_that_changes_meanwhile_costs_its_own_words(monkeypatch):
     """One that cannot be looked at is named, and nothing else fails for it."""
 
     def refuse(*_: object) -> Any:

@@ -1,7 +1,5 @@
 """Paths and flags that are different in each process, and those that only look so."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """The version."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 from jaxmon.version import version

@@ -1,7 +1,5 @@
 """The ledger of time: how looks add up, and when a program does not get on."""
 
-from __future__ import annotations
-
 import gc
 import json
 import linecache

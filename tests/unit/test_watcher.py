@@ -1,7 +1,5 @@
 """Watchers: things that are looked at until they are over, on the shared threads."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
@@ -119,9 +117,7 @@ def test_one_that_fails_costs_itself_only(watcher: Watcher, guard: Guard) -> Non
 
 
 @pytest.mark.contained
-def test_a_watcher_that_keeps_failing_ends(
-    watcher: Watcher, guard: Guard, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_watcher_that_keeps_failing_ends(watcher, guard, caplog):
     """It forgets what it watched, takes nothing more, and its thread is gone."""
     caplog.set_level("CRITICAL", "jaxmon")  # tracebacks in records keep frames
     thing = Thing(10**9, every=10.0)
@@ -137,9 +133,7 @@ def test_a_watcher_that_keeps_failing_ends(
 
 
 def test_stop_forgets_what_is_watched(scheduler: Scheduler) -> None:
-    """
-    Without waiting for it; what comes later is refused, and a second stop is harmless.
-    """
+    """Without a wait; what comes later is rejected, a second stop harmless."""
     watcher = Watcher("test", scheduler)
     thing = Thing(10**9, every=3600.0)
     watcher.submit(thing)
@@ -154,12 +148,7 @@ def test_stop_forgets_what_is_watched(scheduler: Scheduler) -> None:
 
 
 @pytest.mark.contained
-def test_without_threads_nothing_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-    watcher: Watcher,
-    guard: Guard,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_without_threads_nothing_is_kept(monkeypatch, watcher, guard, caplog):
     """Where no thread can start, what was to be watched is let go at once."""
     refuse_threads(monkeypatch)
     caplog.set_level("CRITICAL", "jaxmon")
@@ -172,9 +161,7 @@ def test_without_threads_nothing_is_kept(
     assert guard.failures() == {"test": 1}
 
 
-def test_a_job_that_takes_long_delays_neither_others_nor_what_is_short(
-    scheduler: Scheduler,
-) -> None:
+def test_a_job_that_takes_long_delays_neither_others_nor_what_is_short(scheduler):
     """
     After a second others have a thread, at once if they are urgent, until it is done.
     Of one worker two jobs are never done at once.

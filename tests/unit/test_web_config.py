@@ -1,7 +1,5 @@
 """Prometheus's web configuration: what is taken from it, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import random
 import ssl

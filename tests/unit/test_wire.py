@@ -1,7 +1,5 @@
 """Reading protocol buffers without their schema."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -37,9 +37,7 @@ def test_of_equals_those_at_either_end_are_kept(count: int) -> None:
 
 
 def test_what_cannot_tell_is_not_kept() -> None:
-    """
-    Empty arrays only where there are no others, deleted ones and other objects never.
-    """
+    """Empty arrays only without others, deleted ones and objects never."""
     gone = jnp.ones(2)
     gone.delete()
     array, empty = jnp.ones(3), jnp.ones(0)

@@ -1,7 +1,5 @@
 """The advice on causes, in the pages that list them."""
 
-from __future__ import annotations
-
 import runpy
 
 import pytest

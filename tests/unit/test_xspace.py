@@ -1,7 +1,5 @@
 """From a trace of XLA's profiler to planes, and to a file for Perfetto."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """YAML, read within bounds."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 
@@ -94,9 +92,7 @@ def test_aliases_are_followed() -> None:
         ("a\n--- hunter2\n", (2, None)),
     ],
 )
-def test_an_error_quotes_nothing_of_a_secret(
-    text: str, place: tuple[int, int | None]
-) -> None:
+def test_an_error_quotes_nothing_of_a_secret(text, place):
     """It says where the mistake is; what caused it shows nothing either."""
     with pytest.raises(ConfigFileError) as caught:
         compose(text, secret=True)

@@ -1,7 +1,5 @@
 """Cases of alerts on compiles."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, ticket
 
 
@@ -13,6 +11,19 @@ STORM_START = 'process_start_time_seconds{job="train",instance="a:1",worker="0"}
 COLD = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="cold"}'
 WARM = 'jaxmon_requests_total{job="web",route="/gen",outcome="success",start="warm"}'
 OLDEST = 'jaxmon_compile_oldest_seconds{job="train",instance="a:1"}'
+
+WAITED = ticket(
+    "13.04% of requests to route /gen of job web waited for a compile in the last 10m.",
+    job="web",
+    route="/gen",
+    deploy="expected",
+)
+DIVERGED = ticket(
+    "The processes of job train compiled 2 different programs for function step, which "
+    "runs on all their devices; its collectives will deadlock.",
+    job="train",
+    function="step",
+)
 
 
 def running(worker, function, fingerprint, *, devices, ranks, host="a:1", job="train"):

@@ -1,7 +1,5 @@
 """Cases of alerts on accelerators."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 
@@ -46,7 +44,6 @@ RESET_TICKET = ticket(
 
 
 def labels(uuid, job="gpus", instance="a:1"):
-    """Return the labels of an alert about an accelerator."""
     return {"job": job, "instance": instance, "uuid": uuid}
 
 
@@ -60,7 +57,6 @@ def in_use(uuid, job="gpus", instance="a:1"):
 
 
 def idle(uuid):
-    """Return the ticket about a lost accelerator."""
     return ticket(
         f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
         "recently.",
@@ -193,12 +189,12 @@ CASES = {
     "a driver is upgraded under a program": Case(
         "JaxmonAcceleratorLost",
         {
-            GPU: "1+0x5 0+0x3000",
-            OTHER_GPU: "1+0x5 0+0x3000",
-            USES: "1+0x3000",
-            NVML: "1+0x5 0+0x3000",
+            GPU: "1+0x5 0+0x1500",
+            OTHER_GPU: "1+0x5 0+0x1500",
+            USES: "1+0x1500",
+            NVML: "1+0x5 0+0x1500",
         },
-        quiet=("7m", "30m", "3000m"),
+        quiet=("7m", "30m", "1500m"),
     ),
     "gpu lost where only agents see the driver": Case(
         "JaxmonAcceleratorLost",

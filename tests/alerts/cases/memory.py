@@ -1,7 +1,5 @@
 """Cases of alerts on memory."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, ticket
 
 

@@ -1,7 +1,5 @@
 """Cases of alerts on what cannot be seen."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 

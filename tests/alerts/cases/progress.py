@@ -1,7 +1,5 @@
 """Cases of alerts on the program as a whole."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 
@@ -38,6 +36,18 @@ RUN_SECONDS = (
 )
 RUN_STEPS = 'jaxmon_run_steps_total{job="train",instance="a:1",run="a"}'
 FRUITLESS = 'jaxmon_run_fruitless_attempts{{job="train",instance="{}:1",run="a"}}'
+
+INEFFICIENT = ticket(
+    "Run a of job train spent 40% of the last 6h on new steps.", job="train", run="a"
+)
+NAN = " of job train was finite, and is NaN or infinite since."
+
+
+def stalled(age):
+    """Return the page about a loop whose last step was so long ago."""
+    text = f"A process of job train finished its last step of loop main {age} ago."
+    return page(text, job="train", loop="main", slo="step-freshness")
+
 
 CASES = {
     "a run that restarts on other hosts without a new step": Case(

@@ -1,7 +1,5 @@
 """Cases of alerts on requests that hang or are slow."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 
@@ -11,7 +9,6 @@ WHO = {"job": "web", "route": "/gen"}
 
 
 def requests(outcome):
-    """Return the name of the counter of requests."""
     return f'jaxmon_requests_total{{{ROUTE},outcome="{outcome}",start="warm"}}'
 
 

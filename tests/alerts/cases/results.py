@@ -1,7 +1,5 @@
 """Cases of alerts on results and speeds: keys, checks, compiles, slowdowns."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, page, ticket
 
 

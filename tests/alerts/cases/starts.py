@@ -1,7 +1,5 @@
 """Cases of alerts on starts: deployments, crash loops, runs that died."""
 
-from __future__ import annotations
-
 from tests.alerts.promtool import Case, Firing, page, ticket
 
 

@@ -8,8 +8,6 @@ Written from NVIDIA's source, not from files of a real job: ``inspectorStateDump
 these functions of 2.28.9 and 2.30.7 write when compiled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Jobs that use NCCL: processes, their communicators, and what is wrong with them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

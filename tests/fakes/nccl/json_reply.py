@@ -8,13 +8,10 @@ has it; 2.29.2 adds a comma that was missing before the status of missing ranks,
 compiled.
 """
 
-from __future__ import annotations
-
 from tests.fakes.nccl.jobs import KINDS, Communicator, Job, Member
 
 
 def as_json(job: Job) -> str:
-    """Return what RAS says of *job* in JSON."""
     communicators = ",\n".join(
         _json_communicator(one, job.version) for one in job.communicators
     )

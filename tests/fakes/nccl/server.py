@@ -5,8 +5,6 @@ The protocol is that of ``rasClientEventLoop`` in ``src/ras/client_support.cc`` 
 ``src/ras/client.cc`` of NCCL 2.24.3 to 2.30.7, which all have protocol 2.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ missing ranks read right, as since 2.29.2; and of 2.24.3 if *old*. Compared with
 these functions of 2.28.9 print when compiled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -21,7 +19,6 @@ _TITLE = "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Err
 
 
 def as_text(job: Job, *, old: bool = False) -> str:
-    """Return what RAS says of *job* as text; *old* is that of NCCL 2.24."""
     groups = _grouped(job)
     return "".join(
         [

@@ -1,7 +1,5 @@
 """Builds the fake NVML once per test run."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

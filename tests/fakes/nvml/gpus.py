@@ -2,8 +2,6 @@
 The NVML collector in a process of its own, with a C library in the driver's place.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

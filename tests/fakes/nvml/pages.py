@@ -4,8 +4,6 @@ The page that each kind of GPU should make, as it was reviewed.
 ``python -m tests.fakes.nvml.pages`` rewrites them; read what changed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,7 +42,6 @@ def page_of(profile: str, library: Path, directory: Path) -> str:
 
 
 def main() -> None:
-    """Write every page."""
     REVIEWED.mkdir(exist_ok=True)
     for profile, (_, old) in PROFILES.items():
         with TemporaryDirectory() as name:

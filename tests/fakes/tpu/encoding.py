@@ -1,7 +1,5 @@
 """Figures and states of cores as messages of libtpu's service."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.helpers.traces import double, field, packed, signed

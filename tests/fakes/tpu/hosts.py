@@ -3,8 +3,6 @@ A host with TPUs: the kernel's files in a directory, runtimes and the collector 
 processes.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -71,7 +69,6 @@ class Program:
         return json.loads(self.process.stdout.readline())
 
     def end(self) -> None:
-        """End at once, as a program that is killed."""
         self.process.kill()
         self.process.communicate()
 
@@ -85,7 +82,6 @@ class Runtime(Program):
         self.tell(told)
 
     def tell(self, told: Told) -> None:
-        """Serve that from now on."""
         self.port = self.ask(json.dumps(told))["port"]
         assert self.port, "the address is taken"
 
@@ -186,7 +182,6 @@ def of(page: Mapping[str, float], metric: str) -> dict[str, float]:
 
 
 def chip(index: int) -> str:
-    """Return the label of a chip."""
     return f'uuid="{UUID.format(index + 4)}"'
 
 
@@ -196,7 +191,6 @@ def core(number: int, per_chip: int = 1) -> str:
 
 
 def up(state: Any) -> list[float]:
-    """Return which runtimes are up after a poll."""
     return list(of(state["page"], "jaxmon_tpu_runtime_up").values())
 
 

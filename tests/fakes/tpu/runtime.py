@@ -5,8 +5,6 @@ Takes one JSON order per line and answers each with one line. It serves what it 
 up with last: metrics in the shapes that libtpu 0.0.51 has, states of cores, and faults.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

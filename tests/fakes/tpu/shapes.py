@@ -1,7 +1,5 @@
 """Data of runtimes of each TPU generation, in libtpu's shapes."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 
