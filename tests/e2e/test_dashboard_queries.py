@@ -249,12 +249,7 @@ def rules(directory: Path) -> dict[str, Any]:
     return {"rule_files": [str(directory / name) for name in names]}
 
 
-def test_every_query_has_data_on_a_cpu_host(
-    run_dir: Path,
-    tmp_path: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+def test_every_query_has_data_on_a_cpu_host(run_dir, tmp_path, stack, prometheus):
     """Panels, variables and annotations have data, but those listed for a CPU."""
     port, dead = free_port(), free_port()
     relayed = sidecar(run_dir, stack)
@@ -319,11 +314,8 @@ def test_every_query_has_data_on_a_cpu_host(
 
 
 def test_panels_of_accelerators_have_data_in_the_demo(
-    run_dir: Path,
-    tmp_path: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+    run_dir, tmp_path, stack, prometheus
+):
     """What is empty on a CPU has data from a fleet of accelerators, mishaps aside."""
     address = sidecar(
         run_dir, stack, *("--demo", "--disable", "nvml", "--price", "H100=2.5")
@@ -348,11 +340,8 @@ def test_panels_of_accelerators_have_data_in_the_demo(
 
 
 def test_panels_of_tpus_have_data_from_a_runtime(
-    run_dir: Path,
-    stack: ExitStack,
-    prometheus: Callable[..., Prometheus],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    run_dir, stack, prometheus, monkeypatch
+):
     """Each panel about TPUs has data from a sidecar beside a program on many slices."""
     pytest.importorskip("grpc")
     port = free_port()

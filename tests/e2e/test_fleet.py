@@ -107,8 +107,8 @@ def is_value(server: Prometheus, expression: str, expected: float) -> bool:
 
 
 def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
-    run_dir: Path, sidecar: str, stack: ExitStack, prometheus: Callable[..., Prometheus]
-) -> None:
+    run_dir, sidecar, stack, prometheus
+):
     """The sidecar serves on, the slot is reused, and Prometheus sees a clean reset."""
     workers = [Worker(run_dir, stack) for _ in range(3)]
     for number, worker in enumerate(workers):
@@ -155,9 +155,7 @@ def test_killed_worker_is_replaced_in_its_slot_and_rates_stay_right(
     assert workers_seen == {"0", "1", "2"}
 
 
-def test_worker_that_ends_normally_leaves_its_counts(
-    run_dir: Path, sidecar: str, stack: ExitStack
-) -> None:
+def test_worker_that_ends_normally_leaves_its_counts(run_dir, sidecar, stack):
     """A process that exits is neither down nor dead; its counts stay for a while."""
     worker = Worker(run_dir, stack)
     worker.calls(1)

@@ -60,9 +60,7 @@ def started(stack: ExitStack, run_dir: Path, *command: str) -> Program:
 
 
 @pytest.mark.exhaustive
-def test_ranks_with_different_programs_are_an_alert(
-    run_dir: Path, tmp_path: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_ranks_with_different_programs_are_an_alert(run_dir, tmp_path, prometheus):
     """Only programs that span processes may not differ."""
     rules = tmp_path / "alerts.yaml"
     options = alerts.RuleOptions(scale=SCALE)

@@ -71,12 +71,7 @@ def rules(tmp_path: Path, webhook: Webhook) -> Path:
     return tmp_path
 
 
-def test_a_failing_service_pages_and_recovers(
-    service: tuple[Service, str],
-    webhook: Webhook,
-    rules: Path,
-    prometheus: Callable[..., Prometheus],
-) -> None:
+def test_a_failing_service_pages_and_recovers(service, webhook, rules, prometheus):
     """Nothing fires while it is healthy; errors send a page, which ends after them."""
     failing, address = service
     with Alertmanager(rules, rules / "alertmanager.yaml") as alertmanager:

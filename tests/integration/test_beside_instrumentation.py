@@ -52,7 +52,7 @@ thread.join()
 
 
 @pytest.mark.parametrize("with_sdk", some([True, False]), ids=["its own SDK", "no SDK"])
-def test_no_span_and_no_metric_is_doubled(tmp_path: Path, *, with_sdk: bool) -> None:
+def test_no_span_and_no_metric_is_doubled(tmp_path, with_sdk):
     """Each request has one server span and is counted once."""
     script = tmp_path / "serve.py"
     script.write_text((PROVIDERS if with_sdk else "") + SERVER)

@@ -16,9 +16,7 @@ from tests.helpers.sidecars import exporters
 TRACES = ("0af7651916cd43dd8448eb211c80319c", "1" * 32)
 
 
-def test_the_sidecar_has_the_exemplars_of_its_agents(
-    run_dir: Path, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_the_sidecar_has_the_exemplars_of_its_agents(run_dir, prometheus):
     """They are there in OpenMetrics, and Prometheus stores them."""
     seconds = Histogram(catalog.REQUEST_SECONDS, "/gen", "success", "cold")
     seconds.observe(0.02, SpanIds(TRACES[0], "1" * 16))

@@ -97,9 +97,7 @@ sys.exit(7)
 """
 
 
-def test_a_second_interrupt_ends_only_what_waits(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_second_interrupt_ends_only_what_waits(preloaded_script, run_dir):
     """Ctrl-C at the exit prints nothing, and is no crash."""
     result = preloaded_script(IMPATIENT)
 
@@ -291,9 +289,7 @@ def started(run_dir: Path, source: str, stderr: int) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("handler", ["", "import signal; signal.signal(13, 0)\n"])
-def test_a_reader_that_left_does_not_change_the_exit_code(
-    run_dir: Path, handler: str
-) -> None:
+def test_a_reader_that_left_does_not_change_the_exit_code(run_dir, handler):
     """A closed pipe ends no process."""
     reader, writer = os.pipe()
     with started(run_dir, handler + PROGRAM + "sys.stdin.read()", writer) as program:

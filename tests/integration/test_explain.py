@@ -204,9 +204,7 @@ def test_a_wide_terminal_is_used(programs, run_dir):
 
 
 @pytest.mark.exhaustive
-def test_processes_that_compile_the_same_are_told(
-    programs: Callable[..., Any], run_dir: Path
-) -> None:
+def test_processes_that_compile_the_same_are_told(programs, run_dir):
     """Two that compile the same name each other."""
     publish(run_dir, Limits(together_slow="1s"))
     both = [programs(TOGETHER), programs(TOGETHER)]

@@ -74,14 +74,8 @@ print(len(gone()))
 """
 
 
-def test_those_that_failed_are_known(
-    preloaded_script: Callable[..., Result],
-) -> None:
-    """
-    Threads that an exception ended, workers that failed, and children that a signal
-    ended; tasks of pools whose exception the program has not read; not those that came
-    to their end, nor commands that exit as they do.
-    """
+def test_those_that_failed_are_known(preloaded_script):
+    """Threads, workers and children that failed are named, and no others."""
     tasks, told, codes, left = preloaded_script(PROGRAM).ok().out.splitlines()
     dropped, kept = (from_json(Failed, one) for one in json.loads(tasks))
     assert (dropped.kind, dropped.message) == ("task", "dropped record")

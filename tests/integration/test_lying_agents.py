@@ -314,9 +314,7 @@ def test_promtool_reads_every_page(host: Host) -> None:
         assert "error while linting" not in done.stderr, (seed, done.stderr)
 
 
-def test_prometheus_scrapes_every_page(
-    host: Host, prometheus: Callable[..., Prometheus]
-) -> None:
+def test_prometheus_scrapes_every_page(host, prometheus):
     """A real Prometheus has all targets up, and the honest figures, in both formats."""
     pages: dict[str, Response] = {}
     for seed in SEEDS[:SCRAPED]:

@@ -92,9 +92,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, name: str) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_process_substitution_goes_on_working(
-    make_site: Callable[..., Site], piped: Callable[[str], str]
-) -> None:
+def test_process_substitution_goes_on_working(make_site, piped):
     """A token, a dashboard and a baseline come through pipes."""
     site = make_site()
     token, dashboard = piped(TOKEN), piped(json.dumps(ONCALL))

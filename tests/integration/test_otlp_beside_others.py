@@ -28,11 +28,7 @@ print(json.dumps(running() is not None))
 
 
 @pytest.mark.parametrize("with_sdk", some([True, False]))
-def test_opentelemetry_instrument_starts_jaxmon(
-    running: Receiver,
-    tmp_path: Path,
-    with_sdk: bool,  # noqa: FBT001 - a parameter
-) -> None:
+def test_opentelemetry_instrument_starts_jaxmon(running, tmp_path, with_sdk):
     """It observes an unchanged program beside its own metrics."""
     name = f"instrumented-{with_sdk}"
     provider = f"""
@@ -103,8 +99,8 @@ print(json.dumps({
 
 
 def test_a_programs_own_traces_are_respected_and_uninstrument_leaves_nothing(
-    running: Receiver, tmp_path: Path
-) -> None:
+    running, tmp_path
+):
     """Spans go the program's way only."""
     script = tmp_path / "serve.py"
     script.write_text(WITH_TRACES)

@@ -120,9 +120,7 @@ print(json.dumps(noted))
 """
 
 
-def test_a_forked_child_is_free_of_its_parents_agent(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_a_forked_child_is_free_of_its_parents_agent(preloaded_script, run_dir):
     """The child has no hooks, and may have its own."""
     noted = preloaded_script(HEAD + FORKED).json()
 
@@ -193,12 +191,8 @@ def test_multiprocessing_works_both_ways(python_script, run_dir):
     ],
 )
 def test_an_ended_process_leaves_a_free_slot(
-    preloaded_script: Callable[..., Result],
-    run_dir: Path,
-    end: str,
-    code: int,
-    left: list[str],
-) -> None:
+    preloaded_script, run_dir, end, code, left
+):
     """After any end the slot is free."""
     result = preloaded_script(HEAD + "jaxmon.instrument(port=None)\n" + end)
 
@@ -254,9 +248,7 @@ def test_a_killed_process_is_replaced_in_its_slot(run_dir: Path) -> None:
 # --- two agents ------------------------------------------------------------------
 
 
-def test_there_is_one_agent_per_process(
-    preloaded_script: Callable[..., Result],
-) -> None:
+def test_there_is_one_agent_per_process(preloaded_script):
     """A second call returns the first agent, as it is."""
     source = """
 from jaxmon.threads import running
@@ -313,9 +305,7 @@ print(json.dumps([
     assert result.json() == [None, 7, False, 0, None, ["MainThread", *session.THREADS]]
 
 
-def test_few_threads_do_all_that_can_be_enabled(
-    preloaded_script: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_few_threads_do_all_that_can_be_enabled(preloaded_script, tmp_path):
     """Three threads do it all, and one more for long work."""
     source = """
 import sys, time
@@ -357,9 +347,7 @@ agent.refresh(); agent.collect(); jaxmon.uninstrument(); repr(agent)
     assert files(run_dir) == []
 
 
-def test_an_unusable_setting_raises_and_leaves_nothing(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_an_unusable_setting_raises_and_leaves_nothing(preloaded_script, run_dir):
     """It is raised before anything is attached."""
     source = """
 jit = jax.jit

@@ -11,7 +11,6 @@ from jaxmon.agent.counted import armed, waiting_for
 from jaxmon.agent.sampling.execution import Sampler
 from jaxmon.agent.sampling.part import Sampling
 from jaxmon.agent.sampling.window import CallEnd, DeviceWork, DispatchProbe, RunAhead
-from tests.helpers.agents import instrumented
 from tests.helpers.inside import table
 from tests.helpers.processes import until
 from tests.helpers.timing import BY_HAND, arm, calibrated, chain, operand

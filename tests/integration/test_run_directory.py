@@ -144,9 +144,7 @@ def test_agents_come_back_after_their_directory(run_dir: Path, start: Start) -> 
     assert sorted(before.values()) == ["a", "b", "c"]
 
 
-def test_agents_come_back_when_their_directory_can_be_made_again(
-    run_dir: Path, start: Start
-) -> None:
+def test_agents_come_back_when_their_directory_can_be_made_again(run_dir, start):
     """While a file lies there, nothing is done."""
     (one,) = many(start, "a")
     elsewhere = run_dir.with_suffix(".away")
@@ -164,9 +162,7 @@ def test_agents_come_back_when_their_directory_can_be_made_again(
         shutil.rmtree(elsewhere)
 
 
-def test_a_slot_that_another_program_took_is_left_to_it(
-    run_dir: Path, start: Start
-) -> None:
+def test_a_slot_that_another_program_took_is_left_to_it(run_dir, start):
     """The agent takes another slot."""
     many(start, "a")
     with closing(socket.socket(socket.AF_UNIX)) as other:
@@ -231,9 +227,7 @@ def test_agents_come_back_after_a_cleaner(run_dir, start, gone):
     )
 
 
-def test_a_newcomer_leaves_an_agent_without_lock_alone(
-    run_dir: Path, start: Start
-) -> None:
+def test_a_newcomer_leaves_an_agent_without_lock_alone(run_dir, start):
     """The socket that answers stays where it is."""
     (old,) = many(start, "old", every=3600)
     (run_dir / "agent-0.lock").unlink()
@@ -249,9 +243,7 @@ def test_a_newcomer_leaves_an_agent_without_lock_alone(
     assert seen(run_dir) == {"1": "new"}
 
 
-def test_an_agent_that_ends_leaves_its_successor_alone(
-    run_dir: Path, start: Start
-) -> None:
+def test_an_agent_that_ends_leaves_its_successor_alone(run_dir, start):
     """It unlinks what is its own, which is gone."""
     (old,) = many(start, "old", every=3600)
     shutil.rmtree(run_dir)
@@ -294,9 +286,7 @@ def test_a_sidecar_follows_no_link(run_dir: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_comings_and_goings_are_never_seen_as_broken(
-    run_dir: Path, start: Start
-) -> None:
+def test_comings_and_goings_are_never_seen_as_broken(run_dir, start):
     """A sidecar sees each process serving or gone."""
     many(start, "stays")
     stop = threading.Event()
@@ -438,12 +428,8 @@ jaxmon.uninstrument()
 
 @pytest.mark.parametrize(("kind", "where"), [("hard", "end"), ("soft", "lock")])
 def test_what_others_link_to_is_left_alone(
-    run_dir: Path,
-    tmp_path: Path,
-    preloaded_script: Callable[..., Result],
-    kind: str,
-    where: str,
-) -> None:
+    run_dir, tmp_path, preloaded_script, kind, where
+):
     """A linked file keeps its bytes and permissions."""
     run_dir.chmod(0o2770)  # on purpose: files would get the group's permissions
     victim = tmp_path / "victim"

@@ -19,7 +19,7 @@ from jaxmon.cli.main import main
 from jaxmon.facts import ending, endings
 from jaxmon.facts.ending import FINISHED
 from jaxmon_exporter.collectors.agents import Agents
-from tests.fakes.agents import GOOD, Serve, failures, page_of
+from tests.fakes.agents import GOOD, failures, page_of
 from tests.helpers.preloaded import Program, run_preloaded, start_preloaded
 from tests.helpers.processes import (
     KERNEL_REPORTS_EXITS,

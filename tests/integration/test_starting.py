@@ -134,8 +134,8 @@ RAISED = {
 
 @pytest.mark.parametrize("source", RAISED)
 def test_an_import_of_jax_that_fails_in_any_way_is_one_sentence(
-    tmp_path: Path, python_script: Callable[..., Result], source: str
-) -> None:
+    tmp_path, python_script, source
+):
     """Whatever is raised is quoted."""
     (tmp_path / "jax.py").write_text(source)
 

@@ -184,9 +184,7 @@ def test_the_context_reaches_outgoing_requests(own: tuple[TraceReceiver, Run]) -
 
 
 @pytest.mark.parametrize("provider", ["own", "theirs"])
-def test_compiles_are_below_the_request_that_paid(
-    provider: str, own: tuple[TraceReceiver, Run], theirs: tuple[TraceReceiver, Run]
-) -> None:
+def test_compiles_are_below_the_request_that_paid(provider, own, theirs):
     """Cold requests have the compile, warm ones none."""
     receiver, run = own if provider == "own" else theirs
     facts = [("compiled", True, None), None, ("compiled", False, "shape"), None, None]
@@ -279,17 +277,13 @@ print(names, any(name.startswith("opentelemetry") for name in sys.modules))
     ],
     ids=["no variable", "setting", "disabled", "no exporter", "receiver is down"],
 )
-def test_what_turns_traces_on(
-    python_script: Callable[..., Result], environ: dict[str, str], *, loaded: bool
-) -> None:
+def test_what_turns_traces_on(python_script, environ, loaded):
     """Only then is OpenTelemetry loaded."""
     without_metrics = {**environ, "JAXMON_OTLP": "false"}
     assert python_script(SOURCE, env=without_metrics).ok().out == f"[] {loaded}\n"
 
 
-def test_prometheus_stores_exemplars(
-    own: tuple[TraceReceiver, Run], stored: list[dict[str, Any]]
-) -> None:
+def test_prometheus_stores_exemplars(own, stored):
     """They are traces of requests that the series counts."""
     _, run = own
     cold = {run.traces[0][0], run.traces[2][0]}

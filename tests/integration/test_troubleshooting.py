@@ -136,9 +136,7 @@ def test_a_program_that_may_not_write_there_says_so(preloaded_script, run_dir):
 
 
 @as_root
-def test_another_user_is_told_of_the_permissions(
-    preloaded_script: Callable[..., Result], run_dir: Path
-) -> None:
+def test_another_user_is_told_of_the_permissions(preloaded_script, run_dir):
     """Commands name the directory, then its sockets."""
     directory = "run directory ...: Permission denied"
     socket = "cannot connect: ... Permission denied"

@@ -73,9 +73,7 @@ def test_every_kind_has_a_schema_of_its_own() -> None:
     assert mute <= {"RayCluster"}
 
 
-def test_a_definition_is_closed_and_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_definition_is_closed_and_used(tmp_path, monkeypatch):
     """An unknown field of a custom resource is an error."""
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"spec": spec}}

@@ -52,9 +52,7 @@ def colours(screen: Console, text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", [(), ("--all",)], ids=["list", "all"])
-def test_findings_of_several_processes_are_coloured(
-    run_dir: Path, option: tuple[str, ...]
-) -> None:
+def test_findings_of_several_processes_are_coloured(run_dir, option):
     """They are on a terminal, unless NO_COLOR is set."""
     agents = [Agent(run_dir, slot) for slot in range(2)]
     agents[0].overview = recompiling("train.step", errors={"trace_error": 3})

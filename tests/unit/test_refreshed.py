@@ -113,7 +113,7 @@ def test_what_is_costly_is_made_less_often() -> None:
     assert source.read() == (8, 0.0)
 
 
-def test_without_threads_the_value_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_threads_the_value_is_old(monkeypatch):
     """If no thread can be started, that is reported, and nothing waits for it."""
     source = Source()
 
