@@ -291,10 +291,8 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
         found, name = function.determinism, function.name
         listed = [event for event in events if event.function == name]
         if failed := found.checks.failed:
-            finding = (
-                f"{name} returned different outputs for the same inputs "
-                f"{times(failed)}."
-            )
+            again = "returned different outputs for the same inputs"
+            finding = f"{name} {again} {times(failed)}."
             evidence = [e.message for e in listed if "deviations" in e.details][-1:]
             advice = DEVIATION
             if len(found.devices) == 1:

@@ -99,11 +99,9 @@ def _options(new: Signature, old: Signature) -> Iterator[Mismatch]:
         return
     befores = {name: rest for name, *rest in old.options}
     afters = {name: rest for name, *rest in new.options}
-    makers = befores.get(MADE_BY), afters.get(MADE_BY)
-    if makers[0] and makers[1] and makers[0] != makers[1]:
-        # The two have different options.
-        words = str(makers[0][0]), str(makers[1][0])
-        yield _line("options", MADE_BY, *words, prefix="")
+    made, remade = befores.get(MADE_BY), afters.get(MADE_BY)
+    if made and remade and made != remade:  # the two have different options
+        yield _line("options", MADE_BY, str(made[0]), str(remade[0]), prefix="")
         return
     for name in {**befores, **afters}:
         before, after = befores.get(name, _NONE), afters.get(name, _NONE)
@@ -114,9 +112,8 @@ def _options(new: Signature, old: Signature) -> Iterator[Mismatch]:
 
 def _unlike(before: str, after: str) -> str:
     """Return *after*, with a note if both print identically."""
-    if before != after:
-        return after
-    return after + (_OTHER_DEVICES if "mesh " in after else _EQUAL)
+    note = _OTHER_DEVICES if "mesh " in after else _EQUAL
+    return after + note * (before == after)
 
 
 def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatch]:
@@ -226,7 +223,7 @@ def _parts(name: str, old: Value, new: Value) -> Iterator[tuple[str, str, str]]:
 
 
 def _contains(path: str, other: str) -> bool:
-    return other.startswith(path) and other[len(path) : len(path) + 1] in {".", "["}
+    return other.startswith((f"{path}.", f"{path}["))
 
 
 def _part_texts(
@@ -240,7 +237,7 @@ def _part_texts(
         return old, new
     if before.words != after.words:
         return old, new + _BEYOND
-    is_function = re.search(r" at \S+:\d+$", new) is not None
+    is_function = re.search(r" at \S+:\d+$", new)
     return old, f"the same function{MADE_ANEW}" if is_function else new + ANOTHER
 
 
