@@ -277,6 +277,19 @@ def leak(growth: float) -> Scene:
     return Scene({name: constant(growth)}, found)
 
 
+def host_growth(grows: float) -> Scene:
+    """Host memory: what holds it is named at once, the alert waits for two hours."""
+    growth = {"growth_bytes": grows * 2**30, "seconds": 1200, "calls": 100}
+    host = {**growth, "holder": {"name": "rows", "items": 100, "bytes": 2**30}}
+    found = reasons(trained(), overview={"allocations": {"host": host}})
+    series = {
+        f"process_resident_memory_bytes{{{WHERE}}}": f"1000+{20 * grows:g}x240",
+        f"jaxmon_uptime_seconds{{{WHERE}}}": "0+60x240",
+        f"jaxmon_build_info{{{WHERE}}}": "1+0x240",
+    }
+    return Scene(series, found, at=14400)
+
+
 def checks(failed: float, what: str, metric: str) -> Scene:
     overview = {"functions": function(determinism={what: {"failed": int(failed)}})}
     name = f'{metric}{{{WHERE},function="train.step",outcome="failed"}}'
@@ -421,6 +434,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     unused_accelerator: ("accelerator", (0, 1)),
     oom: ("oom", (0, 1)),
     leak: ("leak", (0, 2**20)),
+    host_growth: ("host_memory_growth", (0, 1)),
     determinism: ("determinism", (0, 1)),
     gradients: ("gradients", (0, 1)),
     no_progress: ("no_progress", (2, 3, 4)),

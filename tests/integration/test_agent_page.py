@@ -78,7 +78,7 @@ with jax.debug_key_reuse(True):
     except jax.errors.KeyReuseError:
         pass
 jax.config.update("jax_enable_x64", True)
-jax.jit(lambda x: x * np.float64(2))(np.float32(1))
+jax.jit(lambda x: x * np.float64(2))(np.ones(2, np.float32))
 jax.config.update("jax_enable_x64", False)
 # Not left, so that what is only there while a loop runs is there.
 running = iter(jaxmon.steps([1, 2]))

@@ -46,7 +46,7 @@ main(["exporter", "--port", "0", "{option}", sys.argv[1]])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     ("module", "name", "option"),
-    [("web.config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
+    [("web_config", "read_text", "--web-config"), ("prices", "from_file", "--prices")],
 )
 def test_a_signal_ends_it_while_files_are_loaded(  # noqa: PLR0917 - fixtures and a case
     run_dir, tmp_path, module, name, option, number

@@ -74,7 +74,8 @@ def test_a_warning_is_counted_and_issued_as_always(kind: str) -> None:
     (found,) = overview["warnings"]
     assert "test_jax_warnings.py:" in found["where"]
     assert found["function"].endswith("shrink") == (kind == "donation")
-    assert [one.topic for one in find(read(overview))] == topics
+    found = [one.topic for one in find(read(overview)) if one.topic != "short"]
+    assert found == topics
     assert before == issued(program)
 
 

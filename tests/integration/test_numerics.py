@@ -168,7 +168,8 @@ def test_what_was_finite_and_stays_nan_is_a_failure(
     assert [one.name for one in found] == lost
     assert samples(agent)[f'jaxmon_nonfinite_outputs{{name="{name}"}}'] == len(lost)
     findings = find(read_report(inside.overview(agent)))
-    assert [one.topic for one in findings] == ["nonfinite"] * bool(lost)
+    topics = [one.topic for one in findings if one.topic != "short"]
+    assert topics == ["nonfinite"] * bool(lost)
     if lost:
         ((finite, nan),) = {(one.finite_call, one.call) for one in found}
         assert not truth[finite - 1]

@@ -55,7 +55,8 @@ def test_each_read_of_a_donated_array_is_counted(agent, donated, how):
     assert (kind, sum(kinds(agent).values())) == ("invalid_argument", COUNT)
     event = inside.events(agent).since(kind="error")[-1]
     assert "deleted" in event.message
-    (finding,) = find(read(inside.overview(agent), {"events": [event._asdict()]}))
+    found = find(read(inside.overview(agent), {"events": [event._asdict()]}))
+    (finding,) = (one for one in found if one.topic != "short")
     assert f"{COUNT} times" in finding.verdict
     late = sys.version_info < (3, 12) and jax.__version_info__ < (0, 10)
     if "block" not in how or not late:

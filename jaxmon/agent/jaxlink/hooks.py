@@ -80,6 +80,8 @@ class Hooks:
             take: attaches it; may raise anything if JAX lacks something.
             needs: other sites of the guard that its metrics depend on.
         """
+        if not self.on:  # a late part of an agent that has stopped meanwhile
+            return
         patched, undone = self.patches.number, len(self._undo)
         self._needs[name] = needs
         try:
@@ -98,6 +100,8 @@ class Hooks:
             )
         else:
             self._attached[name] = True
+            if not self.on:
+                self.detach()
 
     def derive(self, name: str, *hooks: str) -> None:
         """

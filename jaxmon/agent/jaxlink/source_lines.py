@@ -159,13 +159,15 @@ def _may_be_program(package: str) -> bool:
     Return whether an installed *package* may be the program: a module of it imports
     JAX, or none is loaded. Takes a tenth of a millisecond.
     """
-    of_it = [
-        # Without loading a module that waits for its first use.
-        object.__getattribute__(module, "__dict__")
-        for name, module in sys.modules.copy().items()
-        if name.partition(".")[0] == package and issubclass(type(module), ModuleType)
-    ]
-    return not of_it or any("jax" in names or "jnp" in names for names in of_it)
+    is_loaded = False
+    for name, module in sys.modules.copy().items():
+        if name.partition(".")[0] == package and issubclass(type(module), ModuleType):
+            # Without loading a module that waits for its first use.
+            names = object.__getattribute__(module, "__dict__")
+            if "jax" in names or "jnp" in names:
+                return True
+            is_loaded = True
+    return not is_loaded
 
 
 _MOST_SOURCES, _MOST_TEXT, _MOST_SEARCHES = 200, 1_000_000, 100
@@ -184,12 +186,12 @@ def lines_with(pattern: str, finder: SourceLineFinder, file: str = "") -> list[s
     """
     if kept := _searched.get((pattern, file)):
         return kept
-    # Without loading a module that waits for its first use.
-    spaces = [
-        object.__getattribute__(module, "__dict__")
-        for module in [*sys.modules.values()]
+    loaded = [
+        # Without loading a module that waits for its first use.
+        object.__getattribute__(module, "__dict__").get("__file__")
+        for module in list(sys.modules.values())
+        if issubclass(type(module), ModuleType)
     ]
-    loaded = [names.get("__file__") for names in spaces]
     # At the end of a program, what it ran as its main module may be gone.
     files = dict.fromkeys([file] if file else [*sys.argv[:1], *loaded])
     users = [name for name in files if isinstance(name, str) and finder.is_user(name)]

@@ -246,6 +246,9 @@ class GarbageCollections:
     A collection has the interpreter until it ends, so looks do not find it. Costs
     0.3 µs for each; one that takes long, also a walk up its stack.
 
+    Python drops what is raised in a callback of the collector. A signal waits for the
+    end of a collection and is handled in the first of them, which is JAX's own.
+
     Args:
         finder: finds the user's line.
         threads: those that call JAX; the main one always counts.
