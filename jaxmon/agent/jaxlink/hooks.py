@@ -80,7 +80,7 @@ class Hooks:
             take: attaches it; may raise anything if JAX lacks something.
             needs: other sites of the guard that its metrics depend on.
         """
-        if not self.on:  # a late part of an agent that has stopped meanwhile
+        if self._is_detached():  # a late part of an agent that has stopped meanwhile
             return
         patched, undone = self.patches.number, len(self._undo)
         self._needs[name] = needs
@@ -100,8 +100,11 @@ class Hooks:
             )
         else:
             self._attached[name] = True
-            if not self.on:
+            if self._is_detached():
                 self.detach()
+
+    def _is_detached(self) -> bool:
+        return not self.on
 
     def derive(self, name: str, *hooks: str) -> None:
         """

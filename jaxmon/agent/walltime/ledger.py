@@ -107,9 +107,10 @@ class LedgerPeriod:
 
         Python between two operations outside of jit on one line is a part of these.
         """
+        # Of some, all was taken by collections of garbage.
         running, stopped = (
-            self.entries[ThreadState.RUNNING],
-            self.entries[ThreadState.STOPPED],
+            {entry: seconds for entry, seconds in self.entries[of].items() if seconds}
+            for of in (ThreadState.RUNNING, ThreadState.STOPPED)
         )
         found = defaultdict(float, running)
         ran = {entry: s for entry, s in running.items() if entry.state in _IN_PYTHON}

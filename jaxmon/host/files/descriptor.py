@@ -96,7 +96,10 @@ class Descriptor:
                 raise DescriptorLostError
             yield file.fileno()
         finally:
-            fresh.close()
+            try:
+                fresh.close()
+            finally:
+                fresh.close()  # an exception of a signal may have ended the first
 
     def close(self) -> None:
         """Close it if it is ours. Idempotent: after an interruption, call it again."""
