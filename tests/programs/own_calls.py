@@ -63,12 +63,14 @@ def counted(name: str, events: Iterable[Callable[[], object]], *, after: int) ->
 
     for event in itertools.islice(events := iter(events), after):
         event()
+    gc.disable()  # when it collects, and so reports to us, depends on what went before
     for event in events:
         files.clear()
         sys.setprofile(see)
         event()
         sys.setprofile(None)
         number += 1
+    gc.enable()
     costs[name] = [python / number, others / number]
     passed[name] = len(files)
 
