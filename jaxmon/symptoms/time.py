@@ -462,7 +462,7 @@ def _symptom(
         if period.settled:
             return judge(snapshot, period)
         # Of few looks, only what is certain, and would matter in a longer run, too.
-        worth = snapshot.limits.time_worth_in_doubt * period.seconds
+        worth = snapshot.limits.time_lost * period.seconds
         found = judge(snapshot, period.certain) if period.seconds else iter(())
         return (finding for finding in found if finding.seconds > worth)
 
