@@ -130,11 +130,6 @@ def calls_back(stack: Stack) -> bool:
     )
 
 
-def compiles_or_imports(code: CodeType) -> bool:
-    """Return whether *code* compiles a program, or imports a module."""
-    return code.co_name in _COMPILING or _imports(code)
-
-
 COMPILE = "compile"
 DATA_WAIT = "data_wait"
 PYTHON = "python"

@@ -13,12 +13,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from pathlib import Path
-from types import FrameType
+from types import CodeType
+from typing import TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP, compiles_or_imports
+from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.clocks import perf_counter
 from jaxmon.host.files.descriptor import Descriptor
@@ -233,24 +237,24 @@ class Starvation:
         self._number, self._read, self._waited = number, now, waited
 
 
-# A collection that takes so long is worth its line.
-_LONG_COLLECTION = 0.001
-_DEEPEST = 100
-_MOST_COLLECTIONS = 10_000
+_MOST_RECORDS = 20_000
+
+# Of the collector: its phase, when, on which thread, and in which code and line.
+_Record: TypeAlias = tuple[str, float, int, tuple[CodeType, int | None]]
 
 
 class GarbageCollections:
     """
     Measures the collections of garbage on threads of the program that call JAX.
 
-    A collection has the interpreter until it ends, so looks do not find it. Costs
-    0.3 µs for each; one that takes long, also a walk up its stack.
-
-    Python drops what is raised in a callback of the collector. A signal waits for the
-    end of a collection and is handled in the first of them, which is JAX's own.
+    A collection has the interpreter until it ends, so looks do not find it. Python
+    drops what is raised in a callback of the collector, such as an exception by which
+    the program's signal handler ends a wait. So ours runs no line of Python: it gets
+    the attribute ``start`` or ``stop`` of an object, each a property in C that appends
+    a record. Costs 0.7 µs for each collection.
 
     Args:
-        finder: finds the user's line.
+        finder: knows whose files are whose.
         threads: those that call JAX; the main one always counts.
     """
 
@@ -258,27 +262,26 @@ class GarbageCollections:
         self._finder = finder
         self._threads = threads
         self._main = main_ident()
-        self._began = 0.0
-        self._short = 0.0
-        self._taken = 0.0
-        self._long: deque[tuple[float, float, SourceLine]] = deque(
-            maxlen=_MOST_COLLECTIONS
-        )
+        self._records: deque[_Record] = deque(maxlen=_MOST_RECORDS)
+        phases = {name: property(self._recorder(name)) for name in ("start", "stop")}
+        # Called as ``getattr(phases, "start", details)``.
+        self._callback = partial(getattr, type("Phases", (), phases)())
+        self._began: _Record | None = None
         self._owed: dict[SourceLine, float] = {}
 
     @property
     def measures(self) -> bool:
         """Whether Python reports collections; a program may have removed that."""
-        return self._report in gc.callbacks
+        return self._callback in gc.callbacks
 
     def begin(self) -> None:
         """Begin to measure."""
-        gc.callbacks.append(self._report)
+        gc.callbacks.append(self._callback)
 
     def end(self) -> None:
         """Measure no more."""
         if self.measures:
-            gc.callbacks.remove(self._report)
+            gc.callbacks.remove(self._callback)
 
     def take(
         self, most: float, moment: float, state: str
@@ -291,16 +294,21 @@ class GarbageCollections:
         Args:
             most: what exceeds it is returned the next time.
             moment: by the performance counter.
-            state: what the program does: short collections belong to it.
+            state: what the program does.
         """
-        during = 0 < self._began <= moment
-        for _ in range(len(self._long)):
-            began, ended, line = self._long.popleft()
-            during = during or began <= moment <= ended
-            self._owed[line] = self._owed.get(line, 0.0) + ended - began
-        short, self._taken = self._short - self._taken, self._short
-        if state not in {COMPILE, STARTUP}:
-            self._owed[UNKNOWN] = self._owed.get(UNKNOWN, 0.0) + short
+        during = False
+        for _ in range(len(self._records)):
+            record = self._records.popleft()
+            phase, now, thread, _ = record
+            began, self._began = self._began, record if phase == "start" else None
+            calls_jax = thread in {self._main, *self._threads}
+            if phase == "start" or began is None or not calls_jax:
+                continue
+            during = during or began[1] <= moment <= now
+            if state not in {COMPILE, STARTUP}:
+                line = self._line_of(*began[3])
+                self._owed[line] = self._owed.get(line, 0.0) + now - began[1]
+        during = during or (self._began is not None and self._began[1] <= moment)
         taken: dict[SourceLine, float] = {}
         for line, seconds in self._owed.copy().items():
             taken[line] = min(seconds, most)
@@ -310,33 +318,20 @@ class GarbageCollections:
                 del self._owed[line]
         return {line: seconds for line, seconds in taken.items() if seconds}, during
 
-    def _report(self, phase: str, _: object) -> None:
-        """Called by Python before and after each, with the interpreter."""
-        if phase == "start":
-            self._began = perf_counter()
-            return
-        began, self._began = self._began, 0.0
-        ident = get_ident()
-        if not began or not (ident == self._main or ident in self._threads):
-            return
-        ended = perf_counter()
-        if ended - began < _LONG_COLLECTION:
-            self._short += ended - began
-            return
-        line = self._line(sys._getframe().f_back)  # noqa: SLF001 - of this thread
-        if line is not None:
-            self._long.append((began, ended, line))
+    def _recorder(self, phase: str) -> Callable[[object], object]:
+        """Return a function in C that appends a record of that *phase*."""
+        place = attrgetter("f_code", "f_lineno")
+        records: Iterator[_Record] = zip(
+            repeat(phase),
+            iter(perf_counter, None),
+            iter(get_ident, None),
+            # Without a frame of ours, it is the one that the collection interrupts.
+            map(place, iter(sys._getframe, None)),  # noqa: SLF001 - no public way
+            strict=False,
+        )
+        return partial(next, map(self._records.append, records))
 
-    def _line(self, frame: FrameType | None) -> SourceLine | None:
-        """Return the user's line, `None` while JAX compiles or modules are imported."""
-        user: SourceLine | None = None
-        for _ in range(_DEEPEST):
-            if frame is None:
-                break
-            code = frame.f_code
-            if compiles_or_imports(code):
-                return None
-            if user is None and self._finder.is_user(code.co_filename):
-                user = SourceLine(code.co_filename, frame.f_lineno or 0, code.co_name)
-            frame = frame.f_back
-        return user or UNKNOWN
+    def _line_of(self, code: CodeType, line: int | None) -> SourceLine:
+        if not self._finder.is_user(code.co_filename):
+            return UNKNOWN
+        return SourceLine(code.co_filename, line or 0, code.co_name)
