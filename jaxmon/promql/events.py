@@ -35,8 +35,8 @@ class Evaluation:
     """
     When rules count: each *interval*, that of their group, samples that may be stored
     with a *delay*, longer than the scrape timeout; what is stored later is not counted.
-    Scrapes that fail within *memory* lose nothing. The *group* tells its `RESTARTED`
-    and `RETURNED` from others'.
+    Scrapes that fail within *memory* lose nothing. The *group* is in the names of
+    its `RESTARTED` and `RETURNED`.
     """
 
     interval: str = "30s"

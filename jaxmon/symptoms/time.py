@@ -240,8 +240,8 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     functions = list(snapshot.functions)
     took = period.of("compile") - _traced_again(snapshot, period)
     took -= min(snapshot.load_time, took)
-    told = any(compiles.operations(snapshot))
-    if told:
+    has_operations = any(compiles.operations(snapshot))
+    if has_operations:
         functions = snapshot.users
         measured = sum(function.compile_time for function in functions)
         took = min(took, measured + snapshot.compiling.oldest_seconds)
@@ -256,7 +256,7 @@ def _compiling(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     yield Finding(
         "compiling",
         compiled[0].name if compiled else "",
-        f"Compiling {'functions ' if told else ''}took {part(took, period)}"
+        f"Compiling {'functions ' * has_operations}took {part(took, period)}"
         f"{recompiled if again else ', all of it first compiles'}.",
         tuple(
             f"{function.name}: {duration(function.compile_time * ratio)}"

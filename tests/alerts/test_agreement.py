@@ -329,13 +329,9 @@ def recompile(number: float) -> Scene:
     counts = {"recompiles": dict.fromkeys(causes, 30 * int(number)), "calls": 1000}
     overview = {"process": PROCESS, "functions": function(**counts)}
     name = f'jaxmon_recompiles_total{{{WHERE},function="train.step",cause="%s"}}'
-    return Scene(
-        {
-            **{name % ("%s", cause): counting(number / 2) for cause in causes},
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
-        },
-        reasons(trained(), overview=overview, events=events),
-    )
+    series = {name % ("%s", cause): counting(number / 2) for cause in causes}
+    series[f"jaxmon_counting_seconds{{{WHERE}}}"] = counting(60)
+    return Scene(series, reasons(trained(), overview=overview, events=events))
 
 
 def spent(state: str) -> Callable[[float], Scene]:
@@ -393,14 +389,10 @@ def export(minutes: float) -> Scene:
     """After half an hour, nothing arrives any more."""
     failing = {"failed_in_a_row": 9, "failing_seconds": 60 * minutes}
     name = f'jaxmon_otlp_exports_total{{{WHERE},signal="metrics",outcome="%s"}}'
-    return Scene(
-        {
-            name % ("%s", "success"): "0+1x30 30x60",
-            name % ("%s", "failure"): "0x30 1+1x60",
-        },
-        reasons(trained(), overview={"exports": failing}),
-        60 * (30 + minutes),
-    )
+    counts = {"success": "0+1x30 30x60", "failure": "0x30 1+1x60"}
+    series = {name % ("%s", outcome): counts[outcome] for outcome in counts}
+    found = reasons(trained(), overview={"exports": failing})
+    return Scene(series, found, 60 * (30 + minutes))
 
 
 def spans(number: float) -> Scene:

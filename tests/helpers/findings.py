@@ -128,3 +128,12 @@ def by_status(findings: list[Check]) -> dict[str, list[str]]:
     for one in findings:
         found.setdefault(one.status, []).append(one.text)
     return found
+
+
+def recompile(text: str, **details: Any) -> dict[str, Any]:
+    """Return the event of a recompile of ``train.step``."""
+    return {
+        "kind": "recompile",
+        "function": "train.step",
+        "details": {"cause": "shape", "differences": [{"text": text}], **details},
+    }

@@ -35,7 +35,7 @@ class Firing(NamedTuple):
 
 
 class AlertSite(Protocol):
-    """Scrapes what it is told, and knows which alerts fire."""
+    """Scrapes the given targets, and knows which alerts fire."""
 
     scale: float
 

@@ -27,7 +27,7 @@ def is_calling(jax: Any) -> Callable[[], bool]:
     Raises:
         AttributeError: this JAX has no such function.
     """
-    clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - told nowhere else
+    clean: Callable[[], bool] = jax._src.core.trace_state_clean  # noqa: SLF001 - no public way
     return clean
 
 

@@ -106,7 +106,7 @@ def existing() -> list[Any]:
 
 def is_compiled(jitted: Any) -> bool:
     """Return whether JAX has programs for *jitted*, its own object or `None`."""
-    return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - told nowhere else
+    return jitted is not None and jitted._cache_size() > 0  # noqa: SLF001 - no public way
 
 
 def source_of(info: object) -> str | None:

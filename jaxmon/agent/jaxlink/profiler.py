@@ -30,7 +30,7 @@ def reserved(jax: Any) -> Iterator[None]:
     Raises:
         Busy: it is profiling, or about to.
     """
-    state = jax._src.profiler._profile_state  # noqa: SLF001 - told nowhere else
+    state = jax._src.profiler._profile_state  # noqa: SLF001 - no public way
     # Held by JAX while the program starts or stops its own.
     if not state.lock.acquire(blocking=False):
         raise Busy(_OWN)

@@ -63,7 +63,7 @@ class UnreachableError(OSError):
 
 @dataclass(frozen=True)
 class Route:
-    """The URLs of server and proxy, whom to *trust*, and which *address* of several."""
+    """The URLs of server and proxy, trusted certificates, and one *address* of many."""
 
     server: SplitResult
     proxy: SplitResult | None = None

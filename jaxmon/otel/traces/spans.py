@@ -172,7 +172,7 @@ class Compiled(NamedTuple):
 
 
 class Payer(NamedTuple):
-    """For whom a compile runs: context, clock, *links* to requests that wait, too."""
+    """What a compile is for: context, clock, *links* to other requests that wait."""
 
     context: Context
     links: Sequence[Link]

@@ -150,7 +150,7 @@ class Tracer:
             loop.fail(error)
 
     def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
-        """Return for whom this thread compiles: requests, a step, or a span."""
+        """Return what this thread compiles for: requests, a step, or a span."""
         try:
             if not requests and isinstance(loop := loop_trace(), LoopSpan):
                 return loop.payer()
