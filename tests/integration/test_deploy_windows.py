@@ -15,8 +15,7 @@ from jaxmon.cli.main import main
 from jaxmon.host.http.client import ClientResponse
 from jaxmon.host.http.session import Session
 from jaxmon.symptoms.alert import DEPLOY_NOISE
-from jaxmon_alerts import rules as alerts
-from jaxmon_alerts import slo
+from jaxmon_alerts import rules, slo
 from jaxmon_alerts.silences import LONGEST, DeployWindows
 from tests.fakes.grafana import FakeGrafana
 from tests.fakes.grafana_rows import TOKEN, VIEWER
@@ -34,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alertmanager]:
     directory = tmp_path_factory.mktemp("alertmanager")
     config = directory / "alertmanager.yaml"
     silent = replace(slo.load(), site=slo.Site(webhook=""))
-    config.write_text(alerts.render(silent)["alertmanager.yaml"])
+    config.write_text(rules.render(silent)["alertmanager.yaml"])
     with Alertmanager(directory, config) as running:
         yield running
 
@@ -313,7 +312,7 @@ def test_a_password_is_sent_and_a_wrong_one_reported(tmp_path: Path):
     web.write_text(f"basic_auth_users:\n  ci: {hashed}\n")
     config = tmp_path / "alertmanager.yaml"
     silent = replace(slo.load(), site=slo.Site(webhook=""))
-    config.write_text(alerts.render(silent)["alertmanager.yaml"])
+    config.write_text(rules.render(silent)["alertmanager.yaml"])
     with Alertmanager(tmp_path, config, web) as running:
         url = running.url.replace("http://", "http://ci:right-password@")
         words = ["deploy", "start", "--job=web", "--alertmanager"]
