@@ -131,6 +131,7 @@ def test_looks_of_every_kind_count_nothing(agent, look, make, monkeypatch):
     f: Any = jax.pmap(body) if make == "pmap" else jax.jit(body)
     x = np.ones((1, 2), np.float32)
     f(x), f(x)
+    inside.sampling(agent).stop()  # which arms what has been called
     if make == "armed":
         counted.arm(f, Unmoved())
     before = value(agent, CALLS), value(agent, HITS)
