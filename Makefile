@@ -62,7 +62,7 @@ run: $(LIGHT) ## Run the demo: training and serving on JAX, observed (DURATION=6
 # Packages load from the network while the environment does, and while lint and the
 # collection have a processor each. Lint goes on beside the tests; what it finds comes
 # last. Tests are collected once before the workers do, which would all compile the same
-# modules.
+# modules. A worker that crashes ends them: pytest-xdist may wait for ever for the next.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
 test: ## Run lint and the tests of each change (ARGS for pytest, JOBS in parallel).
@@ -76,7 +76,8 @@ test: ## Run lint and the tests of each change (ARGS for pytest, JOBS in paralle
 	  fi; \
 	  wait $$packages || failed+=" packages"; packages=; \
 	  if [ -z "$$failed" ]; then \
-	    $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS) || failed+=" tests"; \
+	    $(BIN)/pytest -n $(JOBS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
+	      $(ARGS) || failed+=" tests"; \
 	  fi; \
 	  wait $$lint || failed+=" lint"; lint=; \
 	  cat $$log; \
