@@ -71,6 +71,8 @@ class LikeAFile(TimeoutError):  # noqa: N818 - see above
 
 # Where the interpreter looks for signals.
 _AFTER = ("CALL", "RESUME", "JUMP_BACKWARD")
+# CPython: the argument of RESUME from which on it does not.
+_AFTER_YIELD_FROM = 2
 
 
 class Points:
@@ -97,10 +99,14 @@ class Points:
     def _local(self, frame: FrameType, event: str, _: object) -> Any:
         if event == "opcode":
             before = self._before.get(id(frame), "")
-            op = frame.f_code.co_code[frame.f_lasti]
-            self._before[id(frame)] = dis.opname[op]
+            op, argument = frame.f_code.co_code[frame.f_lasti :][:2]
+            name = dis.opname[op]
+            # Not so when what `yield from` or `await` waits for goes on.
+            passes_on = name == "RESUME" and argument >= _AFTER_YIELD_FROM
+            looks = not passes_on and name != "JUMP_BACKWARD_NO_INTERRUPT"
+            self._before[id(frame)] = name if looks else ""
             # Nor does the interpreter look on the way from a call to a handler.
-            if before.startswith(_AFTER) and dis.opname[op] != "PUSH_EXC_INFO":
+            if before.startswith(_AFTER) and name != "PUSH_EXC_INFO":
                 self._pass(frame)
         elif event == "return":
             self._before.pop(id(frame), None)
