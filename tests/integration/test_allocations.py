@@ -286,7 +286,7 @@ def test_looks_are_turned_off_by_the_setting() -> None:
 @pytest.mark.contained
 def test_lines_for_a_report_never_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """If JAX fails to report memory holders, the last snapshot is reported."""
-    with instrumented() as agent:
+    with instrumented(memory_lines_interval=0) as agent:
         kept = jnp.ones((50, 50))
         told = inside.allocations(agent).lines()
 
