@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import AS_JSON, RUN_DIR, argument, parameters
 from jaxmon.errors import BaselineError, CommandError
 
 
@@ -29,11 +29,14 @@ Examples:
   jaxmon compare --json before after | jq '.changes[] | select(.verdict=="worse")'
 """
 )
-@click.argument("before")
-@click.argument("after")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@RUN_DIR
-def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> None:
+@parameters
+def command(
+    *,
+    before: str = argument(),
+    after: str = argument(),
+    as_json: bool = AS_JSON,
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Compare two runs: what takes longer, recompiles more or needs more memory.
 

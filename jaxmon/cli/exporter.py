@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, from_file, with_sidecar_options
+from jaxmon.cli.options import FILE, from_file, option, parameters, sidecar_options
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -54,55 +54,35 @@ Example:
 
 
 @click.command(epilog=_EPILOG)
-@with_sidecar_options
-@click.option(
-    "--prices",
-    "price_table",
-    type=FILE,
-    envvar=f"{PREFIX}PRICES",
-    show_envvar=True,
-    help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
-)
-@click.option(
-    "--price",
-    "prices",
-    metavar="MODEL=DOLLARS",
-    multiple=True,
-    envvar=f"{PREFIX}PRICE",
-    show_envvar=True,
-    help="Dollars per hour for one model, overrides --prices: H100=2.5; repeatable.",
-)
-@click.option(
-    "--limits",
-    "limits_file",
-    type=FILE,
-    envvar="JAXMON_LIMITS",
-    show_envvar=True,
-    help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
-    "the same run directory then do, too.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    envvar=f"{PREFIX}LOG_LEVEL",
-    show_default=True,
-    show_envvar=True,
-    help="Minimum severity of log messages on standard error.",
-)
+@parameters
 def command(
-    chosen: dict[str, Any],
     *,
-    price_table: Path | None,
-    prices: tuple[str, ...],
-    limits_file: Path | None,
-    log_level: str,
+    chosen: dict[str, Any] = sidecar_options(),
+    price_table: Path | None = option(FILE, "--prices", envvar=f"{PREFIX}PRICES"),
+    prices: tuple[str, ...] = option(
+        str, "--price", metavar="MODEL=DOLLARS", multiple=True, envvar=f"{PREFIX}PRICE"
+    ),
+    limits_file: Path | None = option(FILE, "--limits", envvar="JAXMON_LIMITS"),
+    log_level: str = option(
+        click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        default="info",
+        envvar=f"{PREFIX}LOG_LEVEL",
+    ),
 ) -> None:
     """
     Serve the metrics of this host: its JAX processes, GPUs and itself.
 
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.
+
+    Options:
+        price_table: Price table, dollars per hour: YAML 'model: dollars' or CSV
+            'model,dollars'.
+        prices: Dollars per hour for one model, overrides --prices: H100=2.5;
+            repeatable.
+        limits_file: Judge by the limits in this slo.yaml, or JSON; agents and commands
+            that use the same run directory then do, too.
+        log_level: Minimum severity of log messages on standard error.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(

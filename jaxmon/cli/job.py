@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, Number, limits_of
-from jaxmon.cli.sidecars import Sidecars, sidecars
+from jaxmon.cli.options import (
+    AS_JSON,
+    LIMITS,
+    Number,
+    argument,
+    beside,
+    flag,
+    limits_of,
+    option,
+    parameters,
+)
+from jaxmon.cli.sidecars import SIDECARS, Sidecars
 from jaxmon.errors import CommandError
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
@@ -54,23 +64,14 @@ Examples:
   jaxmon job why --file-sd targets/train.json --stacks
 """
 )
-@sidecars
-@click.option(
-    "--after",
-    type=Number(1, 86_400),
-    help="Seconds without progress that are called a hang, unless longer pauses are "
-    "usual; by default rank_stuck_after of the limits.",
-)
-@click.option(
-    "--stacks",
-    is_flag=True,
-    help="Also print the stacks of all threads, those that differ first.",
-)
-@LIMITS
-@click.option("--watch", is_flag=True, help="Print it again and again, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@parameters
 def why(
-    *, sidecars: Sidecars, after: float | None, stacks: bool, watch: bool, as_json: bool
+    *,
+    sidecars: Sidecars = SIDECARS,
+    after: float | None = option(Number(1, 86_400)),
+    stacks: bool = beside(flag(), LIMITS),
+    watch: bool = flag(),
+    as_json: bool = AS_JSON,
 ) -> None:
     """
     Say whether a job gets on, and which rank the others wait for, and why: in a hang,
@@ -78,6 +79,12 @@ def why(
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.
+
+    Options:
+        after: Seconds without progress that are called a hang, unless longer pauses are
+            usual; by default rank_stuck_after of the limits.
+        stacks: Also print the stacks of all threads, those that differ first.
+        watch: Print it again and again, until Ctrl-C.
     """
     limits = limits_of(None)
     if after is not None:
@@ -116,9 +123,8 @@ Examples:
   jaxmon job post-mortem --file-sd targets/train.json --json
 """,
 )
-@sidecars
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
+@parameters
+def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> None:
     """
     Say which process of a job failed first, how, and on which line.
 
@@ -157,10 +163,15 @@ Examples:
   jaxmon job goodput /checkpoints/llama-7b --json
 """
 )
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@sidecars
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> None:
+@parameters
+def goodput(
+    *,
+    paths: tuple[Path, ...] = argument(
+        click.Path(exists=True, path_type=Path), nargs=-1
+    ),
+    sidecars: Sidecars = SIDECARS,
+    as_json: bool = AS_JSON,
+) -> None:
     """
     Say what the wall time of a run went into, over all its attempts.
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, RUN_DIR
+from jaxmon.cli.options import (
+    DIRECTORY,
+    JUDGED_RUN_DIR,
+    WORKER,
+    flag,
+    option,
+    parameters,
+)
 from jaxmon.errors import CommandError
 
 
@@ -34,24 +41,14 @@ Examples:
   jaxmon run --summary-dir reports train.py     # when the program exits
 """
 )
-@click.argument("worker", required=False)
-@click.option("--all", "everyone", is_flag=True, help="One report of every process.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="Directory to write to; by default, the current one.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the summary instead.")
-@RUN_DIR
-@LIMITS
+@parameters
 def command(
     *,
-    worker: str | None,
-    everyone: bool,
-    out: Path,
-    as_json: bool,
-    run_dir: Path | None,
+    worker: str | None = WORKER,
+    everyone: bool = flag("--all"),
+    out: Path = option(DIRECTORY, default=Path(), show_default=False),
+    as_json: bool = flag("--json"),
+    run_dir: Path | None = JUDGED_RUN_DIR,
 ) -> None:
     """
     Write a report of a running process: one page, and a summary in JSON.
@@ -63,6 +60,11 @@ def command(
     names and shapes, so only its owner can read it.
 
     WORKER is the process's number, pid or name. The program keeps running.
+
+    Options:
+        everyone: One report of every process.
+        out: Directory to write to; by default, the current one.
+        as_json: Print the summary instead.
     """
     from jaxmon.cli.findings import facts_of
     from jaxmon.cli.workers import candidates, pick

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import NEW_FILE, RUN_DIR, WORKER, argument, option, parameters
 from jaxmon.errors import CommandError
 
 
@@ -40,20 +40,21 @@ Examples:
   jaxmon signatures export 3 | jq '.functions[].function'
 """
 )
-@click.argument("worker", required=False)
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output.",
-)
-@RUN_DIR
-def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> None:
+@parameters
+def export(
+    *,
+    worker: str | None = WORKER,
+    file: Path | None = option(NEW_FILE, "--output"),
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Write each function's recorded signatures: shapes, types, static arguments.
 
     WORKER is the process's number, as in the `worker` label, its pid or its name;
     required only if several are running. No values of arrays are written.
+
+    Options:
+        file: Write to this file instead of standard output.
     """
     from jaxmon.host.files import whole
 
@@ -91,9 +92,12 @@ Examples:
   jaxmon signatures buckets 3
 """
 )
-@click.argument("source", metavar="[FILE|WORKER]", required=False)
-@RUN_DIR
-def buckets(*, source: str | None, run_dir: Path | None) -> None:
+@parameters
+def buckets(
+    *,
+    source: str | None = argument(metavar="[FILE|WORKER]", required=False),
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Propose sizes to pad to, so that few programs serve all recorded signatures.
 

@@ -16,7 +16,17 @@ from jaxmon.cli import output
 from jaxmon.cli.gameday import results
 from jaxmon.cli.gameday.screen import view
 from jaxmon.cli.main import require
-from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.cli.options import (
+    BASE_URL,
+    DIRECTORY,
+    NEW_FILE,
+    Number,
+    Whole,
+    argument,
+    flag,
+    option,
+    parameters,
+)
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole
 from jaxmon.host.files import whole as scratch
@@ -61,68 +71,21 @@ Examples:
       --targets /etc/prometheus/gameday.json --host 10.0.0.7
 """
 )
-@click.argument("names", nargs=-1, metavar="[SCENARIO]...")
-@click.option("--all", "every", is_flag=True, help="Drill every scenario.")
-@click.option("--list", "listed", is_flag=True, help="List the scenarios and exit.")
-@click.option(
-    "--json",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the results to this file.",
-)
-@click.option(
-    "--parallel",
-    type=Whole(1, 64),
-    help="Scenarios that run at the same time; default: 4 per processor.",
-)
-@click.option(
-    "--against",
-    type=Url(path_follows=True),
-    metavar="URL",
-    help="Watch the alerts of this Prometheus instead of starting one.",
-)
-@click.option(
-    "--targets",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --against: file for its file_sd_configs, in JSON.",
-)
-@click.option(
-    "--host",
-    default=programs.HOST,
-    show_default=True,
-    metavar="ADDRESS",
-    help="With --against: address of this host that it can reach.",
-)
-@click.option(
-    "--time-scale",
-    type=Number(min=1, max=stack.SCALE),
-    default=1.0,
-    show_default=True,
-    help="With --against: the time scale its rules were built with.",
-)
-@click.option(
-    "--driver",
-    "library",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="JAXMON_GAMEDAY_DRIVER",
-    show_envvar=True,
-    metavar="DIRECTORY",
-    help="Stand-in for NVIDIA's driver library, for faults of GPUs.",
-)
+@parameters
 def command(
     *,
-    names: Sequence[str],
-    every: bool,
-    listed: bool,
-    path: Path | None,
-    parallel: int | None,
-    against: str | None,
-    targets: Path | None,
-    host: str,
-    time_scale: float,
-    library: Path | None,
+    names: Sequence[str] = argument(nargs=-1, metavar="[SCENARIO]..."),
+    every: bool = flag("--all"),
+    listed: bool = flag("--list"),
+    path: Path | None = option(NEW_FILE, "--json"),
+    parallel: int | None = option(Whole(1, 64)),
+    against: str | None = option(BASE_URL),
+    targets: Path | None = option(NEW_FILE),
+    host: str = option(str, default=programs.HOST, metavar="ADDRESS"),
+    time_scale: float = option(Number(min=1, max=stack.SCALE), default=1.0),
+    library: Path | None = option(
+        DIRECTORY, "--driver", envvar="JAXMON_GAMEDAY_DRIVER"
+    ),
 ) -> None:
     """
     Break programs on purpose, and check that each fault brings its alert.
@@ -136,6 +99,17 @@ def command(
     With --against, the programs run here and the alerts are those of your Prometheus,
     which must scrape what is written to --targets. At production speed, an alert takes
     minutes to half an hour.
+
+    Options:
+        every: Drill every scenario.
+        listed: List the scenarios and exit.
+        path: Write the results to this file.
+        parallel: Scenarios that run at the same time; default: 4 per processor.
+        against: Watch the alerts of this Prometheus instead of starting one.
+        targets: With --against: file for its file_sd_configs, in JSON.
+        host: With --against: address of this host that it can reach.
+        time_scale: With --against: the time scale its rules were built with.
+        library: Stand-in for NVIDIA's driver library, for faults of GPUs.
     """
     if listed:
         output.lines(results.listing(SCENARIOS, width=output.report_width()))
