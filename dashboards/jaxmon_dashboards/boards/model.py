@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec, TypedDict, Unpack
 
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.promql import Expr, Matcher, counter, gauge
-from jaxmon.promql.expressions import PER_SECOND
+from jaxmon.promql.expressions import PER_SECOND, SCRAPED_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,12 +419,25 @@ class _Heading:
     def __call__(
         self, *targets: Target | Expr, text: str, **options: Unpack[PanelOptions]
     ) -> Panel:
-        """Return the panel; a target that is only an expression has its title."""
+        """
+        Return the panel; the legend of an expression is the title of a single value,
+        else its labels.
+        """
+        single = self.kind in _INSTANT
         listed = tuple(
-            Target(target, self.title) if isinstance(target, Expr) else target
+            Target(target, self.title if single else _labelled(target))
+            if isinstance(target, Expr)
+            else target
             for target in targets
         )
         return Panel(self.kind, self.number, self.title, text, listed, **options)
+
+
+def _labelled(expr: Expr) -> str:
+    labels = expr.shape.labels or frozenset()
+    first = [label for label in SCRAPED_LABELS if label in labels]
+    shown = (*first, *sorted(labels.difference(first)))
+    return " ".join(f"{{{{{label}}}}}" for label in shown)
 
 
 heatmap = partial(_Heading, "heatmap")

@@ -28,37 +28,31 @@ _ROWS = 10
 @row(8, "Accelerators", lines=(3, 3, 2), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return load, memory, power and health, by host."""
-    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    by = ("job", "instance")
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = q.worst_of_services, q.least_of_services
-    idle = least(hosts.UTILIZATION, lambda series: series.min(*by))
-    full = worst(hosts.MEMORY, lambda series: series.max(*by))
-    power = worst(hosts.POWER, lambda series: series.sum(*by))
-    temperature = worst(hosts.TEMPERATURE, lambda series: series.max(*by))
-    up = least(hosts.UP, lambda series: series.min(*by), _ROWS)
     xid = worst(hosts.XIDS, lambda series: series.sum(*by_gpu, "xid"))
     held = worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
-    uncorrected = worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu))
     yield timeseries(701, "Accelerator utilization")(
-        Target(idle, named),
+        least(hosts.UTILIZATION, lambda series: series.min(*by)),
         text="Fraction of time a kernel was running: the mean of each host's "
         "accelerators, of the 20 hosts with the least. If low while the service is "
         "busy, the host is the bottleneck.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
     )
     yield timeseries(702, "Accelerator memory in use")(
-        Target(full, named),
+        worst(hosts.MEMORY, lambda series: series.max(*by)),
         text="Used by all processes on the fullest accelerator of each host, including "
         "JAX's preallocation, of the 20 fullest hosts; for free memory within that, "
         "see Memory.",
     )
     yield timeseries(703, "Power")(
-        Target(power, named),
+        worst(hosts.POWER, lambda series: series.sum(*by)),
         text="Power draw of each host's accelerators, of the 20 hosts with the most. "
         "Much lower than usual under load: throttled, or waiting for the host.",
     )
     yield timeseries(704, "Temperature")(
-        Target(temperature, named),
+        worst(hosts.TEMPERATURE, lambda series: series.max(*by)),
         text="Hottest sensor of each host's accelerators, on the 20 hottest hosts. "
         "Near the limit it throttles.",
     )
@@ -71,7 +65,7 @@ def oncall() -> Iterator[Panel]:
     )
     yield states(706, "Accelerators up")(
         # The end of a name that does not fit is shown.
-        Target(up, "{{instance}}"),
+        Target(least(hosts.UP, lambda series: series.min(*by), _ROWS), "{{instance}}"),
         text=f"Whether all accelerators of a host respond to their driver, of {_ROWS} "
         "hosts, those that did not first.",
         mappings=q.UP,
@@ -86,7 +80,7 @@ def oncall() -> Iterator[Panel]:
         alerts=("JaxmonGpuThrottled",),
     )
     yield timeseries(708, "Uncorrectable memory errors")(
-        Target(uncorrected, gpu),
+        Target(worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu)), gpu),
         text="Memory errors that ECC could not correct, within five minutes. Each "
         "terminates the program that reads the affected memory.",
         no_value="None",
@@ -99,18 +93,15 @@ def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
     named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
-    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
     limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
     hot = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
     drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.GPUS).rate()
-    joules = q.of_gpus(drawn).max(*by)
     kinds = ("job", "vendor", "model", "driver")
-    present = q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
-    idle = busy.bottomk(50)
+    idle = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by).bottomk(50)
     yield table(1801, "Accelerators")(
-        Target(present, "Present"),
+        Target(q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds), "Present"),
         text="How many accelerators there are, by model and driver. Different drivers "
         "in one fleet may mean different kernels.",
         labels=kinds,
@@ -132,7 +123,7 @@ def debug() -> Iterator[Panel]:
         unbounded=True,
     )
     yield timeseries(1804, "Average power (energy counter)")(
-        Target(joules.worst(q.FEW), named),
+        Target(q.of_gpus(drawn).max(*by).worst(q.FEW), named),
         text="Power derived from the energy counter, the 20 largest: steadier than "
         "sampled power, and what is billed.",
     )
@@ -140,25 +131,23 @@ def debug() -> Iterator[Panel]:
         Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
         text="Chip and memory temperatures, the 20 highest.",
     )
-    of_processes = recorded(
-        PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
-    ).max(*q.BY_PROCESS)
     yield timeseries(1815, "Power by process")(
-        Target(of_processes.worst(q.FEW), q.NAMED_PROCESS),
+        recorded(PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts")
+        .max(*q.BY_PROCESS)
+        .worst(q.FEW),
         text="Power of the GPUs used by a process, the 20 largest; a shared GPU counts "
         "in full for each process.",
     )
-    of_functions = recorded(
-        FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
-    ).sum("function")
     yield timeseries(1816, "Power by function")(
-        Target(of_functions.worst(10), "{{function}}"),
+        recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
+        .sum("function")
+        .worst(10),
         text="Power of the GPUs of each process, apportioned to its functions by "
         "device time (mean of sampled calls times number of calls).",
         stacked="normal",
     )
     yield timeseries(1807, "Cost of 1,000 steps")(
-        Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
+        _cost_of_steps(1000).worst(q.FEW),
         text="Cost of all the job's accelerators per 1,000 steps, from the sidecar's "
         "price table; if another job's sidecar reads them, of the accelerators the job "
         "uses. Rises when steps slow down.",
@@ -174,10 +163,8 @@ def _cost_of_steps(number: int) -> Expr:
     by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.GPUS).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, *q.HOST, q.GPU).max("job", "uuid")
     used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
-    price = read_by_job.or_(used)
     ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
-    cost = price / 3600 * number
-    return (cost / (ranks > 0)).of_unit("dollars")
+    return ((read_by_job.or_(used) / 3600 * number) / (ranks > 0)).of_unit("dollars")
 
 
 _BY, _NAMED = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"
@@ -189,16 +176,13 @@ def gpus() -> Iterator[Panel]:
     """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
     errors = counter(catalog.GPU_XID_ERRORS, *q.GPUS).mishaps("$__range")
-    xid = q.of_gpus(errors.sum(*_BY, "xid"))
     throttled = counter(catalog.GPU_THROTTLE_SECONDS, *q.GPUS).rate()
-    broken = _memory_errors()
     state = _state(catalog.GPU_PERFORMANCE_STATE)
     asked = _state(catalog.GPU_RECOVERY_ACTION)
-    chosen = asked.or_(state * 0).topk(50)
 
     def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
         """Return a column of the GPUs that need most."""
-        return Target(expr.and_(chosen), title, thresholds)
+        return Target(expr.and_(asked.or_(state * 0).topk(50)), title, thresholds)
 
     by_reason = q.of_gpus(throttled.max(*_BY, "reason") > 0)
     yield timeseries(1808, "Throttling by reason")(
@@ -239,7 +223,7 @@ def gpus() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield table(1806, "Xid errors by GPU")(
-        Target(xid.topk(50), "Errors"),
+        Target(q.of_gpus(errors.sum(*_BY, "xid")).topk(50), "Errors"),
         text="Errors reported by NVIDIA's driver in the selected time range; see "
         "NVIDIA's Xid catalogue.",
         height=6,
@@ -256,7 +240,7 @@ def gpus() -> Iterator[Panel]:
         no_value="None",
     )
     yield table(1811, "Memory health")(
-        *broken,
+        *_memory_errors(),
         text="GPUs with memory errors in the selected time range, or whose row "
         "remappings are pending a reset or have failed; at most 50 each.",
         height=6,

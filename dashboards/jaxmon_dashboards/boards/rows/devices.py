@@ -33,7 +33,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = q.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    idle = q.or_zero((busy < slos.limits.accelerator_idle).count())
     yield stat(3701, "Visible")(
         up.count(),
         text="Accelerators that the selected services use or their sidecars read.",
@@ -50,7 +49,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "paid for, and idle.",
     )
     yield stat(3704, "Idle now")(
-        idle.and_(up.count()),
+        q.or_zero((busy < slos.limits.accelerator_idle).count()).and_(up.count()),
         text="Accelerators that are hardly used at the moment. Sort Load by "
         "accelerator for which.",
     )
@@ -80,15 +79,13 @@ def glance(slos: Slos) -> Iterator[Panel]:
     used = q.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = q.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
     price = q.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-    tensor = q.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
-    present = q.of_job(catalog.ACCELERATOR_UP)
     model = q.accelerator(catalog.ACCELERATOR_INFO)
     yield table(3709, "Accelerators by service")(
-        Target(present.count("job"), "Used"),
+        Target(q.of_job(catalog.ACCELERATOR_UP).count("job"), "Used"),
         Target(busy.avg("job"), "Utilization"),
         Target(busy.min("job"), "Lowest"),
         Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
-        Target(tensor.avg("job"), "Tensor"),
+        Target(q.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO).avg("job"), "Tensor"),
         Target(q.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
         Target(price.sum("job").of_unit("dollars"), "Per hour"),
         text="What each service uses; one that is shared counts for each. Tensor: the "
@@ -114,16 +111,15 @@ def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
     busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
     margin = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
-    bandwidth = _bandwidth()
     yield timeseries(3801, "Utilization by service")(
-        Target(hosts.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
+        hosts.UTILIZATION_OF_JOBS(q.JOB).least(10),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
     yield timeseries(3802, "Power by service")(
-        Target(hosts.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
+        hosts.POWER_OF_JOBS(q.JOB).worst(10),
         text="Power of the GPUs of each service. A drop with the same load: throttled, "
         "or fewer of them.",
         no_value="Not available",
@@ -143,7 +139,7 @@ def worst() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(3805, "Memory bandwidth of accelerators")(
-        Target(bandwidth.max(*_BY).worst(10), _NAMED),
+        Target(_bandwidth().max(*_BY).worst(10), _NAMED),
         text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
         "the program is memory-bound.",
         no_value="Not available",
@@ -160,7 +156,6 @@ def debug() -> Iterator[Panel]:
     """Return load, times, and the position of each core."""
     named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
-    duty = gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST)
     bandwidth = gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST)
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
     transfers = histogram(catalog.TPU_TRANSFER_SECONDS, *q.HOST)
@@ -174,7 +169,7 @@ def debug() -> Iterator[Panel]:
         return Target(values.and_(waiting), title, thresholds)
 
     yield timeseries(2501, "TPU duty cycle")(
-        Target(duty.least(q.FEW), named),
+        Target(gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST).least(q.FEW), named),
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
     )
