@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from jaxmon.errors import CommandError, ConfigFileError, SloError
-from jaxmon.settings import declared
+from jaxmon.settings import declared, described, meanings
 
 
 if TYPE_CHECKING:
@@ -45,14 +45,11 @@ def parameters(function: F) -> F:
     Declare the parameters of a command whose defaults say how; what each is for stands
     in the docstring, in a section ``Options:`` at its end.
     """
-    text, _, section = (function.__doc__ or "").partition("\n    Options:\n")
-    meanings = dict(re.findall(r"(?ms)^ {8}(\w+): (.*?)\s*(?=^ {8}\w|\Z)", section))
-    function.__doc__ = text
+    function.__doc__, texts = described(function.__doc__, "Options")
     declared = list(inspect.signature(function).parameters.items())
     for name, parameter in reversed(declared):
         if isinstance(parameter.default, Parameter):
-            meaning = " ".join(meanings.get(name, "").split())
-            function = parameter.default.add(name, meaning)(function)
+            function = parameter.default.add(name, texts.get(name, ""))(function)
     return function
 
 
@@ -311,31 +308,35 @@ def settings(*names: str) -> Any:
     from jaxmon.settings import Settings
 
     by_name = {setting.name: setting for setting in fields(Settings)}
-    return collected(dict, **{name: _of_setting(by_name[name]) for name in names})
+    about = meanings(Settings)
+    return collected(
+        dict, **{name: _of_setting(by_name[name], about[name]) for name in names}
+    )
 
 
 def sidecar_options() -> Any:
     """Declare the options of the sidecar, as a dict of values by name."""
     from jaxmon_exporter.options import SidecarOptions
 
+    about = meanings(SidecarOptions)
     every = {
-        option.name: _of_option(option)
+        option.name: _of_option(option, about[option.name])
         for option in fields(SidecarOptions)
         if "declared" in option.metadata
     }
     return collected(dict, **every)
 
 
-def _of_setting(setting: Field[Any]) -> Any:
+def _of_setting(setting: Field[Any], meaning: str) -> Any:
     about, kind = declared(setting), str(setting.type)
     flag = f"--{setting.name.replace('_', '-')}"
     both = [f"{flag}/--no-{flag[2:]}"] if kind == "bool" else []
     # Settings that may also be 0 are checked with the others.
     within = None if about.off else about.within
-    return option(_type(kind, within), *both, meaning=about.meaning, default=None)
+    return option(_type(kind, within), *both, meaning=meaning, default=None)
 
 
-def _of_option(declaration: Field[Any]) -> Any:
+def _of_option(declaration: Field[Any], meaning: str) -> Any:
     from jaxmon_exporter.options import PREFIX
 
     about, kind = declared(declaration), str(declaration.type)
@@ -346,7 +347,7 @@ def _of_option(declaration: Field[Any]) -> Any:
         if about.choices
         else _PATHS.get(kind) or _type(kind, about.within),
         flag,
-        meaning=about.meaning,
+        meaning=meaning,
         is_flag=kind == "bool",
         multiple=kind.startswith("tuple"),
         default=default,
