@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import DIRECTORY, NEW_FILE, Number, argument, option, parameters
+from jaxmon.cli.options import DIRECTORY, NEW_FILE, Number, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -51,18 +51,20 @@ def command() -> None:
     """
 
 
-@command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
+@subcommand(command, "slo")
 def print_slo() -> None:
-    """Print the default slo.yaml as a starting point."""
+    """
+    Print the default slo.yaml as a starting point.
+
+    Example:
+      jaxmon alerts slo > slo.yaml
+    """
     from jaxmon_alerts import slo
 
     output.lines(slo.default())
 
 
-@command.command(
-    epilog="\b\nExample:\n  jaxmon alerts build --slo slo.yaml --out alerts"
-)
-@parameters
+@subcommand(command)
 def build(
     *,
     slo_file: Path | None = option(NEW_FILE, "--slo"),
@@ -76,6 +78,9 @@ def build(
     Options:
         slo_file: Objectives and limits.
         out: Directory to write to.
+
+    Example:
+      jaxmon alerts build --slo slo.yaml --out alerts
     """
     from jaxmon.host.files import generated as write
     from jaxmon_alerts import slo
@@ -86,14 +91,7 @@ def build(
         output.line(out / name)
 
 
-@command.command(
-    epilog=(
-        "\b\nExit codes:\n  0 the file is valid\n  1 it is invalid, or the rules of "
-        "--against differ\n\n\b\nExample:\n  "
-        "jaxmon alerts check slo.yaml --against alerts"
-    )
-)
-@parameters
+@subcommand(command)
 def check(
     *,
     slo_file: Path | None = argument(NEW_FILE, required=False),
@@ -109,6 +107,13 @@ def check(
     Options:
         against: Compare with the files in this directory, or with the rules that the
             Prometheus at this URL has loaded, and report differences.
+
+    Exit codes:
+      0 the file is valid
+      1 it is invalid, or the rules of --against differ
+
+    Example:
+      jaxmon alerts check slo.yaml --against alerts
     """
     from jaxmon_alerts import slo
     from jaxmon_alerts.rules import RuleOptions, render

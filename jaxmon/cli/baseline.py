@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import argument, flag, option, parameters
+from jaxmon.cli.options import argument, flag, option, subcommand
 from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
@@ -43,15 +43,7 @@ _RUNS = option(
 )
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon baseline record baseline.json -- train.py --steps 10
-  jaxmon baseline record baseline.json -- -m pytest tests
-"""
-)
-@parameters
+@subcommand(command)
 def record(
     *,
     runs: int = _RUNS,
@@ -64,6 +56,10 @@ def record(
     Run COMMAND and record its measures in FILE.
 
     If COMMAND fails, FILE is unchanged and its exit code is returned.
+
+    Examples:
+      jaxmon baseline record baseline.json -- train.py --steps 10
+      jaxmon baseline record baseline.json -- -m pytest tests
     """
     from jaxmon.preflight.baseline.record import check_writable, from_runs, write
 
@@ -77,25 +73,7 @@ def record(
     output.line(f"{file}: {count} {noun}", err=True)
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon baseline compare baseline.json -- train.py --steps 10
-  jaxmon baseline compare --tolerance fusions=2 --tolerance flops=off \\
-      baseline.json -- train.py --steps 10
-  jaxmon baseline compare baseline.json --from another.json
-  jaxmon baseline compare --against 'old/bin/python train.py' -- train.py
-
-\b
-Exit codes:
-  0 no regression
-  1 a measure grew by more than its tolerance
-  2 invalid files or options
-  otherwise, COMMAND's exit code if it fails
-"""
-)
-@parameters
+@subcommand(command)
 def compare(
     *,
     other: Path | None = option(click.Path(path_type=Path), "--from"),
@@ -117,6 +95,19 @@ def compare(
         old: Run this command alternately with the other, instead of reading FILE.
         given: Allowed growth of a measure: 5%, 2, 50%+0.5 or off. Repeatable.
         strict: Treat new and missing functions as regressions.
+
+    Examples:
+      jaxmon baseline compare baseline.json -- train.py --steps 10
+      jaxmon baseline compare --tolerance fusions=2 --tolerance flops=off \\
+          baseline.json -- train.py --steps 10
+      jaxmon baseline compare baseline.json --from another.json
+      jaxmon baseline compare --against 'old/bin/python train.py' -- train.py
+
+    Exit codes:
+      0 no regression
+      1 a measure grew by more than its tolerance
+      2 invalid files or options
+      otherwise, COMMAND's exit code if it fails
     """
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.compare import compare as compare_records

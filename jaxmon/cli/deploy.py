@@ -22,7 +22,7 @@ from jaxmon.cli.options import (
     collected,
     flag,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.servers import ACCESS, ALERTMANAGER, Access
 from jaxmon.errors import CommandError, JaxmonError
@@ -188,18 +188,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Example, in a pipeline:
-  export ALERTMANAGER_URL=https://alerts.example.org
-  export GRAFANA_URL=https://grafana.example.org    # and GRAFANA_TOKEN
-  jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
-  ...
-  jaxmon deploy stop --job web --cluster eu
-"""
-)
-@parameters
+@subcommand(command)
 def start(
     *,
     scope: dict[str, str] = _SCOPE,
@@ -222,6 +211,13 @@ def start(
         length: When the window closes by itself, 1m to 4h from now.
         reason: For its comment.
         by: Who opens it; by default, this user and host.
+
+    Example, in a pipeline:
+      export ALERTMANAGER_URL=https://alerts.example.org
+      export GRAFANA_URL=https://grafana.example.org    # and GRAFANA_TOKEN
+      jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
+      ...
+      jaxmon deploy stop --job web --cluster eu
     """
     from jaxmon_alerts.silences import SHORTEST
 
@@ -254,8 +250,7 @@ def start(
     attempts.check()
 
 
-@command.command()
-@parameters
+@subcommand(command)
 def stop(
     *,
     scope: dict[str, str] = _SCOPE,
@@ -293,8 +288,7 @@ def stop(
     attempts.check()
 
 
-@command.command("list")
-@parameters
+@subcommand(command, "list")
 def list_windows(
     *,
     as_json: bool = flag("--json"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, flag, parameters
+from jaxmon.cli.options import RUN_DIR, flag, subcommand
 
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 
 
-@click.command(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
-@parameters
+@subcommand(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
 @click.pass_context
 def command(
     ctx: click.Context,

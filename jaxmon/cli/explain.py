@@ -20,7 +20,7 @@ from jaxmon.cli.options import (
     flag,
     limits_of,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.errors import CommandError
 
@@ -36,23 +36,7 @@ _LEAST_LINES = 12
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 the report was printed, whatever it contains
-  1 no instrumented process is running, or it does not respond
-  2 WORKER names none or several; --json without WORKER or --all, and several run
-
-\b
-Examples:
-  jaxmon explain
-  jaxmon explain train.py --watch
-  jaxmon explain --stacks
-  jaxmon explain 3 --json | jq '.findings[].verdict'
-"""
-)
-@parameters
+@subcommand()
 @click.pass_context
 def command(
     context: click.Context,
@@ -82,6 +66,17 @@ def command(
         watch: Print it again and again, until Ctrl-C.
         every: Seconds between two reports of --watch.
         colour: Whether to use colours; default: on a terminal, unless NO_COLOR is set.
+
+    Exit codes:
+      0 the report was printed, whatever it contains
+      1 no instrumented process is running, or it does not respond
+      2 WORKER names none or several; --json without WORKER or --all, and several run
+
+    Examples:
+      jaxmon explain
+      jaxmon explain train.py --watch
+      jaxmon explain --stacks
+      jaxmon explain 3 --json | jq '.findings[].verdict'
     """
     context.color = colour
     if everyone and worker is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, from_file, option, parameters, sidecar_options
+from jaxmon.cli.options import FILE, from_file, option, sidecar_options, subcommand
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -24,37 +24,7 @@ from jaxmon.limits import Limits
 from jaxmon_exporter.options import PREFIX, SidecarOptions
 
 
-_EPILOG = """
-\b
-Endpoints:
-  /              live overview of this host
-  /metrics       for Prometheus, text or OpenMetrics
-  /api/summary   data of the landing page, as JSON
-  /api/history   its charts, as JSON
-  /-/healthy     200 while this process is serving
-  /-/ready       200 once every collector has been polled
-
-\b
-Signals:
-  SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
-  SIGHUP            reload --web-config and its certificates; options and prices
-                    need a restart
-
-\b
-Exit codes:
-  0   stopped by SIGTERM or SIGINT
-  1   could not start: the address is in use or not local; or, if enabled, exited
-      because the GPU driver was upgraded or removed
-  2   usage error: invalid option or variable
-
-\b
-Example:
-  jaxmon exporter --port 9467 --run-dir /run/jaxmon
-"""
-
-
-@click.command(epilog=_EPILOG)
-@parameters
+@subcommand()
 def command(
     *,
     chosen: dict[str, Any] = sidecar_options(),
@@ -83,6 +53,28 @@ def command(
         limits_file: Judge by the limits in this slo.yaml, or JSON; agents and commands
             that use the same run directory then do, too.
         log_level: Minimum severity of log messages on standard error.
+
+    Endpoints:
+      /              live overview of this host
+      /metrics       for Prometheus, text or OpenMetrics
+      /api/summary   data of the landing page, as JSON
+      /api/history   its charts, as JSON
+      /-/healthy     200 while this process is serving
+      /-/ready       200 once every collector has been polled
+
+    Signals:
+      SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
+      SIGHUP            reload --web-config and its certificates; options and prices
+                        need a restart
+
+    Exit codes:
+      0   stopped by SIGTERM or SIGINT
+      1   could not start: the address is in use or not local; or, if enabled, exited
+          because the GPU driver was upgraded or removed
+      2   usage error: invalid option or variable
+
+    Example:
+      jaxmon exporter --port 9467 --run-dir /run/jaxmon
     """
     handler = logging.StreamHandler()
     handler.setFormatter(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from jaxmon.cli import output
 from jaxmon.cli.main import require
-from jaxmon.cli.options import DIRECTORY, flag, option, parameters
+from jaxmon.cli.options import DIRECTORY, flag, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -41,8 +39,7 @@ def _in(directory: str, files: dict[str, str]) -> dict[str, str]:
     return {f"{directory}/{name}": text for name, text in files.items()}
 
 
-@click.command(epilog="\b\nExample:\n  jaxmon generate --check")
-@parameters
+@subcommand()
 def command(
     *, out: Path = option(DIRECTORY, default="."), check: bool = flag()
 ) -> None:
@@ -55,6 +52,9 @@ def command(
     Options:
         out: Directory to write below.
         check: Write nothing; exit with 1 and list what would change.
+
+    Example:
+      jaxmon generate --check
     """
     from jaxmon.host.files import generated
 

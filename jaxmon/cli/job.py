@@ -20,7 +20,7 @@ from jaxmon.cli.options import (
     flag,
     limits_of,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.sidecars import SIDECARS, Sidecars
 from jaxmon.errors import CommandError
@@ -47,24 +47,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 all jobs get on, are over, or wait for what may take its time
-  1 a job hangs
-  2 usage error
-  3 no host answered, no process of a job runs there, or it is unknown whether
-    a job gets on
-
-\b
-Examples:
-  jaxmon job why --targets host-1:9467,host-2:9467
-  jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
-  jaxmon job why --file-sd targets/train.json --stacks
-"""
-)
-@parameters
+@subcommand(command)
 def why(
     *,
     sidecars: Sidecars = SIDECARS,
@@ -85,6 +68,18 @@ def why(
             usual; by default rank_stuck_after of the limits.
         stacks: Also print the stacks of all threads, those that differ first.
         watch: Print it again and again, until Ctrl-C.
+
+    Exit codes:
+      0 all jobs get on, are over, or wait for what may take its time
+      1 a job hangs
+      2 usage error
+      3 no host answered, no process of a job runs there, or it is unknown whether
+        a job gets on
+
+    Examples:
+      jaxmon job why --targets host-1:9467,host-2:9467
+      jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
+      jaxmon job why --file-sd targets/train.json --stacks
     """
     limits = limits_of(None)
     if after is not None:
@@ -106,30 +101,24 @@ def why(
         raise click.exceptions.Exit(_NOTHING)
 
 
-@command.command(
-    "post-mortem",
-    epilog="""
-\b
-Exit codes:
-  0 no process of a job has failed
-  1 one has
-  2 usage error
-  3 no host answered, no process of a job ran there within the last hour, or no
-    failure is known, but a host or a rank is missing
-
-\b
-Examples:
-  jaxmon job post-mortem --targets host-1:9467,host-2:9467
-  jaxmon job post-mortem --file-sd targets/train.json --json
-""",
-)
-@parameters
+@subcommand(command, "post-mortem")
 def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> None:
     """
     Say which process of a job failed first, how, and on which line.
 
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
+
+    Exit codes:
+      0 no process of a job has failed
+      1 one has
+      2 usage error
+      3 no host answered, no process of a job ran there within the last hour, or no
+        failure is known, but a host or a rank is missing
+
+    Examples:
+      jaxmon job post-mortem --targets host-1:9467,host-2:9467
+      jaxmon job post-mortem --file-sd targets/train.json --json
     """
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
@@ -148,22 +137,7 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> No
         raise click.exceptions.Exit(_NOTHING)
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 a record was found
-  2 usage error, or a file is no record; the others are printed
-  3 there is none
-
-\b
-Examples:
-  jaxmon job goodput /checkpoints/llama-7b
-  jaxmon job goodput --targets host-1:9467
-  jaxmon job goodput /checkpoints/llama-7b --json
-"""
-)
-@parameters
+@subcommand(command)
 def goodput(
     *,
     paths: tuple[Path, ...] = argument(
@@ -179,6 +153,16 @@ def goodput(
     can be read when nothing runs. With --targets and the like, asks the sidecars
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
+
+    Exit codes:
+      0 a record was found
+      2 usage error, or a file is no record; the others are printed
+      3 there is none
+
+    Examples:
+      jaxmon job goodput /checkpoints/llama-7b
+      jaxmon job goodput --targets host-1:9467
+      jaxmon job goodput /checkpoints/llama-7b --json
     """
     from jaxmon.screens.tables import goodput_document as document
     from jaxmon.screens.tables import goodput_lines as lines

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _CHOSEN = f"{__name__}.limits"
+# Where exit codes or examples begin; click keeps lines after a backspace.
+_ENDING = r"(?m)^ {4}(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
@@ -40,17 +43,31 @@ class Parameter(NamedTuple):
     add: Callable[[str, str], Callable[[F], F]]
 
 
-def parameters(function: F) -> F:
+def subcommand(
+    group: Any = click, name: str | None = None, **attributes: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
     """
-    Declare the parameters of a command whose defaults say how; what each is for stands
-    in the docstring, in a section ``Options:`` at its end.
+    Return a decorator that makes a command, of *group* if it is one of several. The
+    defaults of its parameters say how they are declared; its docstring is the help, in
+    which ``Options:`` says what each is for, and what comes after is printed as it is.
     """
-    function.__doc__, texts = described(function.__doc__, "Options")
-    declared = list(inspect.signature(function).parameters.items())
-    for name, parameter in reversed(declared):
-        if isinstance(parameter.default, Parameter):
-            function = parameter.default.add(name, texts.get(name, ""))(function)
-    return function
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        about, *rest = re.split(_ENDING, function.__doc__ or "", maxsplit=1)
+        function.__doc__, texts = described(about, "Options")
+        declared = list(inspect.signature(function).parameters.items())
+        for key, parameter in reversed(declared):
+            if isinstance(parameter.default, Parameter):
+                function = parameter.default.add(key, texts.get(key, ""))(function)
+        if rest:
+            ending = textwrap.dedent(f"    {rest[0]}").strip().split("\n\n")
+            above = attributes.get("epilog", "").strip("\n")
+            parts = [above, *(f"\b\n{part}" for part in ending)]
+            attributes["epilog"] = "\n\n".join(filter(None, parts))
+        made: click.Command = group.command(name, **attributes)(function)
+        return made
+
+    return decorate
 
 
 def option(kind: Any, *flags: str, meaning: str = "", **given: Any) -> Any:

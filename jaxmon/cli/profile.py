@@ -24,7 +24,7 @@ from jaxmon.cli.options import (
     Whole,
     flag,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.errors import CommandError, WireError
 
@@ -66,11 +66,7 @@ class ProfileView(NamedTuple):
     as_json: bool
 
 
-@click.command(
-    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10 --by op\n"
-    "  jaxmon profile --for-requests 3 --slower-than 1s"
-)
-@parameters
+@subcommand()
 def command(
     *,
     worker: str | None = WORKER,
@@ -109,6 +105,11 @@ def command(
         top: Rows of the table; by default, those with nine tenths of the time, up to
             20.
         as_json: Print JSON, with all rows and operations.
+
+    Examples:
+      jaxmon profile
+      jaxmon profile 2 --seconds 10 --by op
+      jaxmon profile --for-requests 3 --slower-than 1s
     """
     from jaxmon.cli.workers import pick
 

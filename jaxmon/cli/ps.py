@@ -19,7 +19,7 @@ from jaxmon.cli.options import (
     flag,
     limits_of,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.servers import ACCESS, Access
 from jaxmon.errors import CommandError
@@ -73,21 +73,7 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 there are processes
-  1 there are none, or run directory or sidecar cannot be read
-
-\b
-Examples:
-  jaxmon ps
-  jaxmon ps --url http://host-1:9467
-  jaxmon ps --json | jq '.processes[] | select(.state != "running")'
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     as_json: bool = AS_JSON,
@@ -109,6 +95,15 @@ def command(
         ended: Also list slots whose process finished in order.
         seconds: How long to count requests and steps.
         url: Ask this sidecar, of another host or container, instead of the agents.
+
+    Exit codes:
+      0 there are processes
+      1 there are none, or run directory or sidecar cannot be read
+
+    Examples:
+      jaxmon ps
+      jaxmon ps --url http://host-1:9467
+      jaxmon ps --json | jq '.processes[] | select(.state != "running")'
     """
     from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.host import rundir

@@ -16,7 +16,7 @@ from jaxmon.cli.options import (
     WORKER,
     flag,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.errors import CommandError
 
@@ -25,23 +25,7 @@ if TYPE_CHECKING:
     from jaxmon.screens.runs import Facts
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 the report was written
-  1 no instrumented process is running, it does not respond, or a file exists
-  2 WORKER names none or several
-
-\b
-Examples:
-  jaxmon report
-  jaxmon report train.py --out reports
-  jaxmon report --json | jq .answer
-  jaxmon run --summary-dir reports train.py     # when the program exits
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     worker: str | None = WORKER,
@@ -65,6 +49,17 @@ def command(
         everyone: One report of every process.
         out: Directory to write to; by default, the current one.
         as_json: Print the summary instead.
+
+    Exit codes:
+      0 the report was written
+      1 no instrumented process is running, it does not respond, or a file exists
+      2 WORKER names none or several
+
+    Examples:
+      jaxmon report
+      jaxmon report train.py --out reports
+      jaxmon report --json | jq .answer
+      jaxmon run --summary-dir reports train.py     # when the program exits
     """
     from jaxmon.cli.findings import facts_of
     from jaxmon.cli.workers import candidates, pick

@@ -11,28 +11,13 @@ from typing import Any
 
 import click
 
-from jaxmon.cli.options import argument, flag, parameters, settings
+from jaxmon.cli.options import argument, flag, settings, subcommand
 from jaxmon.errors import CommandError, SettingsError
 from jaxmon.host.bootstrap import environment
 from jaxmon.settings import load
 
 
-@click.command(
-    context_settings={"allow_interspersed_args": False},
-    epilog="""
-\b
-Exit codes:
-  2 usage error: invalid option or variable
-  otherwise, that of PROGRAM
-
-\b
-Examples:
-  jaxmon run train.py --steps 1000
-  jaxmon run --port 9500 -m mypackage.serve
-  jaxmon run --children -m uvicorn app:app --workers 4
-""",
-)
-@parameters
+@subcommand(context_settings={"allow_interspersed_args": False})
 def command(
     *,
     as_module: bool = flag("-m"),
@@ -65,6 +50,15 @@ def command(
         as_code: PROGRAM is Python source.
         children: Also observe the Python processes that PROGRAM starts.
         no_tcp: Serve on the Unix socket only.
+
+    Exit codes:
+      2 usage error: invalid option or variable
+      otherwise, that of PROGRAM
+
+    Examples:
+      jaxmon run train.py --steps 1000
+      jaxmon run --port 9500 -m mypackage.serve
+      jaxmon run --children -m uvicorn app:app --workers 4
     """
     if as_module and as_code:
         msg = "-m and -c are mutually exclusive"

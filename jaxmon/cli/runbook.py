@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LABEL, argument, option, parameters
+from jaxmon.cli.options import LABEL, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -44,7 +44,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@subcommand(command, "list")
 def list_names() -> None:
     """
     List guides and runbooks with their meaning; one line each if the output is not a
@@ -64,15 +64,7 @@ def list_names() -> None:
         output.lines(lines)
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon runbook show triage
-  jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
-"""
-)
-@parameters
+@subcommand(command)
 def show(
     *,
     name: str = argument(),
@@ -85,6 +77,10 @@ def show(
 
     Options:
         labels: A label of the alert, for the queries; may be repeated.
+
+    Examples:
+      jaxmon runbook show triage
+      jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
     """
     found = {name.lower(): name for name in (*GUIDES, *names())}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import NEW_FILE, RUN_DIR, WORKER, argument, option, parameters
+from jaxmon.cli.options import NEW_FILE, RUN_DIR, WORKER, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -26,21 +26,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 the file was written
-  1 no instrumented process is running, or it does not respond
-  2 several are running and none was selected, or none or several have that name
-
-\b
-Examples:
-  jaxmon signatures export --output signatures.json
-  jaxmon signatures export 3 | jq '.functions[].function'
-"""
-)
-@parameters
+@subcommand(command)
 def export(
     *,
     worker: str | None = WORKER,
@@ -55,6 +41,15 @@ def export(
 
     Options:
         file: Write to this file instead of standard output.
+
+    Exit codes:
+      0 the file was written
+      1 no instrumented process is running, or it does not respond
+      2 several are running and none was selected, or none or several have that name
+
+    Examples:
+      jaxmon signatures export --output signatures.json
+      jaxmon signatures export 3 | jq '.functions[].function'
     """
     from jaxmon.host.files import whole
 
@@ -78,21 +73,7 @@ def export(
             )
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 the proposals were printed, if there are any
-  1 the file is invalid, or no process responds
-  2 several processes are running and none was selected
-
-\b
-Examples:
-  jaxmon signatures buckets signatures.json
-  jaxmon signatures buckets 3
-"""
-)
-@parameters
+@subcommand(command)
 def buckets(
     *,
     source: str | None = argument(metavar="[FILE|WORKER]", required=False),
@@ -103,6 +84,15 @@ def buckets(
 
     Each line has the number of programs, the fraction of elements that would be
     padding, weighted by calls, and the sizes.
+
+    Exit codes:
+      0 the proposals were printed, if there are any
+      1 the file is invalid, or no process responds
+      2 several processes are running and none was selected
+
+    Examples:
+      jaxmon signatures buckets signatures.json
+      jaxmon signatures buckets 3
     """
     from jaxmon.facts.signatures import read
     from jaxmon.preflight.warming import proposals

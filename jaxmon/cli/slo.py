@@ -11,7 +11,7 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import MOMENT, NEW_FILE, Number, Whole, option, parameters
+from jaxmon.cli.options import MOMENT, NEW_FILE, Number, Whole, option, subcommand
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 
 
@@ -34,14 +34,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Example, on Monday morning:
-  jaxmon slo report --prometheus https://prometheus.example.org > report.md
-"""
-)
-@parameters
+@subcommand(command)
 def report(
     *,
     prometheus_url: str = prometheus(required=True),
@@ -67,6 +60,9 @@ def report(
             UTC unless given; by default, now.
         price: Price of an accelerator hour; by default, as the sidecars export it.
         form: What to print.
+
+    Example, on Monday morning:
+      jaxmon slo report --prometheus https://prometheus.example.org > report.md
     """
     from jaxmon_alerts import slo
     from jaxmon_alerts.prometheus import Prometheus

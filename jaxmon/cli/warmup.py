@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from jaxmon.cli import output
-from jaxmon.cli.options import NEW_FILE, Number, Whole, option, parameters
+from jaxmon.cli.options import NEW_FILE, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -22,22 +20,7 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MISUSE = 2
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 every signature is in the cache
-  1 a signature failed, or the file is invalid
-  2 the cache directory is not set, or no function was selected
-
-\b
-Examples:
-  export JAX_COMPILATION_CACHE_DIR=/cache
-  jaxmon warmup --signatures signatures.json --jobs 4
-  jaxmon warmup --signatures signatures.json --main mypackage.serve
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     file: Path = option(NEW_FILE, "--signatures", required=True),
@@ -61,6 +44,16 @@ def command(
         modules: Only functions of this module; may be repeated.
         main: Module that ran as the program, to import for functions of `__main__`.
         timeout: Seconds after which an import or a signature has failed.
+
+    Exit codes:
+      0 every signature is in the cache
+      1 a signature failed, or the file is invalid
+      2 the cache directory is not set, or no function was selected
+
+    Examples:
+      export JAX_COMPILATION_CACHE_DIR=/cache
+      jaxmon warmup --signatures signatures.json --jobs 4
+      jaxmon warmup --signatures signatures.json --main mypackage.serve
     """
     from jaxmon.facts.signatures import FAILED, STATUSES, read
     from jaxmon.preflight.warming import warm

@@ -19,7 +19,7 @@ from jaxmon.cli.options import (
     Whole,
     limits_of,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.errors import CommandError
@@ -34,17 +34,7 @@ _MOST_ALERTS = 1000
 _SIDECAR_SECONDS = 30.0
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon bundle
-  jaxmon bundle train.py --hlo 3
-  jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
-  kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     worker: str | None = WORKER,
@@ -74,6 +64,12 @@ def command(
         programs: Add the optimised HLO of the newest N programs of each process. It has
             small constants and source paths of the program.
         sidecar: The sidecar of this host.
+
+    Examples:
+      jaxmon bundle
+      jaxmon bundle train.py --hlo 3
+      jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
+      kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
     """
     from jaxmon.cli.bundle import agents, postmortem
     from jaxmon.cli.bundle.agents import Archive, host_facts

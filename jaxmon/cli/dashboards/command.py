@@ -22,13 +22,12 @@ from jaxmon.cli.options import (
     collected,
     flag,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.servers import (
     GRAFANA_ACCESS,
     GRAFANA_HELP,
     GRAFANA_URL,
-    TOKEN_VARIABLE,
     Access,
 )
 from jaxmon.errors import CommandError
@@ -150,37 +149,6 @@ def folder_of(uid: str, title: str = "") -> Folder:
     return Folder(uid, title)
 
 
-_PUSH_EPILOG = f"""{GRAFANA_HELP}
-\b
-Exit codes:
-  0 Grafana has these dashboards
-  1 an error before pushing, or for every dashboard
-  2 usage error
-  3 refused: at least one was edited by hand, belongs to someone else, is
-      provisioned, stored in the other model, or waits for approval in Grafana;
-      the others were pushed
-  4 some failed
-  5 with --dry-run only: a push would change something
-
-\b
-Example:
-  export {TOKEN_VARIABLE}=glsa_...
-  jaxmon dashboards push --url https://example.com/grafana --dry-run
-"""
-
-_DIFF_EPILOG = f"""{GRAFANA_HELP}
-\b
-Exit codes:
-  0   Grafana has exactly these dashboards
-  1   an error
-  2 usage error
-  3   at least one is missing or differs
-
-\b
-Example:
-  jaxmon dashboards diff --url https://example.com/grafana
-"""
-
 # Of the lines of a diff, by what they begin with.
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
@@ -190,8 +158,7 @@ def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
 
-@command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
-@parameters
+@subcommand(command)
 def build(
     *,
     out: Path | None = option(
@@ -213,6 +180,9 @@ def build(
     Options:
         form: Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for
             13 and later.
+
+    Example:
+      jaxmon dashboards build --out dashboards
     """
     from jaxmon.host.files import generated as write
 
@@ -222,8 +192,7 @@ def build(
         output.line(out / path)
 
 
-@command.command(epilog=_PUSH_EPILOG)
-@parameters
+@subcommand(command, epilog=GRAFANA_HELP)
 @click.pass_context
 def push(
     ctx: click.Context,
@@ -255,6 +224,20 @@ def push(
         force: Back up and replace dashboards that were edited or moved by hand.
         backup_dir: Directory for the backups of --force.
         output_form: Output format.
+
+    Exit codes:
+      0 Grafana has these dashboards
+      1 an error before pushing, or for every dashboard
+      2 usage error
+      3 refused: at least one was edited by hand, belongs to someone else, is
+          provisioned, stored in the other model, or waits for approval in Grafana;
+          the others were pushed
+      4 some failed
+      5 with --dry-run only: a push would change something
+
+    Example:
+      export GRAFANA_TOKEN=glsa_...
+      jaxmon dashboards push --url https://example.com/grafana --dry-run
     """
     from jaxmon.cli.dashboards.pushed import PushReport
     from jaxmon_dashboards.grafana.client import Grafana
@@ -283,8 +266,7 @@ def push(
     ctx.exit(pushed.exit_code())
 
 
-@command.command(epilog=_DIFF_EPILOG)
-@parameters
+@subcommand(command, epilog=GRAFANA_HELP)
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -301,6 +283,15 @@ def diff(
 
     Compares meaningful content only: IDs assigned by Grafana, selected variable values
     and empty members are ignored.
+
+    Exit codes:
+      0   Grafana has exactly these dashboards
+      1   an error
+      2 usage error
+      3   at least one is missing or differs
+
+    Example:
+      jaxmon dashboards diff --url https://example.com/grafana
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon_dashboards.grafana.client import Grafana
@@ -325,16 +316,7 @@ def diff(
     ctx.exit(0 if same else DIFFERENT)
 
 
-@command.command(
-    epilog=f"""{GRAFANA_HELP}
-\b
-Example, in a pipeline:
-  id=$(jaxmon dashboards annotate --job web --text "release 41")
-  ...
-  jaxmon dashboards annotate --id "$id" --end now
-"""
-)
-@parameters
+@subcommand(command, epilog=GRAFANA_HELP)
 def annotate(
     *,
     url: str = GRAFANA_URL,
@@ -359,6 +341,11 @@ def annotate(
         end: When it ended; by default, it is a moment.
         dashboard: Only for this dashboard; by default, for all that show deployments.
         number: End this annotation, instead of adding one; needs --end.
+
+    Example, in a pipeline:
+      id=$(jaxmon dashboards annotate --job web --text "release 41")
+      ...
+      jaxmon dashboards annotate --id "$id" --end now
     """
     from jaxmon_dashboards.boards.header import DEPLOY_TAGS
     from jaxmon_dashboards.grafana import annotations

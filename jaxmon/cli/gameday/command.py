@@ -25,7 +25,7 @@ from jaxmon.cli.options import (
     argument,
     flag,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole
@@ -55,23 +55,7 @@ _TICK_SECONDS = 0.5
 _SILENCE_SECONDS = 60.0
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0   every fault was detected and resolved, and nothing else fired
-  3   a fault was missed, its alert did not resolve, or something else fired
-
-\b
-Examples:
-  jaxmon gameday --list
-  jaxmon gameday recompile oom
-  jaxmon gameday --all --json results.json
-  jaxmon gameday --all --against https://prometheus.staging.example.com \\
-      --targets /etc/prometheus/gameday.json --host 10.0.0.7
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     names: Sequence[str] = argument(nargs=-1, metavar="[SCENARIO]..."),
@@ -110,6 +94,17 @@ def command(
         host: With --against: address of this host that it can reach.
         time_scale: With --against: the time scale its rules were built with.
         library: Stand-in for NVIDIA's driver library, for faults of GPUs.
+
+    Exit codes:
+      0   every fault was detected and resolved, and nothing else fired
+      3   a fault was missed, its alert did not resolve, or something else fired
+
+    Examples:
+      jaxmon gameday --list
+      jaxmon gameday recompile oom
+      jaxmon gameday --all --json results.json
+      jaxmon gameday --all --against https://prometheus.staging.example.com \\
+          --targets /etc/prometheus/gameday.json --host 10.0.0.7
     """
     if listed:
         output.lines(results.listing(SCENARIOS, width=output.report_width()))

@@ -25,7 +25,7 @@ from jaxmon.cli.gameday.scene import (
 )
 from jaxmon.cli.gameday.screen import clock, view
 from jaxmon.cli.main import require
-from jaxmon.cli.options import BASE_URL, Number, Whole, option, parameters
+from jaxmon.cli.options import BASE_URL, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats.layout import clean
@@ -62,15 +62,7 @@ PLACES = {
 """In which of the demo's programs each fault is."""
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon demo --duration 60
-  jaxmon demo --break stall
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     duration: float | None = option(Number(min=1)),
@@ -102,6 +94,10 @@ def command(
         alerting: Run Prometheus and Alertmanager if installed.
         webhook: Base URL for Alertmanager notifications; /page and /ticket are
             appended. Default: none are sent.
+
+    Examples:
+      jaxmon demo --duration 60
+      jaxmon demo --break stall
     """
     require("demo", "jax", "flax", "optax")
     if fault and duration is not None and duration <= break_after:

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from jaxmon.cli.options import (
     BASE_URL,
     JUDGED_RUN_DIR,
     Number,
     chosen,
     option,
-    parameters,
+    subcommand,
 )
 from jaxmon.cli.servers import ACCESS, Access
 
@@ -29,15 +27,7 @@ _SECONDS = 1.0
 _LEAST_COLUMNS = 24
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon top
-  jaxmon top --url http://127.0.0.1:9467
-"""
-)
-@parameters
+@subcommand()
 def command(
     *,
     url: str | None = option(BASE_URL),
@@ -56,6 +46,10 @@ def command(
     Options:
         url: Read from this sidecar, which knows accelerators, instead of the agents.
         every: Seconds between two readings.
+
+    Examples:
+      jaxmon top
+      jaxmon top --url http://127.0.0.1:9467
     """
     from jaxmon.cli.host import HostReader
     from jaxmon.cli.top.state import Reader
