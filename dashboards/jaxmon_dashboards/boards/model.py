@@ -113,6 +113,9 @@ RECORDED, EXPORTED, BUCKETS = 180, 120, 40
 _HEIGHT, _HEIGHTS = 8, {"stat": 4}
 _INSTANT: tuple[Kind, ...] = ("stat", "table")
 _PROMETHEUS_OWN = ("up", "ALERTS")
+# In legends: of a device, its host says enough.
+_FIRST = (*SCRAPED_LABELS, "uuid", "loop", "route", "function", "run", "signal")
+_OF_DEVICES, _BESIDE_DEVICES = ("uuid", "runtime"), ("job", "worker")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -150,7 +153,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One query; *legend* has ``{{label}}``, or is a column's title in a table."""
+    """One query; *legend* is a column's title, has ``{{label}}``, or follows labels."""
 
     expr: Expr
     legend: str = ""
@@ -420,24 +423,27 @@ class _Heading:
         self, *targets: Target | Expr, text: str, **options: Unpack[PanelOptions]
     ) -> Panel:
         """
-        Return the panel; the legend of an expression is the title of a single value,
-        else its labels.
+        Return the panel. An expression has the title as its legend if it is a single
+        value, else its labels; in a graph, a legend without labels follows them.
         """
+        named = tuple(map(self._named, targets))
+        return Panel(self.kind, self.number, self.title, text, named, **options)
+
+    def _named(self, target: Target | Expr) -> Target:
         single = self.kind in _INSTANT
-        listed = tuple(
-            Target(target, self.title if single else _labelled(target))
-            if isinstance(target, Expr)
-            else target
-            for target in targets
-        )
-        return Panel(self.kind, self.number, self.title, text, listed, **options)
+        if isinstance(target, Expr):
+            target = Target(target, self.title if single else "")
+        return target if single or "{{" in target.legend else _labelled(target)
 
 
-def _labelled(expr: Expr) -> str:
-    labels = expr.shape.labels or frozenset()
-    first = [label for label in SCRAPED_LABELS if label in labels]
+def _labelled(target: Target) -> Target:
+    labels = target.expr.shape.labels or frozenset()
+    if labels.intersection(_OF_DEVICES):
+        labels = labels.difference(_BESIDE_DEVICES)
+    first = [label for label in _FIRST if label in labels]
     shown = (*first, *sorted(labels.difference(first)))
-    return " ".join(f"{{{{{label}}}}}" for label in shown)
+    parts = (*(f"{{{{{label}}}}}" for label in shown), target.legend)
+    return replace(target, legend=" ".join(filter(None, parts)))
 
 
 heatmap = partial(_Heading, "heatmap")

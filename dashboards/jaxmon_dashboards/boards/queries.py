@@ -66,7 +66,6 @@ DEVICE = (*PROCESS, re("device", "$device"))
 FEW = 20
 
 BY_PROCESS = ("job", "instance", "worker")
-NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
 # Burn rates that mean a slow ticket, a ticket, a slow page, a page.
 BURN = Thresholds(

@@ -32,7 +32,6 @@ def oncall() -> Iterator[Panel]:
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = q.worst_of_services, q.least_of_services
     xid = worst(hosts.XIDS, lambda series: series.sum(*by_gpu, "xid"))
-    held = worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
     yield timeseries(701, "Accelerator utilization")(
         least(hosts.UTILIZATION, lambda series: series.min(*by)),
         text="Fraction of time a kernel was running: the mean of each host's "
@@ -73,14 +72,14 @@ def oncall() -> Iterator[Panel]:
         alerts=("JaxmonAcceleratorLost",),
     )
     yield timeseries(707, "Throttled accelerators")(
-        Target(held, f"{gpu} {{{{reason}}}}"),
+        worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason")),
         text="Fraction of time throttled by temperature, power supply or board, of the "
         "20 accelerators with the most. One slow accelerator slows its whole job.",
         no_value="None",
         alerts=("JaxmonGpuThrottled",),
     )
     yield timeseries(708, "Uncorrectable memory errors")(
-        Target(worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu)), gpu),
+        worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu)),
         text="Memory errors that ECC could not correct, within five minutes. Each "
         "terminates the program that reads the affected memory.",
         no_value="None",
@@ -91,7 +90,6 @@ def oncall() -> Iterator[Panel]:
 @row(18, "Accelerators", lines=(2, 3, 2, 1), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
-    named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
@@ -117,18 +115,18 @@ def debug() -> Iterator[Panel]:
         sort="Utilization",
     )
     yield timeseries(1803, "Power vs limit")(
-        Target(promql.ratio(power, limit).worst(q.FEW), named),
+        promql.ratio(power, limit).worst(q.FEW),
         text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
         "100 % the GPU throttles.",
         unbounded=True,
     )
     yield timeseries(1804, "Average power (energy counter)")(
-        Target(q.of_gpus(drawn).max(*by).worst(q.FEW), named),
+        q.of_gpus(drawn).max(*by).worst(q.FEW),
         text="Power derived from the energy counter, the 20 largest: steadier than "
         "sampled power, and what is billed.",
     )
     yield timeseries(1805, "Temperature by sensor")(
-        Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
+        hot.max(*by, "sensor").worst(q.FEW),
         text="Chip and memory temperatures, the 20 highest.",
     )
     yield timeseries(1815, "Power by process")(
@@ -167,7 +165,7 @@ def _cost_of_steps(number: int) -> Expr:
     return ((read_by_job.or_(used) / 3600 * number) / (ranks > 0)).of_unit("dollars")
 
 
-_BY, _NAMED = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"
+_BY = ("job", "instance", "uuid")
 _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
@@ -184,9 +182,8 @@ def gpus() -> Iterator[Panel]:
         """Return a column of the GPUs that need most."""
         return Target(expr.and_(asked.or_(state * 0).topk(50)), title, thresholds)
 
-    by_reason = q.of_gpus(throttled.max(*_BY, "reason") > 0)
     yield timeseries(1808, "Throttling by reason")(
-        Target(by_reason.worst(q.FEW), f"{_NAMED} {{{{reason}}}}"),
+        q.of_gpus(throttled.max(*_BY, "reason") > 0).worst(q.FEW),
         text="Fraction of time throttled, by reason, the 20 largest; reasons overlap. "
         "Power is normal under load, temperature is not.",
         no_value="Not available",
@@ -267,35 +264,34 @@ def gpus() -> Iterator[Panel]:
         alerts=("JaxmonGpuNeedsReset",),
     )
     yield timeseries(1812, "Tensor cores busy")(
-        Target(_activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW), _NAMED),
+        _activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),
         text="Fraction of cycles the tensor cores were active, the 20 lowest: how well "
         "the program uses the accelerator. Low on a busy GPU: other work, or stalls.",
         no_value="Not available",
     )
     yield timeseries(1813, "SMs busy")(
-        Target(_activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW), _NAMED),
+        _activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW),
         text="Mean fraction of time an SM had work, the 20 lowest. Below utilization: "
         "kernels too small for the GPU.",
         no_value="Not available",
     )
     yield timeseries(1814, "Memory bandwidth in use")(
-        Target(_activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW), _NAMED),
+        _activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW),
         text="Fraction of peak memory bandwidth, the 20 highest. Near 80 % the program "
         "is memory-bound.",
         no_value="Not available",
     )
     yield timeseries(1817, "SM clock")(
-        Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW), _NAMED),
+        _state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW),
         text="The 20 lowest. Lower than its peers under load: throttled, see "
         "Throttling by reason.",
         no_value="Not available",
     )
-    filled = promql.ratio(
-        _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
-        _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
-    )
     yield timeseries(1820, "MIG memory in use")(
-        Target(filled.worst(q.FEW), _NAMED),
+        promql.ratio(
+            _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
+            _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
+        ).worst(q.FEW),
         text="Memory in use of the 20 fullest MIG devices, by the uuid that programs "
         "see.",
         no_value="No MIG devices",
@@ -330,14 +326,12 @@ def _activity(metric: Metric) -> Expr:
 def _link_errors() -> tuple[Target, ...]:
     """Return errors within five minutes, of links that have any."""
     found = (
-        (hosts.NVLINK_ERRORS, ("type",), "NVLink {{type}}"),
-        (hosts.PCIE_ERRORS, ("type",), "PCIe {{type}}"),
+        (hosts.NVLINK_ERRORS, ("type",), "{{instance}} {{uuid}} NVLink {{type}}"),
+        (hosts.PCIE_ERRORS, ("type",), "{{instance}} {{uuid}} PCIe {{type}}"),
         (hosts.PCIE_REPLAYS, (), "PCIe replays"),
     )
     return tuple(
-        Target(
-            q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW), f"{_NAMED} {name}"
-        )
+        Target(q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW), name)
         for overview, by, name in found
     )
 
@@ -354,7 +348,7 @@ def _traffic(
                 .sum(*_BY)
                 .or_(gauge(rate, *q.GPUS).max(*_BY).of_unit("bytes per second"))
             ).worst(q.FEW),
-            f"{_NAMED} {direction}",
+            direction,
         )
         for (total, rate), direction in ((sent, "sent"), (received, "received"))
     )

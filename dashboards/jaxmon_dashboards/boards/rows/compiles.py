@@ -133,7 +133,7 @@ def _times(metric: Metric) -> tuple[Target, ...]:
     """Return the mean, which buckets cannot blur, and how long it may take."""
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
-        Target(q.defined(of).worst(10), f"{{{{function}}}} {name}")
+        Target(q.defined(of).worst(10), name)
         for of, name in (
             (seconds.mean("function"), "mean"),
             (seconds.quantile(0.95, "function"), "95 %"),
@@ -208,7 +208,7 @@ def debug(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonRecompileStorm",),
     )
     yield timeseries(1302, "Recompiles over time")(
-        Target(recompiles.worst(10), "{{function}} {{cause}}"),
+        recompiles.worst(10),
         text="Recompiles of the functions and causes with the most, per graph "
         "interval.",
         alerts=("JaxmonRecompileStorm",),
@@ -299,7 +299,6 @@ def programs() -> Iterator[Panel]:
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
     of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
-    named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function").topk(50)
@@ -341,8 +340,8 @@ def programs() -> Iterator[Panel]:
         width=8,
     )
     yield timeseries(2403, "Persistent cache writes and errors")(
-        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), f"{q.NAMED_PROCESS} written"),
-        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), f"{named} failed"),
+        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), "written"),
+        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), "failed"),
         text="Entries written, and failed reads and writes, per graph interval; JAX "
         "only warns about failures.",
         width=8,

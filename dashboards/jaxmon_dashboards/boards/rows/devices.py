@@ -22,7 +22,7 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
-_NAMED, _BY = "{{instance}} {{uuid}}", ("job", "instance", "uuid")
+_BY = ("job", "instance", "uuid")
 _NONE = "No accelerators"
 
 
@@ -109,7 +109,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(38, "By service, and the worst", lines=(2, 3))
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
-    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
     margin = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
     yield timeseries(3801, "Utilization by service")(
         hosts.UTILIZATION_OF_JOBS(q.JOB).least(10),
@@ -125,13 +124,13 @@ def worst() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(3803, "Least utilized accelerators")(
-        Target(busy.least(10), _NAMED),
+        q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY).least(10),
         text="One idle accelerator among busy ones waits for its host, or belongs to a "
         "process that hangs.",
         no_value=_NONE,
     )
     yield timeseries(3804, "Temperature margin")(
-        Target(margin.max(*_BY).least(10), _NAMED),
+        margin.max(*_BY).least(10),
         text="How far the hottest accelerators are from throttling. Near 0: airflow, "
         "or a neighbour; the service loses speed.",
         thresholds=q.below(5),
@@ -139,7 +138,7 @@ def worst() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(3805, "Memory bandwidth of accelerators")(
-        Target(_bandwidth().max(*_BY).worst(10), _NAMED),
+        _bandwidth().max(*_BY).worst(10),
         text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
         "the program is memory-bound.",
         no_value="Not available",
@@ -154,9 +153,7 @@ def _bandwidth() -> Expr:
 @row(25, "TPUs", lines=(3, 2, 1, 3, 3), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return load, times, and the position of each core."""
-    named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
-    bandwidth = gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST)
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
     transfers = histogram(catalog.TPU_TRANSFER_SECONDS, *q.HOST)
     waiting = gauge(catalog.TPU_CORE_QUEUED_PROGRAMS, *q.HOST).max(*by_core).topk(50)
@@ -169,31 +166,28 @@ def debug() -> Iterator[Panel]:
         return Target(values.and_(waiting), title, thresholds)
 
     yield timeseries(2501, "TPU duty cycle")(
-        Target(gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST).least(q.FEW), named),
+        gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST).least(q.FEW),
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
     )
-    queued = gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST)
     yield timeseries(2502, "TPU queued programs")(
-        Target(queued.worst(q.FEW), f"{named} {{{{core}}}}"),
+        gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
         text="Programs dispatched but not finished, by core. Always 0: the host is the "
         "bottleneck. Growing: the chip is.",
     )
-    up = gauge(catalog.TPU_RUNTIME_UP, *q.HOST)
     yield states(2503, "TPU runtimes up")(
-        Target(up.least(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
         text="Whether each process's runtime responds; none does while no program uses "
         "the chips.",
         mappings=q.UP,
         alerts=("JaxmonTpuRuntimeDown",),
     )
-    slowest = q.defined(executions.quantile(0.95, *by_core))
     yield timeseries(2504, "TPU execution time")(
-        Target(slowest.worst(10), f"{named} {{{{core}}}} 95 %"),
+        Target(q.defined(executions.quantile(0.95, *by_core)).worst(10), "95 %"),
         text="Execution time on the slowest cores, as measured by the runtime.",
     )
     yield timeseries(2505, "Transfers between TPU slices")(
-        Target(q.defined(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
+        Target(q.defined(transfers.quantile(0.95, "direction")), "95 %"),
         text="Time of inter-slice (DCN) transfers, including their host transfers.",
         no_value="Single slice",
     )
@@ -210,7 +204,7 @@ def debug() -> Iterator[Panel]:
         sort="Waiting",
     )
     yield timeseries(2507, "TPU memory bandwidth in use")(
-        Target(bandwidth.worst(q.FEW), named),
+        gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST).worst(q.FEW),
         text="Fraction of each chip's peak memory bandwidth. Near 80 % the program is "
         "memory-bound.",
         no_value="No TPUs",
@@ -239,18 +233,16 @@ def debug() -> Iterator[Panel]:
         "network.",
         no_value="Single slice",
     )
-    links = gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST)
     yield timeseries(2510, "TPU link health")(
-        Target(links.worst(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
         text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 persistent "
         "faults, 10 unusable.",
         maximum=10,
         thresholds=q.above(1, 6),
         no_value="Not reported by this libtpu",
     )
-    throttled = gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST)
     yield timeseries(2511, "TPU throttling")(
-        Target(throttled.worst(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
         text="Worst throttling of any chip: 0 none, 10 constant.",
         maximum=10,
         thresholds=q.above(1, 5),

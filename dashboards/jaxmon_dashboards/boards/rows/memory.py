@@ -114,7 +114,7 @@ def transfers() -> Iterator[Panel]:
     waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     yield timeseries(2101, "Transfers")(
         counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
-        Target(waits.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        Target(waits.worst(q.FEW), "waits"),
         text="Transfers and syncs per second, of the 20 processes with most. As many "
         "as steps: a line of the training loop reads a value each time, and the device "
         "idles meanwhile; `jaxmon explain` names the line.",
@@ -126,7 +126,7 @@ def transfers() -> Iterator[Panel]:
     )
     yield timeseries(2103, "Time blocked on transfers")(
         counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
-        Target(waited.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        Target(waited.worst(q.FEW), "waits"),
         text="Fraction of one thread's time blocked on transfers and syncs, of the 20 "
         "worst, including waiting for results; can exceed 1 with several threads.",
         unbounded=True,

@@ -80,7 +80,7 @@ def oncall() -> Iterator[Panel]:
     )
     yield timeseries(807, "Processes that crashed")(
         crashed,
-        Target(died, f"{q.NAMED_PROCESS} not replaced"),
+        Target(died, "not replaced"),
         text="Processes that ended without finishing, within five minutes, and whether "
         "another has taken their place since.",
         alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
@@ -123,9 +123,8 @@ def debug() -> Iterator[Panel]:
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
     spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
-    sent = q.per_minute(exports.rate().sum("signal", "outcome"))
     yield timeseries(2012, "Exports by OTLP")(
-        Target(sent, "{{signal}} {{outcome}}"),
+        q.per_minute(exports.rate().sum("signal", "outcome")),
         text="Exports by OTLP per minute, of all processes that push.",
         no_value="Nothing is pushed",
         alerts=("JaxmonExportFailing",),

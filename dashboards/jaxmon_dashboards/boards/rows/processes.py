@@ -74,7 +74,6 @@ def debug() -> Iterator[Panel]:
         no_value="None",
     )
     by = ("job", "instance")
-    named = "{{job}} {{instance}}"
     waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
     received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
@@ -106,8 +105,8 @@ def debug() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(1913, "Host network")(
-        Target(sent.worst(q.FEW), f"{named} sent"),
-        Target(received.worst(q.FEW), f"{named} received"),
+        Target(sent.worst(q.FEW), "sent"),
+        Target(received.worst(q.FEW), "received"),
         text="Traffic of all physical network interfaces of the 20 hosts with most: "
         "input data, checkpoints and cross-host collectives.",
         no_value="Not available",

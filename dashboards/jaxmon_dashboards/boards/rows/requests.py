@@ -97,8 +97,8 @@ def serverless() -> Iterator[Panel]:
         no_value="No invocations",
     )
     yield timeseries(211, "Instance start, p50 and p95")(
-        Target(p50.worst(10), "{{job}} p50"),
-        Target(p95.worst(10), "{{job}} p95"),
+        Target(p50.worst(10), "p50"),
+        Target(p95.worst(10), "p95"),
         text="Time from the start of a process to its first invocation: imports and "
         "loading, before any compile; of the 10 slowest services. A smaller image or "
         "more warm instances shorten it.",
@@ -121,7 +121,7 @@ def debug() -> Iterator[Panel]:
         text="Latency distribution of cold requests.",
     )
     yield timeseries(1403, "p95 by route, outcome and start")(
-        Target(q.defined(p95).worst(q.FEW), "{{job}} {{route}} {{outcome}} {{start}}"),
+        q.defined(p95).worst(q.FEW),
         text="p95 latency, the 20 largest. Errors at the length of a timeout: "
         "something that the route calls is unresponsive.",
     )

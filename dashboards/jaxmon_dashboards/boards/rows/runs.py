@@ -49,7 +49,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonRankSlow",),
     )
     yield timeseries(3207, "Ranks behind or missing, by NCCL")(
-        Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
+        Target(lagging.max("job").worst(q.FEW), "lagging"),
         missing.max("job", "state").worst(q.FEW),
         text="Ranks that are behind in a communicator in which nothing moves, and "
         "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
@@ -113,7 +113,6 @@ _NO_INSPECTOR = "No NCCL Inspector"
 @row(27, "Collectives", lines=(3,))
 def inspected() -> Iterator[Panel]:
     """Return how fast collectives are, and which process arrives last."""
-    named = "{{job}} {{collective}}"
     yield timeseries(2701, "Bus bandwidth of collectives")(
         overviews.BANDWIDTH(q.JOB).least(q.FEW),
         text="Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles while "
@@ -131,7 +130,7 @@ def inspected() -> Iterator[Panel]:
     )
     yield timeseries(2703, "Collectives")(
         overviews.RECORDED(q.JOB).worst(q.FEW),
-        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), f"{named} unrecorded"),
+        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), "unrecorded"),
         text="Collectives per second that NCCL Inspector recorded, and others that "
         "were launched: small ones, and with NCCL before 2.30.3 all but the last of "
         "each interval.",

@@ -28,7 +28,6 @@ from jaxmon_dashboards.boards.model import Panel, Target, heatmap, row, timeseri
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return the signals of a training job."""
     by = ("job", "loop")
-    named = "{{job}} {{loop}}"
     p95 = q.defined(
         overviews.STEP_SECONDS(q.JOB).quantile(0.95, *by).of_unit("seconds")
     )
@@ -43,8 +42,10 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonTrainingStalled",),
     )
     yield timeseries(302, "Step time")(
-        Target(overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), f"mean {named}"),
-        Target(p95.worst(q.FEW), f"p95 {named}"),
+        Target(
+            overviews.STEP_MEAN(q.JOB).max(*by).worst(q.FEW), "mean {{job}} {{loop}}"
+        ),
+        Target(p95.worst(q.FEW), "p95 {{job}} {{loop}}"),
         text="From one step to the next, including data wait, of the 20 slowest loops. "
         "p95 far above the mean: recompiles, checkpoints, or one slow host.",
     )
@@ -76,10 +77,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No checkpoint",
     )
     yield timeseries(306, "Items per second")(
-        Target(
-            overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
-            f"{named} {{{{item}}}}",
-        ),
+        overviews.ITEMS(q.JOB).sum(*by, "item").worst(q.FEW),
         text="Tokens, images or sequences processed per second, the 20 largest: the "
         "effective throughput.",
     )
@@ -91,10 +89,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
     yield timeseries(308, "Non-finite values")(
         *(
-            Target(
-                series(q.JOB).max(*logged).worst(q.FEW),
-                f"{{{{job}}}} {{{{name}}}} {what}",
-            )
+            Target(series(q.JOB).max(*logged).worst(q.FEW), what)
             for series, what in (
                 (overviews.NONFINITE, "outputs"),
                 (overviews.NONFINITE_RUN, "logged"),
@@ -136,7 +131,6 @@ def debug() -> Iterator[Panel]:
 
 
 _BY = ("job", "run")
-_NAMED = "{{job}} {{run}}"
 _NONE = "No run with a record"
 _IN_LOOP = [activity for activity in catalog.RUN_ACTIVITIES if activity not in OUTSIDE]
 
@@ -169,7 +163,7 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         no_value=_NONE,
     )
     yield timeseries(3903, "Interruptions")(
-        Target(interrupted.worst(10), f"{_NAMED} {{{{ending}}}}"),
+        interrupted.worst(10),
         text="Attempts that ended before the current one: crashed by an error, killed "
         "without a word, stopped in order, or unseen by jaxmon and counted by the "
         "scheduler; the 10 largest. `jaxmon job post-mortem` says what failed first.",
@@ -181,8 +175,8 @@ def across_restarts(slos: Slos) -> Iterator[Panel]:
         no_value="No interruption",
     )
     yield timeseries(3908, "Time between saves")(
-        Target(every.of_unit("seconds").worst(10), f"{_NAMED} now"),
-        Target(best.of_unit("seconds").worst(10), f"{_NAMED} loses least"),
+        Target(every.of_unit("seconds").worst(10), "now"),
+        Target(best.of_unit("seconds").worst(10), "loses least"),
         text="Time in the loop for each checkpoint, of the 10 longest, and what would "
         "lose least to saves and failures: the root of twice the time of a save times "
         "the time between failures (Young's formula), known after two failures that "
