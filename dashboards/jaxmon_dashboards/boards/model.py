@@ -343,10 +343,10 @@ class Annotation:
     """Events drawn across every panel when *expr* yields something."""
 
     name: str
-    expr: Expr
     title: str
     text: str
     color: Color
+    expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
