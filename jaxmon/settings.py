@@ -85,16 +85,21 @@ def setting(  # noqa: PLR0913 - each is a word of a declaration
     return field(default=default, metadata={"declared": about})
 
 
-def described(docstring: str | None, section: str) -> tuple[str, dict[str, str]]:
-    """Return *docstring* without its last *section*, and what that says by name."""
-    text, _, last = (docstring or "").partition(f"\n    {section}:\n")
-    entry = r"(?ms)^ {8}(\w+): (.*?)\s*(?=^ {8}\w|\Z)"
+def described(docstring: str, section: str) -> tuple[str, dict[str, str]]:
+    """
+    Return *docstring*, whose lines begin where its first does, without its last
+    *section*, and what that says by name.
+    """
+    text, _, last = docstring.partition(f"\n{section}:\n")
+    entry = r"(?ms)^ {4}(\w+): (.*?)\s*(?=^ {4}\w|\Z)"
     return text, {name: " ".join(of.split()) for name, of in re.findall(entry, last)}
 
 
 def meanings(options: type) -> dict[str, str]:
     """Return what each field of *options* means, by name."""
-    return described(options.__doc__, "Attributes")[1]
+    import inspect  # noqa: PLC0415 - not for agents
+
+    return described(inspect.getdoc(options) or "", "Attributes")[1]
 
 
 def words(text: str) -> list[str]:

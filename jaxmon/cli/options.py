@@ -6,7 +6,6 @@ import functools
 import inspect
 import math
 import re
-import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
@@ -30,7 +29,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _CHOSEN = f"{__name__}.limits"
 # Where exit codes or examples begin; click keeps lines after a backspace.
-_ENDING = r"(?m)^ {4}(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
+_ENDING = r"(?m)^(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
@@ -53,16 +52,19 @@ def subcommand(
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        about, *rest = re.split(_ENDING, function.__doc__ or "", maxsplit=1)
+        text = inspect.cleandoc(function.__doc__ or "")
+        about, *rest = re.split(_ENDING, text, maxsplit=1)
         function.__doc__, texts = described(about, "Options")
-        declared = list(inspect.signature(function).parameters.items())
-        for key, parameter in reversed(declared):
-            if isinstance(parameter.default, Parameter):
-                function = parameter.default.add(key, texts.get(key, ""))(function)
+        declared = inspect.signature(function).parameters
+        if unknown := sorted(texts.keys() - declared):
+            msg = f"{function.__name__} has no options {unknown}; correct its docstring"
+            raise ValueError(msg)
+        for key in reversed(declared):
+            if isinstance(added := declared[key].default, Parameter):
+                function = added.add(key, texts.get(key, ""))(function)
         if rest:
-            ending = textwrap.dedent(f"    {rest[0]}").strip().split("\n\n")
             above = attributes.get("epilog", "").strip("\n")
-            parts = [above, *(f"\b\n{part}" for part in ending)]
+            parts = [above, *(f"\b\n{part}" for part in rest[0].split("\n\n"))]
             attributes["epilog"] = "\n\n".join(filter(None, parts))
         made: click.Command = group.command(name, **attributes)(function)
         return made
