@@ -296,7 +296,7 @@ def command(
     Examples:
       jaxmon gameday --list
       jaxmon gameday recompile oom
-      jaxmon gameday --all --json json
+      jaxmon gameday --all --json results.json
       jaxmon gameday --all --against https://prometheus.staging.example.com \\
           --targets /etc/prometheus/gameday.json --host 10.0.0.7
     """
