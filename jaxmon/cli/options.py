@@ -329,7 +329,8 @@ def settings(*names: str) -> Any:
     by_name = {setting.name: setting for setting in fields(Settings)}
     about = meanings(Settings)
     return collected(
-        dict, **{name: _of_setting(by_name[name], about[name]) for name in names}
+        dict,
+        **{name: _of_setting(by_name[name], about.get(name, "")) for name in names},
     )
 
 
@@ -339,7 +340,7 @@ def sidecar_options() -> Any:
 
     about = meanings(SidecarOptions)
     every = {
-        option.name: _of_option(option, about[option.name])
+        option.name: _of_option(option, about.get(option.name, ""))
         for option in fields(SidecarOptions)
         if "declared" in option.metadata
     }

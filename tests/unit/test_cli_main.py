@@ -70,6 +70,14 @@ def test_help_lists_every_command():
         assert f"\n  {name} " in result.output
 
 
+def test_commands_load_without_docstrings():
+    """With `python -OO` the help has no texts, and every command still works."""
+    result = run_python("-OO", "-m", "jaxmon", "exporter", "--help").ok()
+    assert "--nvml-interval" in result.out
+    listed = run_python("-OO", "-m", "jaxmon", "--help").ok().out
+    assert all(f"\n  {name}" in listed for name in COMMANDS)
+
+
 def test_module_is_the_command():
     """`python -m jaxmon --version` prints name and version."""
     result = run_python("-m", "jaxmon", "--version").ok()
