@@ -264,19 +264,19 @@ def gpus() -> Iterator[Panel]:
         alerts=("JaxmonGpuNeedsReset",),
     )
     yield timeseries(1812, "Tensor cores busy")(
-        _activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),
+        _state(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),
         text="Fraction of cycles the tensor cores were active, the 20 lowest: how well "
         "the program uses the accelerator. Low on a busy GPU: other work, or stalls.",
         no_value="Not available",
     )
     yield timeseries(1813, "SMs busy")(
-        _activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW),
+        _state(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW),
         text="Mean fraction of time an SM had work, the 20 lowest. Below utilization: "
         "kernels too small for the GPU.",
         no_value="Not available",
     )
     yield timeseries(1814, "Memory bandwidth in use")(
-        _activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW),
+        _state(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW),
         text="Fraction of peak memory bandwidth, the 20 highest. Near 80 % the program "
         "is memory-bound.",
         no_value="Not available",
@@ -315,12 +315,8 @@ def _memory_errors() -> tuple[Target, ...]:
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of each accelerator, or of a part of it."""
     return q.gpu(metric, *matchers).max(*_BY)
-
-
-def _activity(metric: Metric) -> Expr:
-    """Return what a part of each accelerator, or of an instance of it, is busy with."""
-    return q.gpu(metric).max(*_BY)
 
 
 def _link_errors() -> tuple[Target, ...]:
