@@ -134,6 +134,10 @@ class Thresholds:
             raise ValueError(msg)
 
 
+# Of a state that is 1 as it should be.
+_ALL_IS_WELL = Thresholds("red", ((1, "green"),))
+
+
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """How one value is displayed: 1 as a green "up"."""
@@ -170,11 +174,12 @@ class PanelOptions(TypedDict, total=False):
         minimum: start of the axis.
         maximum: end of the axis, if there is a natural one other than 1 of a ratio.
         unbounded: whether a ratio may exceed 1, such as of several cores.
-        thresholds: drawn as dashed lines over time, as colours elsewhere.
+        thresholds: drawn as dashed lines over time, as colours elsewhere; of states, 1
+            is good by default.
         mappings: texts for values; in a table they colour the first column.
         stacked: whether the series add up, to their sum or to 100 %.
         alerts: names of alerts about this; their runbooks are linked.
-        labels: columns of a table, in order; all labels of its queries.
+        labels: columns of a table, all labels of its queries, if the order matters.
         values_after: label of a table whose column the values follow; by default, the
             last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
@@ -427,6 +432,10 @@ class _Heading:
         value, else its labels; in a graph, a legend without labels follows them.
         """
         named = tuple(map(self._named, targets))
+        if self.kind == "table":
+            options = {"labels": _labels(named[0].expr), **options}
+        if self.kind == "state-timeline":
+            options = {"thresholds": _ALL_IS_WELL, **options}
         return Panel(self.kind, self.number, self.title, text, named, **options)
 
     def _named(self, target: Target | Expr) -> Target:
@@ -436,12 +445,16 @@ class _Heading:
         return target if single or "{{" in target.legend else _labelled(target)
 
 
-def _labelled(target: Target) -> Target:
-    labels = target.expr.shape.labels or frozenset()
-    if labels.intersection(_OF_DEVICES):
-        labels = labels.difference(_BESIDE_DEVICES)
+def _labels(expr: Expr) -> tuple[str, ...]:
+    labels = expr.shape.labels or frozenset()
     first = [label for label in _FIRST if label in labels]
-    shown = (*first, *sorted(labels.difference(first)))
+    return (*first, *sorted(labels.difference(first)))
+
+
+def _labelled(target: Target) -> Target:
+    shown = _labels(target.expr)
+    if set(shown).intersection(_OF_DEVICES):
+        shown = tuple(label for label in shown if label not in _BESIDE_DEVICES)
     parts = (*(f"{{{{{label}}}}}" for label in shown), target.legend)
     return replace(target, legend=" ".join(filter(None, parts)))
 

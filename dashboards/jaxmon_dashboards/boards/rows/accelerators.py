@@ -68,7 +68,6 @@ def oncall() -> Iterator[Panel]:
         text=f"Whether all accelerators of a host respond to their driver, of {_ROWS} "
         "hosts, those that did not first.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonAcceleratorLost",),
     )
     yield timeseries(707, "Throttled accelerators")(
@@ -111,7 +110,6 @@ def debug() -> Iterator[Panel]:
         text="Current load of the 50 accelerators with the least; an idle one among "
         "busy ones is waiting for its host.",
         width=15,
-        labels=by,
         sort="Utilization",
     )
     yield timeseries(1803, "Power vs limit")(
@@ -225,7 +223,6 @@ def gpus() -> Iterator[Panel]:
         "NVIDIA's Xid catalogue.",
         height=6,
         width=16,
-        labels=(*_BY, "xid"),
         no_value="No Xid",
         sort="Errors",
         alerts=("JaxmonGpuXid",),
@@ -241,7 +238,6 @@ def gpus() -> Iterator[Panel]:
         text="GPUs with memory errors in the selected time range, or whose row "
         "remappings are pending a reset or have failed; at most 50 each.",
         height=6,
-        labels=_BY,
         no_value="None",
         sort="Uncorrected",
         alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
@@ -258,7 +254,6 @@ def gpus() -> Iterator[Panel]:
         "fastest) and PCIe link. Idle GPUs lower the generation; the width should "
         "never change.",
         height=6,
-        labels=_BY,
         no_value="Not available",
         sort="Recovery",
         alerts=("JaxmonGpuNeedsReset",),

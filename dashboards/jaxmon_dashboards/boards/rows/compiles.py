@@ -68,7 +68,6 @@ def _table(slos: Slos) -> Panel:
         text="Jitted functions, the 50 with most calls: current rates, and totals over "
         "the selected time range. Sorted by compile time.",
         height=10,
-        labels=("function",),
         cell_links=(
             q.opening(
                 *("function", "Show only this function", "debug"),
@@ -193,16 +192,14 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 @row(13, "Compiles", lines=(2, 3, 4, 2, 2))
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
-    by = ("function", "cause")
     listed, recompiles = (
-        events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
+        events.RECOMPILES.within(window, *q.FUNCTION).sum(*(("function", "cause")))
         for window in (RANGE, RATE_INTERVAL)
     )
     yield table(1301, "Recompiles by function and cause")(
         Target(listed.topk(50), "Recompiles"),
         text="Recompiles in the selected time range. The runbook says what to do about "
         "each cause.",
-        labels=by,
         no_value="No recompiles",
         sort="Recompiles",
         alerts=("JaxmonRecompileStorm",),
@@ -321,7 +318,6 @@ def programs() -> Iterator[Panel]:
         "Processes of one mesh with different versions of a program deadlock; "
         "independent servers may differ. FLOPs are those of matrix products and "
         "convolutions, on all devices, with loops.",
-        labels=("function",),
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",
     )
@@ -331,7 +327,6 @@ def programs() -> Iterator[Panel]:
         text="Index of each process in its JAX cluster, and the total: maps a rank in "
         "a log or trace to a host. At most the first 100.",
         height=6,
-        labels=q.BY_PROCESS,
         sort="Of",
     )
     yield timeseries(2402, "Persistent cache obstacles")(

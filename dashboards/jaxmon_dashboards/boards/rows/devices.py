@@ -91,7 +91,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="What each service uses; one that is shared counts for each. Tensor: the "
         "fraction of time its tensor cores were busy. The name selects the service.",
         height=7,
-        labels=("job",),
         cell_links=(q.opening("job", "Show only this service", "accelerators"),),
         width=16,
         sort="Used",
@@ -179,6 +178,7 @@ def debug() -> Iterator[Panel]:
         gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
         text="Whether each process's runtime responds; none does while no program uses "
         "the chips.",
+        thresholds=None,
         mappings=q.UP,
         alerts=("JaxmonTpuRuntimeDown",),
     )
@@ -200,7 +200,6 @@ def debug() -> Iterator[Panel]:
         core(catalog.TPU_CORE_ERROR, "Error", q.above(1)),
         text="Run, program counter and queued programs of the 50 cores with most "
         "queued. No progress with programs queued means a hang; see the sidecar's log.",
-        labels=by_core,
         sort="Waiting",
     )
     yield timeseries(2507, "TPU memory bandwidth in use")(

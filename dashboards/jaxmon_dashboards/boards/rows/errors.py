@@ -45,7 +45,6 @@ def debug() -> Iterator[Panel]:
         Target(events.ERRORS.within(RANGE, *q.FUNCTION).sum(*by).topk(50), "Errors"),
         text="Exceptions in the selected time range. The process log has their "
         "messages.",
-        labels=by,
         no_value="No errors",
         sort="Errors",
     )
@@ -67,7 +66,6 @@ def debug() -> Iterator[Panel]:
 def checks() -> Iterator[Panel]:
     """Return checks and their outcomes."""
     by = ("function", "outcome")
-    by_device = (*q.BY_PROCESS, "device")
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()
     devices = counter(catalog.DEVICE_DEVIATIONS, *q.FUNCTION).total()
     gradients = counter(catalog.GRADIENT_CHECKS, *q.FUNCTION).total()
@@ -84,14 +82,12 @@ def checks() -> Iterator[Panel]:
         Target(checks.sum(*by).topk(50), "Checks"),
         text="Checks since each process started, by outcome.",
         width=8,
-        labels=by,
         alerts=("JaxmonCheckFailed",),
         no_value="No check",
     )
     yield table(2203, "Gradient checks")(
         Target(gradients.sum(*by).topk(50), "Checks"),
         text="Gradients compared with finite differences, by outcome.",
-        labels=by,
         alerts=("JaxmonCheckFailed",),
         no_value="No check",
     )
@@ -99,17 +95,15 @@ def checks() -> Iterator[Panel]:
         Target((reuse.sum("function") > 0).topk(50), "Uses"),
         text="PRNG key reuse rejected by JAX's key-reuse checker. The same key always "
         "produces the same random numbers.",
-        labels=("function",),
         alerts=("JaxmonKeyReuse",),
         no_value="None",
     )
     yield table(2205, "Deviations of one device")(
-        Target((devices.sum(*by_device) > 0).topk(50), "Checks"),
+        Target((devices.sum(*((*q.BY_PROCESS, "device"))) > 0).topk(50), "Checks"),
         text="Determinism checks in which an output differed on this device, but not "
         "on all: from a second run, or from its replicas on most of the others. A "
         "device that appears here alone is probably failing: take it out of service "
         "and test it.",
-        labels=by_device,
         alerts=("JaxmonCheckFailed", "JaxmonSilentCorruption"),
         no_value="None",
     )

@@ -75,7 +75,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="One line per service. Young: the fraction of its processes that started "
         "recently. Diverging: functions whose latest program differs between "
         "processes. The name selects the service here.",
-        labels=("job",),
         cell_links=(q.opening("job", "Only this service, from here down", "fleet"),),
         sort="Processes",
     )
@@ -101,7 +100,6 @@ def down() -> Iterator[Panel]:
         text=f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "
         "core, and the input pipeline with them. The host links to Debug.",
         height=9,
-        labels=_HOST,
         cell_links=(_ONE_HOST,),
         no_value="No sidecar",
         sort="Load per CPU",
@@ -122,7 +120,6 @@ def down() -> Iterator[Panel]:
         text=f"The {_ROWS} processes with most host memory. One that is larger than "
         "its peers may leak; 100 % of CPU is one core.",
         height=9,
-        labels=by,
         cell_links=(
             _ONE_HOST,
             q.opening(
@@ -146,7 +143,6 @@ def differences() -> Iterator[Panel]:
         "service. Ranks of one run that differ deadlock in their first collective; "
         "servers may differ by the shapes they saw.",
         height=6,
-        labels=(("job", "function")),
         no_value="None",
         sort="Fingerprints",
         alerts=("JaxmonProgramsDiverge",),

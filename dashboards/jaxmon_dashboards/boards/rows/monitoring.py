@@ -39,7 +39,6 @@ def oncall() -> Iterator[Panel]:
         up().equals(0).and_(q.down(ever=True).bottomk(q.FEW)),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonTargetDown",),
         no_value="None",
     )
@@ -61,7 +60,6 @@ def oncall() -> Iterator[Panel]:
         text="Whether each agent hook is active, in every process. The metrics of an "
         "inactive hook are missing.",
         mappings=_HOOKS,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(805, "Internal errors")(
@@ -74,7 +72,6 @@ def oncall() -> Iterator[Panel]:
         text="Hosts on which a process does not respond, and when: it was killed or "
         "hangs; the alert says which.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentSilent",),
         no_value="None",
     )
@@ -99,7 +96,6 @@ def debug() -> Iterator[Panel]:
         "failures. What it measures is missing.",
         no_value="None",
         mappings=_HOOKS,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(2002, "Scrape duration")(
@@ -167,7 +163,6 @@ def debug() -> Iterator[Panel]:
         text="Whether a sidecar's current web configuration and certificates are in "
         "effect. After an invalid change, the previous ones stay in effect.",
         mappings=_IN_FORCE,
-        thresholds=q.below(1),
         alerts=("JaxmonWebConfigFailed",),
         no_value="Not configured",
     )
@@ -181,9 +176,7 @@ def debug() -> Iterator[Panel]:
         labels=runtime,
     )
     yield table(2010, "Versions of jaxmon")(
-        Target(ours, "Processes"),
-        text="Agents and sidecars by version.",
-        labels=("job", "version"),
+        Target(ours, "Processes"), text="Agents and sidecars by version."
     )
 
 

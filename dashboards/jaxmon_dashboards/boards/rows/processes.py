@@ -189,7 +189,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="One line per route, coloured by its objectives. Quantiles are of warm "
         "requests. The name selects the service.",
         height=7,
-        labels=_BY,
         cell_links=(q.opening("job", "Show only this service", "serving"),),
         no_value="No requests",
         sort="Requests",

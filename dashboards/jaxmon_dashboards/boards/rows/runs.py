@@ -197,7 +197,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "
         "rank as a multiple of the median. The name selects the service.",
         height=6,
-        labels=_BY,
         cell_links=(q.opening("job", "Show only this service", "training"),),
         sort="Last step",
     )

@@ -216,7 +216,6 @@ def listed(slos: Slos) -> Iterator[Panel]:
         text="One row per service, coloured by its objectives. The name links to the "
         "Debug dashboard.",
         height=6,
-        labels=("job",),
         cell_links=(q.opening("job", "Debug this service", "debug"),),
         sort="Burn",
     )
@@ -290,7 +289,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "time range; requests against last week; burn, requests and price now. The "
         "name opens On-call.",
         height=9,
-        labels=("job",),
         cell_links=(q.opening("job", "What is wrong with this service", "oncall"),),
         no_value="No rules",
         sort="Burn",
