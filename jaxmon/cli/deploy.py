@@ -117,12 +117,20 @@ class Attempts:
 
 
 def _labels(
-    job: str,
-    cluster: str | None,
-    namespace: str | None,
-    labels: tuple[tuple[str, str], ...],
+    job: str = option(str, required=True, metavar="JOB"),
+    cluster: str | None = option(str, metavar="CLUSTER"),
+    namespace: str | None = option(str, metavar="NAMESPACE"),
+    labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
 ) -> dict[str, str]:
-    """Return the labels by which the alerts of a service are selected."""
+    """
+    Return the labels by which the alerts of a service are selected.
+
+    Options:
+        job: The service's label `job`.
+        cluster: Its label `cluster`; by default, those of all clusters.
+        namespace: Its label `namespace`; by default, those of all namespaces.
+        labels: Another label of its alerts, such as a site's own; may be repeated.
+    """
     from jaxmon.symptoms.alert import DEPLOY_NOISE
 
     given = {"job": job, "cluster": cluster, "namespace": namespace}
@@ -139,26 +147,7 @@ def _labels(
     return {**scope, **dict(labels)}
 
 
-_SCOPE = collected(
-    _labels,
-    job=option(str, meaning="The service's label `job`.", required=True, metavar="JOB"),
-    cluster=option(
-        str,
-        meaning="Its label `cluster`; by default, those of all clusters.",
-        metavar="CLUSTER",
-    ),
-    namespace=option(
-        str,
-        meaning="Its label `namespace`; by default, those of all namespaces.",
-        metavar="NAMESPACE",
-    ),
-    labels=option(
-        LABEL,
-        "--label",
-        meaning="Another label of its alerts, such as a site's own; may be repeated.",
-        multiple=True,
-    ),
-)
+_SCOPE = collected(_labels)
 
 
 def _length(value: str) -> timedelta:

@@ -112,7 +112,15 @@ def beside(parameter: Any, hidden: Callable[[F], F]) -> Any:
 
 
 def collected(make: Callable[..., Any], **several: Any) -> Any:
-    """Return the default of a parameter that is what *make* makes of *several*."""
+    """
+    Return the default of a parameter that is what *make* makes of *several*, by default
+    of its own parameters, which it declares as a `subcommand` does.
+    """
+    texts: dict[str, str] = {}
+    if not several:
+        texts = described(inspect.getdoc(make) or "", "Options")[1]
+        declared = inspect.signature(make).parameters
+        several = {key: declared[key].default for key in declared}
 
     def add(name: str, _: str) -> Callable[[F], F]:
         def wrapped(function: F) -> F:
@@ -123,7 +131,7 @@ def collected(make: Callable[..., Any], **several: Any) -> Any:
 
             found = cast("F", called)
             for key, parameter in reversed(several.items()):
-                found = parameter.add(key, "")(found)
+                found = parameter.add(key, texts.get(key, ""))(found)
             return found
 
         return wrapped

@@ -171,15 +171,28 @@ def _from_yaml(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sidecars:
-    """The options of `SIDECARS`, as they were given."""
+    """
+    The sidecars of a job, as they were given.
 
-    targets: tuple[str, ...]
-    files: tuple[Path, ...]
-    urls: tuple[str, ...]
-    scheme: str
-    user: str
-    password_file: Path | None
-    access: Access
+    Options:
+        targets: Sidecars to ask, separated by commas; repeatable. All addresses of a
+            name are asked. The default port is 9467.
+        files: Ask those in this file, in the format of Prometheus's file_sd;
+            repeatable.
+        urls: Ask those that this address returns, as for Prometheus's http_sd;
+            repeatable. No secret is sent there.
+        scheme: How to connect to targets that do not say it themselves.
+        user: Name for basic authentication.
+        password_file: File containing the password of --user.
+    """
+
+    targets: tuple[str, ...] = option(str, multiple=True, metavar="HOST:PORT,...")
+    files: tuple[Path, ...] = option(FILE, "--file-sd", multiple=True)
+    urls: tuple[str, ...] = option(Url(), "--http-sd", multiple=True)
+    scheme: str = option(click.Choice(["http", "https"]), default="http")
+    user: str = option(str, default="")
+    password_file: Path | None = option(FILE)
+    access: Access = ACCESS
 
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
@@ -271,38 +284,7 @@ class Sidecars:
             yield from from_groups(document, "--http-sd", scheme=scheme)
 
 
-SIDECARS = collected(
-    Sidecars,
-    targets=option(
-        str,
-        meaning="Sidecars to ask, separated by commas; repeatable. All addresses of a "
-        "name are asked. The default port is 9467.",
-        multiple=True,
-        metavar="HOST:PORT,...",
-    ),
-    files=option(
-        FILE,
-        "--file-sd",
-        meaning="Ask those in this file, in the format of Prometheus's file_sd; "
-        "repeatable.",
-        multiple=True,
-    ),
-    urls=option(
-        Url(),
-        "--http-sd",
-        meaning="Ask those that this address returns, as for Prometheus's http_sd; "
-        "repeatable. No secret is sent there.",
-        multiple=True,
-    ),
-    scheme=option(
-        click.Choice(["http", "https"]),
-        meaning="How to connect to targets that do not say it themselves.",
-        default="http",
-    ),
-    user=option(str, meaning="Name for basic authentication.", default=""),
-    password_file=option(FILE, meaning="File containing the password of --user."),
-    access=ACCESS,
-)
+SIDECARS = collected(Sidecars)
 
 
 def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:
