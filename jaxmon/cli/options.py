@@ -1,4 +1,4 @@
-"""Options shared by several commands."""
+"""How commands and their options are declared, and options that several have."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Parsed(click.types.StringParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """Return the value of a text; one that is known is returned as it is."""
+        """Return what a text stands for; click may pass what it had before."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
