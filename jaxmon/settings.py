@@ -11,11 +11,13 @@ them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from jaxmon.errors import SettingsError
+from jaxmon.tuples import NamedTuple
 
 
 PREFIX = "JAXMON_"
@@ -39,32 +41,23 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-class Declared:
+class Declared(NamedTuple):
     """
-    What a declaration says besides name, type and default: its meaning, what to *give*
-    if type and *within* do not say it; 0 is valid as well if *off*; lists are of words
-    *among* these; *flag*, *variable* and *metavar* if they cannot be derived; *check*
-    returns the validated value, or raises `ValueError`.
+    What a declaration says besides name, type and default: what to *give* if type and
+    *within* do not say it; 0 is valid as well if *off*; lists are of words *among*
+    these; *flag*, *variable* and *metavar* if they cannot be derived; *check* returns
+    the validated value, or raises `ValueError`.
     """
 
-    def __init__(  # noqa: PLR0913 - each is a word of a declaration
-        self,
-        meaning: str,
-        give: str,
-        within: tuple[float, float] | None,
-        *,
-        off: bool,
-        among: tuple[str, ...],
-        choices: tuple[str, ...],
-        flag: str,
-        variable: str,
-        metavar: str | None,
-        check: Callable[[Any], Any] | None,
-    ) -> None:
-        self.meaning, self.give, self.within, self.off = meaning, give, within, off
-        self.among, self.choices = among, choices
-        self.flag, self.variable, self.metavar = flag, variable, metavar
-        self.check = check
+    give: str
+    within: tuple[float, float] | None
+    off: bool
+    among: tuple[str, ...]
+    choices: tuple[str, ...]
+    flag: str
+    variable: str
+    metavar: str | None
+    check: Callable[[Any], Any] | None
 
 
 def declared(setting: Field[Any]) -> Declared:
@@ -74,7 +67,6 @@ def declared(setting: Field[Any]) -> Declared:
 
 
 def setting(  # noqa: PLR0913 - each is a word of a declaration
-    meaning: str,
     *,
     default: Any = MISSING,
     give: str = "",
@@ -87,20 +79,27 @@ def setting(  # noqa: PLR0913 - each is a word of a declaration
     metavar: str | None = None,
     check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Return a field with metadata; see `Declared`."""
-    about = Declared(
-        meaning,
-        give,
-        within,
-        off=off,
-        among=among,
-        choices=choices,
-        flag=flag,
-        variable=variable,
-        metavar=metavar,
-        check=check,
-    )
+    """Return a field with metadata; see `Declared`. The docstring has its meaning."""
+    rest = flag, variable, metavar, check
+    about = Declared(give, within, off, among, choices, *rest)
     return field(default=default, metadata={"declared": about})
+
+
+def described(docstring: str, section: str) -> tuple[str, dict[str, str]]:
+    """
+    Return *docstring*, whose lines begin where its first does, without its last
+    *section*, and what that says by name.
+    """
+    text, _, last = docstring.partition(f"\n{section}:\n")
+    entry = r"(?ms)^ {4}(\w+): (.*?)\s*(?=^ {4}\w|\Z)"
+    return text, {name: " ".join(of.split()) for name, of in re.findall(entry, last)}
+
+
+def meanings(options: type) -> dict[str, str]:
+    """Return what each field of *options* means, by name."""
+    import inspect  # noqa: PLC0415 - not for agents
+
+    return described(inspect.getdoc(options) or "", "Attributes")[1]
 
 
 def words(text: str) -> list[str]:
@@ -183,237 +182,169 @@ _FROZEN: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of the in-process agent."""
+    """
+    Settings of the in-process agent.
 
-    enabled: bool = setting("`False` disables jaxmon.", default=True)
-    host: str = setting(
-        "Address that the metrics server binds.",
-        default="127.0.0.1",
-        give="a host name or address",
-    )
+    Attributes:
+        enabled: `False` disables jaxmon.
+        host: Address that the metrics server binds.
+        port: TCP port; 0 means any free port. If the port is in use, the next free one
+            is used, except 9467, the sidecar's.
+        socket: Serve on a Unix socket in the run directory, for the sidecar.
+        run_dir: Directory of the agents' sockets; by default this user's run directory
+            (see `jaxmon.host.rundir`).
+        calls: Count calls and hits (the call layer); if off, cached calls have no
+            overhead and hits are not exported.
+        max_functions: Maximum number of function labels; further functions share
+            `other`.
+        jax_functions: Export the metrics of JAX's own functions, such as those of
+            `jax.numpy`, by function; if off, export their sums as the function `jax`.
+        few_buckets: Groups of metrics whose histograms are exported with three or four
+            buckets instead of all. The thresholds of the default objectives remain,
+            others may not.
+        memory_interval: Seconds between snapshots of device memory and live arrays; 0
+            disables them.
+        memory_lines_interval: Seconds between snapshots of the source lines that hold
+            memory; 0 disables them, and leak detection with them.
+        leak_window: Seconds of steady growth that count as a leak; fewer if memory is
+            full soon.
+        programs: Read size, cost and fingerprint of each compiled program, and its
+            source.
+        peak_flops: What one device can do in a second, for utilization of devices that
+            jaxmon does not know; 0 means what its vendor says.
+        peak_bandwidth: What one device can read from its memory in a second; 0 means
+            what its vendor says.
+        signatures: Record what each function is compiled for, for warm starts.
+        expect_warmup: Respond 503 at /-/ready until `jaxmon.warmup` has run.
+        time_interval: Seconds between two looks at what the program's threads do, for
+            the shares of its time; more often in the first 20 seconds; 0 disables them.
+        sample_rate: Timed calls per second and function; 0 disables timing, and the
+            checks of sampled calls with it.
+        run: Name of the run that this process is an attempt at, the same in all
+            attempts, for goodput across restarts. By default, if `run_state` is set,
+            the scheduler's name or number of the job, or else the last part of that
+            path.
+        attempt: How often the run was restarted before; `None` means what the scheduler
+            says, if it does.
+        run_state: Directory in which process 0 keeps the record of the run, on storage
+            that survives restarts and that all attempts share; `None` means the run
+            directory of the host, if `run` is set.
+        run_interval: Seconds between two writes of that record: what a kill costs of it
+            at most.
+        history: Keep what sampled programs take in the run directory, to compare the
+            next run of the same command with it.
+        transfers: Observe transfers between host and device.
+        nonfinite: Detect outputs that become NaN: read small outputs of sampled calls,
+            such as a loss.
+        shadow_interval: Seconds between re-runs of a sampled call that compare its
+            outputs; 0 disables them. They take device memory, and at most 1 % of the
+            time.
+        shadow_memory: Memory that a re-run may take on each device, for copies of a
+            donated state and for outputs.
+        event_values: Keep values of static arguments in the local event log.
+        log_events: Log the events of the local event log, such as recompiles with their
+            causes, to the logger `jaxmon.events`.
+        traces: Make OpenTelemetry spans of requests, steps and compiles; `None` means
+            if the program has a tracer provider, or the environment names a receiver.
+        traces_wait: Shortest transfer or sync that has a span below its request or
+            step; 0 means none has.
+        report: Print a summary when the process exits.
+        report_dir: Directory for reports of out-of-memory errors; `None` means
+            `jaxmon-reports` in the directory for temporary files.
+        summary_dir: Directory to which a report of the run is written when the process
+            exits: a page, and a summary for `jaxmon compare`. `None` disables this.
+        figures_dir: Directory to which the agent writes the statistics of each function
+            when it stops, for `jaxmon baseline`; every call is then timed, and each
+            program waited for. `None` disables this.
+        device_figures: Query NVML for the GPUs of this process, for a sidecar without a
+            driver in its container.
+        profile_gpu: Allow `jaxmon profile` to trace GPUs, which has crashed programs.
+        otlp: Push metrics by OTLP, as OpenTelemetry's standard variables say; needs
+            `jaxmon[otel]`. `None` means if these name an endpoint or exporter for
+            metrics.
+        otlp_names: Names of what is pushed by OTLP: `served`, as on the page, or
+            `semantic`, by OpenTelemetry's conventions where they exist.
+        serverless: For platforms that freeze the process between invocations: metrics
+            and spans are pushed by `jaxmon.serverless` and `jaxmon.flush` only. By
+            default, there is then no port, no socket, and nothing that is done
+            periodically.
+    """
+
+    enabled: bool = setting(default=True)
+    host: str = setting(default="127.0.0.1", give="a host name or address")
     port: int | None = setting(
-        "TCP port; 0 means any free port. If the port is in use, the next free "
-        "one is used, except 9467, the sidecar's.",
         default=DEFAULT_PORT,
         give="0 to 65535, or None for no TCP port",
         within=(0, 65535),
     )
-    socket: bool = setting(
-        "Serve on a Unix socket in the run directory, for the sidecar.", default=True
-    )
-    run_dir: str | None = setting(
-        "Directory of the agents' sockets; by default this user's run directory "
-        "(see `jaxmon.host.rundir`).",
-        default=None,
-    )
-    calls: bool = setting(
-        "Count calls and hits (the call layer); if off, cached calls have no "
-        "overhead and hits are not exported.",
-        default=True,
-    )
-    max_functions: int = setting(
-        "Maximum number of function labels; further functions share `other`.",
-        default=200,
-        within=(1, 10_000),
-    )
-    jax_functions: bool = setting(
-        "Export the metrics of JAX's own functions, such as those of `jax.numpy`, by "
-        "function; if off, export their sums as the function `jax`.",
-        default=True,
-    )
+    socket: bool = setting(default=True)
+    run_dir: str | None = setting(default=None)
+    calls: bool = setting(default=True)
+    max_functions: int = setting(default=200, within=(1, 10_000))
+    jax_functions: bool = setting(default=True)
     few_buckets: str = setting(
-        "Groups of metrics whose histograms are exported with three or four buckets "
-        "instead of all. The thresholds of the default objectives remain, others may "
-        "not.",
         default="",
         give="some of calls, compile, requests, self, training, separated by commas, "
         "or all",
         among=("calls", "compile", "requests", "self", "training", "all"),
     )
     memory_interval: float = setting(
-        "Seconds between snapshots of device memory and live arrays; 0 disables them.",
-        default=10.0,
-        give="seconds",
-        within=(0.1, 86_400),
-        off=True,
+        default=10.0, give="seconds", within=(0.1, 86_400), off=True
     )
     memory_lines_interval: float = setting(
-        "Seconds between snapshots of the source lines that hold memory; 0 "
-        "disables them, and leak detection with them.",
-        default=60.0,
-        give="seconds",
-        within=(0.1, 86_400),
-        off=True,
+        default=60.0, give="seconds", within=(0.1, 86_400), off=True
     )
-    leak_window: float = setting(
-        "Seconds of steady growth that count as a leak; fewer if memory is full soon.",
-        default=600.0,
-        give="seconds",
-        within=(1, 604_800),
-    )
-    programs: bool = setting(
-        "Read size, cost and fingerprint of each compiled program, and its source.",
-        default=True,
-    )
+    leak_window: float = setting(default=600.0, give="seconds", within=(1, 604_800))
+    programs: bool = setting(default=True)
     peak_flops: float = setting(
-        "What one device can do in a second, for utilization of devices that jaxmon "
-        "does not know; 0 means what its vendor says.",
         default=0.0,
         give="floating-point operations per second",
         within=(1e6, 1e21),
         off=True,
     )
     peak_bandwidth: float = setting(
-        "What one device can read from its memory in a second; 0 means what its vendor "
-        "says.",
-        default=0.0,
-        give="bytes per second",
-        within=(1e6, 1e18),
-        off=True,
+        default=0.0, give="bytes per second", within=(1e6, 1e18), off=True
     )
-    signatures: bool = setting(
-        "Record what each function is compiled for, for warm starts.", default=True
-    )
-    expect_warmup: bool = setting(
-        "Respond 503 at /-/ready until `jaxmon.warmup` has run.", default=False
-    )
+    signatures: bool = setting(default=True)
+    expect_warmup: bool = setting(default=False)
     time_interval: float = setting(
-        "Seconds between two looks at what the program's threads do, for the shares "
-        "of its time; more often in the first 20 seconds; 0 disables them.",
-        default=0.1,
-        give="seconds",
-        within=(0.01, 60),
-        off=True,
+        default=0.1, give="seconds", within=(0.01, 60), off=True
     )
-    sample_rate: float = setting(
-        "Timed calls per second and function; 0 disables timing, and the checks "
-        "of sampled calls with it.",
-        default=1.0,
-        give="calls per second",
-        within=(0, 1000),
-    )
-    run: str = setting(
-        "Name of the run that this process is an attempt at, the same in all attempts, "
-        "for goodput across restarts. By default, if `run_state` is set, the "
-        "scheduler's name or number of the job, or else the last part of that path.",
-        default="",
-        give="a name",
-    )
+    sample_rate: float = setting(default=1.0, give="calls per second", within=(0, 1000))
+    run: str = setting(default="", give="a name")
     attempt: int | None = setting(
-        "How often the run was restarted before; `None` means what the scheduler says, "
-        "if it does.",
-        default=None,
-        give="0 to 1000000, or None",
-        within=(0, 1_000_000),
+        default=None, give="0 to 1000000, or None", within=(0, 1_000_000)
     )
-    run_state: str | None = setting(
-        "Directory in which process 0 keeps the record of the run, on storage that "
-        "survives restarts and that all attempts share; `None` means the run "
-        "directory of the host, if `run` is set.",
-        default=None,
-    )
-    run_interval: float = setting(
-        "Seconds between two writes of that record: what a kill costs of it at most.",
-        default=10.0,
-        give="seconds",
-        within=(0.1, 3600),
-    )
-    history: bool = setting(
-        "Keep what sampled programs take in the run directory, to compare the next run "
-        "of the same command with it.",
-        default=True,
-    )
-    transfers: bool = setting(
-        "Observe transfers between host and device.", default=True
-    )
-    nonfinite: bool = setting(
-        "Detect outputs that become NaN: read small outputs of sampled calls, such as "
-        "a loss.",
-        default=True,
-    )
+    run_state: str | None = setting(default=None)
+    run_interval: float = setting(default=10.0, give="seconds", within=(0.1, 3600))
+    history: bool = setting(default=True)
+    transfers: bool = setting(default=True)
+    nonfinite: bool = setting(default=True)
     shadow_interval: float = setting(
-        "Seconds between re-runs of a sampled call that compare its outputs; 0 "
-        "disables them. They take device memory, and at most 1 % of the time.",
-        default=0.0,
-        give="seconds",
-        within=(0.1, 86_400),
-        off=True,
+        default=0.0, give="seconds", within=(0.1, 86_400), off=True
     )
     shadow_memory: int = setting(
-        "Memory that a re-run may take on each device, for copies of a donated state "
-        "and for outputs.",
-        default=256 * 1024 * 1024,
-        give="bytes",
-        within=(1024, 1 << 44),
+        default=256 * 1024 * 1024, give="bytes", within=(1024, 1 << 44)
     )
-    event_values: bool = setting(
-        "Keep values of static arguments in the local event log.", default=True
-    )
-    log_events: bool = setting(
-        "Log the events of the local event log, such as recompiles with their causes, "
-        "to the logger `jaxmon.events`.",
-        default=False,
-    )
-    traces: bool | None = setting(
-        "Make OpenTelemetry spans of requests, steps and compiles; `None` means if the "
-        "program has a tracer provider, or the environment names a receiver.",
-        default=None,
-    )
+    event_values: bool = setting(default=True)
+    log_events: bool = setting(default=False)
+    traces: bool | None = setting(default=None)
     traces_wait: float = setting(
-        "Shortest transfer or sync that has a span below its request or step; 0 means "
-        "none has.",
-        default=0.01,
-        give="seconds",
-        within=(0.0001, 3600),
-        off=True,
+        default=0.01, give="seconds", within=(0.0001, 3600), off=True
     )
-    report: bool = setting("Print a summary when the process exits.", default=False)
-    report_dir: str | None = setting(
-        "Directory for reports of out-of-memory errors; `None` means "
-        "`jaxmon-reports` in the directory for temporary files.",
-        default=None,
-    )
-    summary_dir: str | None = setting(
-        "Directory to which a report of the run is written when the process exits: a "
-        "page, and a summary for `jaxmon compare`. `None` disables this.",
-        default=None,
-    )
-    figures_dir: str | None = setting(
-        "Directory to which the agent writes the statistics of each function when "
-        "it stops, for `jaxmon baseline`; every call is then timed, and each program "
-        "waited for. `None` disables this.",
-        default=None,
-    )
-    device_figures: bool = setting(
-        "Query NVML for the GPUs of this process, for a sidecar without a driver "
-        "in its container.",
-        default=False,
-    )
-    profile_gpu: bool = setting(
-        "Allow `jaxmon profile` to trace GPUs, which has crashed programs.",
-        default=False,
-    )
+    report: bool = setting(default=False)
+    report_dir: str | None = setting(default=None)
+    summary_dir: str | None = setting(default=None)
+    figures_dir: str | None = setting(default=None)
+    device_figures: bool = setting(default=False)
+    profile_gpu: bool = setting(default=False)
 
-    otlp: bool | None = setting(
-        "Push metrics by OTLP, as OpenTelemetry's standard variables say; needs "
-        "`jaxmon[otel]`. `None` means if these name an endpoint or exporter for "
-        "metrics.",
-        default=None,
-    )
+    otlp: bool | None = setting(default=None)
     otlp_names: str = setting(
-        "Names of what is pushed by OTLP: `served`, as on the page, or `semantic`, by "
-        "OpenTelemetry's conventions where they exist.",
-        default="served",
-        give="served or semantic",
-        among=("served", "semantic"),
+        default="served", give="served or semantic", among=("served", "semantic")
     )
 
-    serverless: bool = setting(
-        "For platforms that freeze the process between invocations: metrics and spans "
-        "are pushed by `jaxmon.serverless` and `jaxmon.flush` only. By default, there "
-        "is then no port, no socket, and nothing that is done periodically.",
-        default=False,
-    )
+    serverless: bool = setting(default=False)
 
     def __post_init__(self) -> None:
         for setting in fields(self):

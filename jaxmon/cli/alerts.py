@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import Number, with_options
+from jaxmon.cli.options import DIRECTORY, NEW_FILE, Number, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -26,24 +26,18 @@ if TYPE_CHECKING:
 # Of promtool, and of amtool.
 _SECONDS = 60.0
 
-_OPTIONS = (
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(["prometheus", "prometheusrule", "mimir"]),
-        default="prometheus",
-        show_default=True,
-        help="Write rule files, one PrometheusRule resource, or one namespace for the "
-        "ruler of Mimir.",
-    ),
-    click.option(
-        "--time-scale",
-        type=Number(min=1, max=300),
-        default=1.0,
-        show_default=True,
-        help="Divide every duration by this factor: with 60, an hour becomes a minute. "
-        "For experiments with a Prometheus that scrapes every second.",
-    ),
+_FORM = option(
+    click.Choice(["prometheus", "prometheusrule", "mimir"]),
+    "--format",
+    meaning="Write rule files, one PrometheusRule resource, or one namespace for the "
+    "ruler of Mimir.",
+    default="prometheus",
+)
+_TIME_SCALE = option(
+    Number(min=1, max=300),
+    meaning="Divide every duration by this factor: with 60, an hour becomes a minute. "
+    "For experiments with a Prometheus that scrapes every second.",
+    default=1.0,
 )
 
 
@@ -57,33 +51,37 @@ def command() -> None:
     """
 
 
-@command.command("slo", epilog="\b\nExample:\n  jaxmon alerts slo > slo.yaml")
+@subcommand(command, "slo")
 def print_slo() -> None:
-    """Print the default slo.yaml as a starting point."""
+    """
+    Print the default slo.yaml as a starting point.
+
+    Example:
+      jaxmon alerts slo > slo.yaml
+    """
     from jaxmon_alerts import slo
 
     output.lines(slo.default())
 
 
-@command.command(
-    epilog="\b\nExample:\n  jaxmon alerts build --slo slo.yaml --out alerts"
-)
-@click.option(
-    "--slo",
-    "slo_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Objectives and limits.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="alerts",
-    show_default=True,
-    help="Directory to write to.",
-)
-@with_options(*_OPTIONS)
-def build(*, slo_file: Path | None, out: Path, form: Format, time_scale: float) -> None:
-    """Write the files and list those that changed."""
+@subcommand(command)
+def build(
+    *,
+    slo_file: Path | None = option(NEW_FILE, "--slo"),
+    out: Path = option(DIRECTORY, default="alerts"),
+    form: Format = _FORM,
+    time_scale: float = _TIME_SCALE,
+) -> None:
+    """
+    Write the files and list those that changed.
+
+    Options:
+        slo_file: Objectives and limits.
+        out: Directory to write to.
+
+    Example:
+      jaxmon alerts build --slo slo.yaml --out alerts
+    """
     from jaxmon.host.files import generated as write
     from jaxmon_alerts import slo
     from jaxmon_alerts.rules import RuleOptions, render
@@ -93,30 +91,29 @@ def build(*, slo_file: Path | None, out: Path, form: Format, time_scale: float) 
         output.line(out / name)
 
 
-@command.command(
-    epilog=(
-        "\b\nExit codes:\n  0 the file is valid\n  1 it is invalid, or the rules of "
-        "--against differ\n\n\b\nExample:\n  "
-        "jaxmon alerts check slo.yaml --against alerts"
-    )
-)
-@click.argument(
-    "slo_file", required=False, type=click.Path(dir_okay=False, path_type=Path)
-)
-@click.option(
-    "--against",
-    metavar="DIRECTORY|URL",
-    help="Compare with the files in this directory, or with the rules that the "
-    "Prometheus at this URL has loaded, and report differences.",
-)
-@with_options(*_OPTIONS)
+@subcommand(command)
 def check(
-    *, slo_file: Path | None, against: str | None, form: Format, time_scale: float
+    *,
+    slo_file: Path | None = argument(NEW_FILE, required=False),
+    against: str | None = option(str, metavar="DIRECTORY|URL"),
+    form: Format = _FORM,
+    time_scale: float = _TIME_SCALE,
 ) -> None:
     """
     Validate SLO_FILE and the rules generated from it.
 
     Runs promtool and amtool as well where they are installed. Writes nothing.
+
+    Options:
+        against: Compare with the files in this directory, or with the rules that the
+            Prometheus at this URL has loaded, and report differences.
+
+    Exit codes:
+      0 the file is valid
+      1 it is invalid, or the rules of --against differ
+
+    Example:
+      jaxmon alerts check slo.yaml --against alerts
     """
     from jaxmon_alerts import slo
     from jaxmon_alerts.rules import RuleOptions, render

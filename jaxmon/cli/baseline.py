@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
+from jaxmon.cli.options import argument, flag, option, subcommand
 from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
@@ -35,33 +36,30 @@ def command() -> None:
     """
 
 
-_RUNS = 5
-
-_runs = click.option(
-    "--runs",
-    type=click.IntRange(1, 100),
-    default=_RUNS,
-    show_default=True,
-    help="How often a command runs at most; fewer than 5 show no slowdown.",
+_RUNS = option(
+    click.IntRange(1, 100),
+    meaning="How often a command runs at most; fewer than 5 show no slowdown.",
+    default=5,
 )
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon baseline record baseline.json -- train.py --steps 10
-  jaxmon baseline record baseline.json -- -m pytest tests
-"""
-)
-@_runs
-@click.argument("file", type=click.Path(path_type=Path))
-@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True)
-def record(*, runs: int, file: Path, words: tuple[str, ...]) -> None:
+@subcommand(command)
+def record(
+    *,
+    runs: int = _RUNS,
+    file: Path = argument(click.Path(path_type=Path)),
+    words: tuple[str, ...] = argument(
+        str, metavar="-- COMMAND...", nargs=-1, required=True
+    ),
+) -> None:
     """
     Run COMMAND and record its measures in FILE.
 
     If COMMAND fails, FILE is unchanged and its exit code is returned.
+
+    Examples:
+      jaxmon baseline record baseline.json -- train.py --steps 10
+      jaxmon baseline record baseline.json -- -m pytest tests
     """
     from jaxmon.preflight.baseline.record import check_writable, from_runs, write
 
@@ -75,61 +73,41 @@ def record(*, runs: int, file: Path, words: tuple[str, ...]) -> None:
     output.line(f"{file}: {count} {noun}", err=True)
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon baseline compare baseline.json -- train.py --steps 10
-  jaxmon baseline compare --tolerance fusions=2 --tolerance flops=off \\
-      baseline.json -- train.py --steps 10
-  jaxmon baseline compare baseline.json --from another.json
-  jaxmon baseline compare --against 'old/bin/python train.py' -- train.py
-
-\b
-Exit codes:
-  0 no regression
-  1 a measure grew by more than its tolerance
-  2 invalid files or options
-  otherwise, COMMAND's exit code if it fails
-"""
-)
-@click.option(
-    "--from",
-    "other",
-    type=click.Path(path_type=Path),
-    help="Compare with this recorded file instead of running a command.",
-)
-@click.option(
-    "--against",
-    "old",
-    metavar="COMMAND",
-    help="Run this command alternately with the other, instead of reading FILE.",
-)
-@click.option(
-    "--tolerance",
-    "given",
-    multiple=True,
-    metavar="MEASURE=VALUE",
-    help="Allowed growth of a measure: 5%, 2, 50%+0.5 or off. Repeatable.",
-)
-@click.option(
-    "--strict", is_flag=True, help="Treat new and missing functions as regressions."
-)
-@_runs
-@click.argument("words", metavar="[FILE] [-- COMMAND...]", nargs=-1)
+@subcommand(command)
 def compare(
     *,
-    other: Path | None,
-    given: tuple[str, ...],
-    strict: bool,
-    old: str | None,
-    runs: int,
-    words: tuple[str, ...],
+    other: Path | None = option(click.Path(path_type=Path), "--from"),
+    old: str | None = option(str, "--against", metavar="COMMAND"),
+    given: tuple[str, ...] = option(
+        str, "--tolerance", multiple=True, metavar="MEASURE=VALUE"
+    ),
+    strict: bool = flag(),
+    runs: int = _RUNS,
+    words: tuple[str, ...] = argument(metavar="[FILE] [-- COMMAND...]", nargs=-1),
 ) -> None:
     """
     Run COMMAND and compare its measures with those in FILE.
 
     COMMAND runs again, up to --runs times, only while a program may turn out slower.
+
+    Options:
+        other: Compare with this recorded file instead of running a command.
+        old: Run this command alternately with the other, instead of reading FILE.
+        given: Allowed growth of a measure: 5%, 2, 50%+0.5 or off. Repeatable.
+        strict: Treat new and missing functions as regressions.
+
+    Examples:
+      jaxmon baseline compare baseline.json -- train.py --steps 10
+      jaxmon baseline compare --tolerance fusions=2 --tolerance flops=off \\
+          baseline.json -- train.py --steps 10
+      jaxmon baseline compare baseline.json --from another.json
+      jaxmon baseline compare --against 'old/bin/python train.py' -- train.py
+
+    Exit codes:
+      0 no regression
+      1 a measure grew by more than its tolerance
+      2 invalid files or options
+      otherwise, COMMAND's exit code if it fails
     """
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.compare import compare as compare_records

@@ -5,35 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
-
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import AS_JSON, RUN_DIR, argument, subcommand
 from jaxmon.errors import BaselineError, CommandError
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 nothing is worse
-  1 something is worse
-  2 BEFORE or AFTER is no run, or they cannot be compared
-
-\b
-Examples:
-  jaxmon compare yesterday/run-20261126T180818Z-4242.json train.py
-  jaxmon run --summary-dir before train.py
-  jaxmon run --summary-dir after train.py
-  jaxmon compare before after
-  jaxmon compare --json before after | jq '.changes[] | select(.verdict=="worse")'
-"""
-)
-@click.argument("before")
-@click.argument("after")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@RUN_DIR
-def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> None:
+@subcommand()
+def command(
+    *,
+    before: str = argument(),
+    after: str = argument(),
+    as_json: bool = AS_JSON,
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Compare two runs: what takes longer, recompiles more or needs more memory.
 
@@ -45,6 +29,18 @@ def command(*, before: str, after: str, as_json: bool, run_dir: Path | None) -> 
 
     BEFORE and AFTER are summaries that `jaxmon report` or --summary-dir wrote, a
     directory with one, or a running process: its number, pid or name.
+
+    Exit codes:
+      0 nothing is worse
+      1 something is worse
+      2 BEFORE or AFTER is no run, or they cannot be compared
+
+    Examples:
+      jaxmon compare yesterday/run-20261126T180818Z-4242.json train.py
+      jaxmon run --summary-dir before train.py
+      jaxmon run --summary-dir after train.py
+      jaxmon compare before after
+      jaxmon compare --json before after | jq '.changes[] | select(.verdict=="worse")'
     """
     from jaxmon.cli.findings import run_of
     from jaxmon.limits.shared import current

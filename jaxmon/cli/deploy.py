@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxmon.cli import options, output
-from jaxmon.cli.options import Url, collected, with_options
-from jaxmon.cli.servers import ALERTMANAGER, Access
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli import output
+from jaxmon.cli.options import (
+    FILE,
+    LABEL,
+    Parsed,
+    Url,
+    collected,
+    flag,
+    option,
+    subcommand,
+)
+from jaxmon.cli.servers import ACCESS, ALERTMANAGER, Access
 from jaxmon.errors import CommandError, JaxmonError
 
 
@@ -26,21 +34,14 @@ if TYPE_CHECKING:
 
 
 _TOKEN_FILE = "--grafana-token-file"  # noqa: S105 - the option's name
-_OPTIONS = (
-    click.option(
-        "--grafana",
-        "grafana_url",
-        type=Url(),
-        metavar="URL",
-        envvar="GRAFANA_URL",
-        show_envvar=True,
-        help="Grafana's URL as in the browser; boards there show the deployment.",
-    ),
-    click.option(
-        _TOKEN_FILE,
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File containing Grafana's token; overrides GRAFANA_TOKEN.",
-    ),
+_GRAFANA = option(
+    Url(),
+    "--grafana",
+    meaning="Grafana's URL as in the browser; boards there show the deployment.",
+    envvar="GRAFANA_URL",
+)
+_GRAFANA_TOKEN = option(
+    FILE, meaning="File containing Grafana's token; overrides GRAFANA_TOKEN."
 )
 
 
@@ -115,39 +116,25 @@ class Attempts:
         raise CommandError(reasons[0], details=details)
 
 
-_SCOPE = (
-    click.option(
-        "--job", required=True, metavar="JOB", help="The service's label `job`."
-    ),
-    click.option(
-        "--cluster",
-        metavar="CLUSTER",
-        help="Its label `cluster`; by default, those of all clusters.",
-    ),
-    click.option(
-        "--namespace",
-        metavar="NAMESPACE",
-        help="Its label `namespace`; by default, those of all namespaces.",
-    ),
-    click.option(
-        "--label",
-        "labels",
-        multiple=True,
-        metavar="NAME=VALUE",
-        callback=options.labels,
-        help="Another label of its alerts, such as a site's own; may be repeated.",
-    ),
-)
-
-
 def _labels(
-    job: str, cluster: str | None, namespace: str | None, labels: Mapping[str, str]
+    job: str = option(str, required=True, metavar="JOB"),
+    cluster: str | None = option(str, metavar="CLUSTER"),
+    namespace: str | None = option(str, metavar="NAMESPACE"),
+    labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
 ) -> dict[str, str]:
-    """Return the labels by which the alerts of a service are selected."""
+    """
+    Return the labels by which the alerts of a service are selected.
+
+    Options:
+        job: The service's label `job`.
+        cluster: Its label `cluster`; by default, those of all clusters.
+        namespace: Its label `namespace`; by default, those of all namespaces.
+        labels: Another label of its alerts, such as a site's own; may be repeated.
+    """
     from jaxmon.symptoms.alert import DEPLOY_NOISE
 
     given = {"job": job, "cluster": cluster, "namespace": namespace}
-    if taken := sorted(labels.keys() & {*given, *dict(DEPLOY_NOISE)}):
+    if taken := sorted(dict(labels).keys() & {*given, *dict(DEPLOY_NOISE)}):
         name = taken[0]
         how = f"use --{name}" if name in given else "all windows have that label"
         msg = f"--label cannot give {name}; {how}"
@@ -157,27 +144,24 @@ def _labels(
         msg = f"--{empty[0]} is empty; give the label's value, or omit the option"
         raise click.UsageError(msg)
     scope = {name: value for name, value in given.items() if value is not None}
-    return {**scope, **labels}
+    return {**scope, **dict(labels)}
 
 
-_scope = collected("scope", _labels, ("job", "cluster", "namespace", "labels"), *_SCOPE)
+_SCOPE = collected(_labels)
 
 
-def _length(ctx: click.Context, param: click.Parameter, value: str) -> timedelta:
-    """Return the length of a window, such as ``1h30m``. Raises `click.BadParameter`."""
+def _length(value: str) -> timedelta:
+    """Return the length of a window, such as ``1h30m``. Raises `ValueError`."""
     from jaxmon.host.formats import durations
     from jaxmon_alerts.silences import LONGEST, SHORTEST
 
-    try:
-        length = timedelta(seconds=durations.seconds(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+    length = timedelta(seconds=durations.seconds(value))
     if not SHORTEST <= length <= LONGEST:
         msg = (
             f"{value} is out of range; give 1m to 4h. A deployment that takes longer "
             "should be seen by its alerts."
         )
-        raise click.BadParameter(msg, ctx, param)
+        raise ValueError(msg)
     return length
 
 
@@ -193,46 +177,17 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Example, in a pipeline:
-  export ALERTMANAGER_URL=https://alerts.example.org
-  export GRAFANA_URL=https://grafana.example.org    # and GRAFANA_TOKEN
-  jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
-  ...
-  jaxmon deploy stop --job web --cluster eu
-"""
-)
-@_scope
-@click.option(
-    "--max",
-    "length",
-    metavar="DURATION",
-    callback=_length,
-    default="30m",
-    show_default=True,
-    help="When the window closes by itself, 1m to 4h from now.",
-)
-@click.option(
-    "--reason", default="deployment", show_default=True, help="For its comment."
-)
-@click.option(
-    "--by", metavar="NAME", help="Who opens it; by default, this user and host."
-)
-@ALERTMANAGER
-@server_access
-@with_options(*_OPTIONS)
+@subcommand(command)
 def start(
     *,
-    scope: dict[str, str],
-    length: timedelta,
-    reason: str,
-    by: str | None,
-    alertmanager: str,
-    access: Access,
-    grafana_url: str | None,
-    grafana_token_file: Path | None,
+    scope: dict[str, str] = _SCOPE,
+    length: timedelta = option(Parsed("duration", _length), "--max", default="30m"),
+    reason: str = option(str, default="deployment"),
+    by: str | None = option(str, metavar="NAME"),
+    alertmanager: str = ALERTMANAGER,
+    access: Access = ACCESS,
+    grafana_url: str | None = _GRAFANA,
+    grafana_token_file: Path | None = _GRAFANA_TOKEN,
 ) -> None:
     """
     Open a deploy window, or extend the open one.
@@ -240,6 +195,18 @@ def start(
     A second start extends the window; it never shortens it, nor keeps it open for more
     than four hours in all. If only one of Alertmanager and Grafana responds, that one
     knows of the deployment, and the exit code is 1.
+
+    Options:
+        length: When the window closes by itself, 1m to 4h from now.
+        reason: For its comment.
+        by: Who opens it; by default, this user and host.
+
+    Example, in a pipeline:
+      export ALERTMANAGER_URL=https://alerts.example.org
+      export GRAFANA_URL=https://grafana.example.org    # and GRAFANA_TOKEN
+      jaxmon deploy start --job web --cluster eu --max 30m --reason "release 41"
+      ...
+      jaxmon deploy stop --job web --cluster eu
     """
     from jaxmon_alerts.silences import SHORTEST
 
@@ -272,18 +239,14 @@ def start(
     attempts.check()
 
 
-@command.command()
-@_scope
-@ALERTMANAGER
-@server_access
-@with_options(*_OPTIONS)
+@subcommand(command)
 def stop(
     *,
-    scope: dict[str, str],
-    alertmanager: str,
-    access: Access,
-    grafana_url: str | None,
-    grafana_token_file: Path | None,
+    scope: dict[str, str] = _SCOPE,
+    alertmanager: str = ALERTMANAGER,
+    access: Access = ACCESS,
+    grafana_url: str | None = _GRAFANA,
+    grafana_token_file: Path | None = _GRAFANA_TOKEN,
 ) -> None:
     """
     Close the deploy window with exactly these labels.
@@ -314,12 +277,19 @@ def stop(
     attempts.check()
 
 
-@command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
-@ALERTMANAGER
-@server_access
-def list_windows(*, as_json: bool, alertmanager: str, access: Access) -> None:
-    """List the open deploy windows."""
+@subcommand(command, "list")
+def list_windows(
+    *,
+    as_json: bool = flag("--json"),
+    alertmanager: str = ALERTMANAGER,
+    access: Access = ACCESS,
+) -> None:
+    """
+    List the open deploy windows.
+
+    Options:
+        as_json: Print them as JSON.
+    """
     found = _windows(alertmanager, access).open()
     if as_json:
         output.document([_document(window) for window in found])

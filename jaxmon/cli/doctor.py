@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import RUN_DIR, flag, subcommand
 
 
 if TYPE_CHECKING:
@@ -21,25 +21,16 @@ if TYPE_CHECKING:
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 
 
-@click.command(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--strict", is_flag=True, help="Also exit with 1 on warnings.")
-@click.option("--verbose", "-v", is_flag=True, help="Also show checks that passed.")
-@click.option(
-    "--skip-jax",
-    is_flag=True,
-    help="Skip the checks that import JAX (hooks, cache); faster.",
-)
-@RUN_DIR
+@subcommand(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
 @click.pass_context
 def command(
     ctx: click.Context,
     *,
-    as_json: bool,
-    strict: bool,
-    verbose: bool,
-    skip_jax: bool,
-    run_dir: Path | None,
+    as_json: bool = flag("--json"),
+    strict: bool = flag(),
+    verbose: bool = flag("--verbose", "-v"),
+    skip_jax: bool = flag(),
+    run_dir: Path | None = RUN_DIR,
 ) -> None:
     """
     Check this environment: incompatible versions, hooks that cannot attach, cache
@@ -47,6 +38,12 @@ def command(
 
     Run it where the program will run, as its user and with its environment. No
     accelerator is initialised: JAX is tested on the CPU, in a separate process.
+
+    Options:
+        as_json: Print the findings as JSON.
+        strict: Also exit with 1 on warnings.
+        verbose: Also show checks that passed.
+        skip_jax: Skip the checks that import JAX (hooks, cache); faster.
     """
     from jaxmon.preflight.doctor import worst
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, RUN_DIR, Number, limits_of
+from jaxmon.cli.options import (
+    AS_JSON,
+    JUDGED_RUN_DIR,
+    WORKER,
+    Number,
+    flag,
+    limits_of,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
@@ -27,58 +36,19 @@ _LEAST_LINES = 12
 _CLEAR = "\x1b[H\x1b[2J"
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 the report was printed, whatever it contains
-  1 no instrumented process is running, or it does not respond
-  2 WORKER names none or several; --json without WORKER or --all, and several run
-
-\b
-Examples:
-  jaxmon explain
-  jaxmon explain train.py --watch
-  jaxmon explain --stacks
-  jaxmon explain 3 --json | jq '.findings[].verdict'
-"""
-)
-@click.argument("worker", required=False)
-@click.option(
-    "--all", "everyone", is_flag=True, help="Every process, the worst first, in brief."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option(
-    "--stacks", "only_stacks", is_flag=True, help="Print the stacks of its threads."
-)
-@click.option("--watch", is_flag=True, help="Print it again and again, until Ctrl-C.")
-@click.option(
-    "--every",
-    type=Number(1, 3600),
-    default=_EVERY,
-    show_default=True,
-    help="Seconds between two reports of --watch.",
-)
-@click.option(
-    "--color/--no-color",
-    "colour",
-    default=None,
-    help="Whether to use colours; default: on a terminal, unless NO_COLOR is set.",
-)
-@RUN_DIR
-@LIMITS
+@subcommand()
 @click.pass_context
 def command(
     context: click.Context,
     *,
-    worker: str | None,
-    everyone: bool,
-    as_json: bool,
-    only_stacks: bool,
-    watch: bool,
-    every: float,
-    colour: bool | None,
-    run_dir: Path | None,
+    worker: str | None = WORKER,
+    everyone: bool = flag("--all"),
+    as_json: bool = AS_JSON,
+    only_stacks: bool = flag("--stacks"),
+    watch: bool = flag(),
+    every: float = option(Number(1, 3600), default=_EVERY),
+    colour: bool | None = option(bool, "--color/--no-color", default=None),
+    run_dir: Path | None = JUDGED_RUN_DIR,
 ) -> None:
     """
     Explain a running process: where its time goes, what it recompiles and why, which
@@ -89,6 +59,24 @@ def command(
     of its script or module, or the beginning of its command line. If several are
     running and none is given, the worst finding of each is printed. The processes keep
     running meanwhile.
+
+    Options:
+        everyone: Every process, the worst first, in brief.
+        only_stacks: Print the stacks of its threads.
+        watch: Print it again and again, until Ctrl-C.
+        every: Seconds between two reports of --watch.
+        colour: Whether to use colours; default: on a terminal, unless NO_COLOR is set.
+
+    Exit codes:
+      0 the report was printed, whatever it contains
+      1 no instrumented process is running, or it does not respond
+      2 WORKER names none or several; --json without WORKER or --all, and several run
+
+    Examples:
+      jaxmon explain
+      jaxmon explain train.py --watch
+      jaxmon explain --stacks
+      jaxmon explain 3 --json | jq '.findings[].verdict'
     """
     context.color = colour
     if everyone and worker is not None:

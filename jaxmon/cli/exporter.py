@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, from_file, with_sidecar_options
+from jaxmon.cli.options import FILE, from_file, option, sidecar_options, subcommand
 from jaxmon.errors import CommandError
 from jaxmon.host import rundir
 from jaxmon.host.formats.layout import clean
@@ -24,85 +24,57 @@ from jaxmon.limits import Limits
 from jaxmon_exporter.options import PREFIX, SidecarOptions
 
 
-_EPILOG = """
-\b
-Endpoints:
-  /              live overview of this host
-  /metrics       for Prometheus, text or OpenMetrics
-  /api/summary   data of the landing page, as JSON
-  /api/history   its charts, as JSON
-  /-/healthy     200 while this process is serving
-  /-/ready       200 once every collector has been polled
-
-\b
-Signals:
-  SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
-  SIGHUP            reload --web-config and its certificates; options and prices
-                    need a restart
-
-\b
-Exit codes:
-  0   stopped by SIGTERM or SIGINT
-  1   could not start: the address is in use or not local; or, if enabled, exited
-      because the GPU driver was upgraded or removed
-  2   usage error: invalid option or variable
-
-\b
-Example:
-  jaxmon exporter --port 9467 --run-dir /run/jaxmon
-"""
-
-
-@click.command(epilog=_EPILOG)
-@with_sidecar_options
-@click.option(
-    "--prices",
-    "price_table",
-    type=FILE,
-    envvar=f"{PREFIX}PRICES",
-    show_envvar=True,
-    help="Price table, dollars per hour: YAML 'model: dollars' or CSV 'model,dollars'.",
-)
-@click.option(
-    "--price",
-    "prices",
-    metavar="MODEL=DOLLARS",
-    multiple=True,
-    envvar=f"{PREFIX}PRICE",
-    show_envvar=True,
-    help="Dollars per hour for one model, overrides --prices: H100=2.5; repeatable.",
-)
-@click.option(
-    "--limits",
-    "limits_file",
-    type=FILE,
-    envvar="JAXMON_LIMITS",
-    show_envvar=True,
-    help="Judge by the limits in this slo.yaml, or JSON; agents and commands that use "
-    "the same run directory then do, too.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-    default="info",
-    envvar=f"{PREFIX}LOG_LEVEL",
-    show_default=True,
-    show_envvar=True,
-    help="Minimum severity of log messages on standard error.",
-)
+@subcommand()
 def command(
-    chosen: dict[str, Any],
     *,
-    price_table: Path | None,
-    prices: tuple[str, ...],
-    limits_file: Path | None,
-    log_level: str,
+    chosen: dict[str, Any] = sidecar_options(),
+    price_table: Path | None = option(FILE, "--prices", envvar=f"{PREFIX}PRICES"),
+    prices: tuple[str, ...] = option(
+        str, "--price", metavar="MODEL=DOLLARS", multiple=True, envvar=f"{PREFIX}PRICE"
+    ),
+    limits_file: Path | None = option(FILE, "--limits", envvar="JAXMON_LIMITS"),
+    log_level: str = option(
+        click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        default="info",
+        envvar=f"{PREFIX}LOG_LEVEL",
+    ),
 ) -> None:
     """
     Serve the metrics of this host: its JAX processes, GPUs and itself.
 
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.
+
+    Options:
+        price_table: Price table, dollars per hour: YAML 'model: dollars' or CSV
+            'model,dollars'.
+        prices: Dollars per hour for one model, overrides --prices: H100=2.5;
+            repeatable.
+        limits_file: Judge by the limits in this slo.yaml, or JSON; agents and commands
+            that use the same run directory then do, too.
+        log_level: Minimum severity of log messages on standard error.
+
+    Endpoints:
+      /              live overview of this host
+      /metrics       for Prometheus, text or OpenMetrics
+      /api/summary   data of the landing page, as JSON
+      /api/history   its charts, as JSON
+      /-/healthy     200 while this process is serving
+      /-/ready       200 once every collector has been polled
+
+    Signals:
+      SIGTERM, SIGINT   stop, even during startup; a second one exits immediately
+      SIGHUP            reload --web-config and its certificates; options and prices
+                        need a restart
+
+    Exit codes:
+      0   stopped by SIGTERM or SIGINT
+      1   could not start: the address is in use or not local; or, if enabled, exited
+          because the GPU driver was upgraded or removed
+      2   usage error: invalid option or variable
+
+    Example:
+      jaxmon exporter --port 9467 --run-dir /run/jaxmon
     """
     handler = logging.StreamHandler()
     handler.setFormatter(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from jaxmon.cli import output
 from jaxmon.cli.main import require
+from jaxmon.cli.options import DIRECTORY, flag, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -40,25 +39,22 @@ def _in(directory: str, files: dict[str, str]) -> dict[str, str]:
     return {f"{directory}/{name}": text for name, text in files.items()}
 
 
-@click.command(epilog="\b\nExample:\n  jaxmon generate --check")
-@click.option(
-    "--out",
-    default=".",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory to write below.",
-)
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Write nothing; exit with 1 and list what would change.",
-)
-def command(out: Path, *, check: bool) -> None:
+@subcommand()
+def command(
+    *, out: Path = option(DIRECTORY, default="."), check: bool = flag()
+) -> None:
     """
     Write the generated files, or check them.
 
     They are generated from the catalogue of metrics, the settings, the commands, the
     objectives and the JAX internals in use.
+
+    Options:
+        out: Directory to write below.
+        check: Write nothing; exit with 1 and list what would change.
+
+    Example:
+      jaxmon generate --check
     """
     from jaxmon.host.files import generated
 

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, Number, limits_of
-from jaxmon.cli.sidecars import Sidecars, sidecars
+from jaxmon.cli.options import (
+    AS_JSON,
+    LIMITS,
+    Number,
+    argument,
+    beside,
+    flag,
+    limits_of,
+    option,
+    subcommand,
+)
+from jaxmon.cli.sidecars import SIDECARS, Sidecars
 from jaxmon.errors import CommandError
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
@@ -37,40 +47,14 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 all jobs get on, are over, or wait for what may take its time
-  1 a job hangs
-  2 usage error
-  3 no host answered, no process of a job runs there, or it is unknown whether
-    a job gets on
-
-\b
-Examples:
-  jaxmon job why --targets host-1:9467,host-2:9467
-  jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
-  jaxmon job why --file-sd targets/train.json --stacks
-"""
-)
-@sidecars
-@click.option(
-    "--after",
-    type=Number(1, 86_400),
-    help="Seconds without progress that are called a hang, unless longer pauses are "
-    "usual; by default rank_stuck_after of the limits.",
-)
-@click.option(
-    "--stacks",
-    is_flag=True,
-    help="Also print the stacks of all threads, those that differ first.",
-)
-@LIMITS
-@click.option("--watch", is_flag=True, help="Print it again and again, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@subcommand(command)
 def why(
-    *, sidecars: Sidecars, after: float | None, stacks: bool, watch: bool, as_json: bool
+    *,
+    sidecars: Sidecars = SIDECARS,
+    after: float | None = option(Number(1, 86_400)),
+    stacks: bool = beside(flag(), LIMITS),
+    watch: bool = flag(),
+    as_json: bool = AS_JSON,
 ) -> None:
     """
     Say whether a job gets on, and which rank the others wait for, and why: in a hang,
@@ -78,6 +62,24 @@ def why(
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.
+
+    Options:
+        after: Seconds without progress that are called a hang, unless longer pauses are
+            usual; by default rank_stuck_after of the limits.
+        stacks: Also print the stacks of all threads, those that differ first.
+        watch: Print it again and again, until Ctrl-C.
+
+    Exit codes:
+      0 all jobs get on, are over, or wait for what may take its time
+      1 a job hangs
+      2 usage error
+      3 no host answered, no process of a job runs there, or it is unknown whether
+        a job gets on
+
+    Examples:
+      jaxmon job why --targets host-1:9467,host-2:9467
+      jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
+      jaxmon job why --file-sd targets/train.json --stacks
     """
     limits = limits_of(None)
     if after is not None:
@@ -99,31 +101,24 @@ def why(
         raise click.exceptions.Exit(_NOTHING)
 
 
-@command.command(
-    "post-mortem",
-    epilog="""
-\b
-Exit codes:
-  0 no process of a job has failed
-  1 one has
-  2 usage error
-  3 no host answered, no process of a job ran there within the last hour, or no
-    failure is known, but a host or a rank is missing
-
-\b
-Examples:
-  jaxmon job post-mortem --targets host-1:9467,host-2:9467
-  jaxmon job post-mortem --file-sd targets/train.json --json
-""",
-)
-@sidecars
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
+@subcommand(command, "post-mortem")
+def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> None:
     """
     Say which process of a job failed first, how, and on which line.
 
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
+
+    Exit codes:
+      0 no process of a job has failed
+      1 one has
+      2 usage error
+      3 no host answered, no process of a job ran there within the last hour, or no
+        failure is known, but a host or a rank is missing
+
+    Examples:
+      jaxmon job post-mortem --targets host-1:9467,host-2:9467
+      jaxmon job post-mortem --file-sd targets/train.json --json
     """
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
@@ -142,25 +137,15 @@ def post_mortem(*, sidecars: Sidecars, as_json: bool) -> None:
         raise click.exceptions.Exit(_NOTHING)
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 a record was found
-  2 usage error, or a file is no record; the others are printed
-  3 there is none
-
-\b
-Examples:
-  jaxmon job goodput /checkpoints/llama-7b
-  jaxmon job goodput --targets host-1:9467
-  jaxmon job goodput /checkpoints/llama-7b --json
-"""
-)
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@sidecars
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> None:
+@subcommand(command)
+def goodput(
+    *,
+    paths: tuple[Path, ...] = argument(
+        click.Path(exists=True, path_type=Path), nargs=-1
+    ),
+    sidecars: Sidecars = SIDECARS,
+    as_json: bool = AS_JSON,
+) -> None:
     """
     Say what the wall time of a run went into, over all its attempts.
 
@@ -168,6 +153,16 @@ def goodput(*, paths: tuple[Path, ...], sidecars: Sidecars, as_json: bool) -> No
     can be read when nothing runs. With --targets and the like, asks the sidecars
     instead, which were started with `--peer-access`. docs/goodput.md says what is
     recorded.
+
+    Exit codes:
+      0 a record was found
+      2 usage error, or a file is no record; the others are printed
+      3 there is none
+
+    Examples:
+      jaxmon job goodput /checkpoints/llama-7b
+      jaxmon job goodput --targets host-1:9467
+      jaxmon job goodput /checkpoints/llama-7b --json
     """
     from jaxmon.screens.tables import goodput_document as document
     from jaxmon.screens.tables import goodput_lines as lines

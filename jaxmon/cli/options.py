@@ -1,20 +1,21 @@
-"""Options shared by several commands."""
+"""How commands and their options are declared, and options that several have."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
 from jaxmon.errors import CommandError, ConfigFileError, SloError
-from jaxmon.settings import declared
+from jaxmon.settings import declared, described, meanings
 
 
 if TYPE_CHECKING:
@@ -23,39 +24,136 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _CHOSEN = f"{__name__}.limits"
+# Where exit codes or examples begin; click keeps lines after a backspace.
+_ENDING = r"(?m)^(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
 
 
-def with_options(*several: Callable[[F], F]) -> Callable[[F], F]:
-    """Return a decorator that adds *several* options in this order."""
-
-    def add(function: F) -> F:
-        for option in reversed(several):
-            function = option(function)
-        return function
-
-    return add
-
-
-def collected(
-    name: str, make: Callable[..., Any], names: Iterable[str], *several: Any
-) -> Callable[[F], F]:
+class Parameter(NamedTuple):
     """
-    Return a decorator that adds *several* options; the command gets those called
-    *names* as *name*, as what *make* makes of them.
+    The default of a command's parameter: what declares it to click, by its name, with
+    what the docstring of the command says of it.
     """
 
-    def add(function: F) -> F:
-        @functools.wraps(function)
-        def called(**given: Any) -> Any:
-            made = make(**{option: given.pop(option) for option in names})
-            return function(**{name: made}, **given)
+    add: Callable[[str, str], Callable[[F], F]]
 
-        return cast("F", with_options(*several)(called))
 
-    return add
+def subcommand(
+    group: Any = click, name: str | None = None, **attributes: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """
+    Return a decorator that makes a command, of *group* if it is one of several. The
+    defaults of its parameters say how they are declared; its docstring is the help, in
+    which ``Options:`` says what each is for, and what comes after is printed as it is.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        text = inspect.cleandoc(function.__doc__ or "")
+        about, *rest = re.split(_ENDING, text, maxsplit=1)
+        function.__doc__, texts = described(about, "Options")
+        declared = inspect.signature(function).parameters
+        if unknown := sorted(texts.keys() - declared):
+            msg = f"{function.__name__} has no options {unknown}; correct its docstring"
+            raise ValueError(msg)
+        for key in reversed(declared):
+            if isinstance(added := declared[key].default, Parameter):
+                function = added.add(key, texts.get(key, ""))(function)
+        if rest:
+            above = attributes.get("epilog", "").strip("\n")
+            parts = [above, *(f"\b\n{part}" for part in rest[0].split("\n\n"))]
+            attributes["epilog"] = "\n\n".join(filter(None, parts))
+        made: click.Command = group.command(name, **attributes)(function)
+        return made
+
+    return decorate
+
+
+def option(kind: Any, *flags: str, meaning: str = "", **given: Any) -> Any:
+    """
+    Return the default of a parameter that is an option of this *kind*; *flags* are
+    derived from its name, and what is *given* is click's. Help shows defaults and
+    variables.
+    """
+
+    def add(name: str, described: str) -> Callable[[F], F]:
+        return click.option(
+            *(flags or [f"--{name.replace('_', '-')}"]),
+            name,
+            type=kind,
+            help=meaning or described,
+            show_envvar="envvar" in given,
+            **{"show_default": given.get("default") not in (None, ""), **given},
+        )
+
+    return Parameter(add)
+
+
+def flag(*flags: str, meaning: str = "") -> Any:
+    """Return the default of a parameter that is a flag."""
+    return option(None, *flags, meaning=meaning, is_flag=True)
+
+
+def argument(kind: Any = str, **given: Any) -> Any:
+    """Return the default of a parameter that is an argument."""
+    return Parameter(lambda name, _: click.argument(name, type=kind, **given))
+
+
+WORKER = argument(required=False)
+AS_JSON = flag("--json", meaning="Print everything as JSON.")
+
+
+def beside(parameter: Any, hidden: Callable[[F], F]) -> Any:
+    """Return *parameter* with a *hidden* option after it, which the command lacks."""
+    return Parameter(lambda *about: lambda f: parameter.add(*about)(hidden(f)))
+
+
+def collected(make: Callable[..., Any], **several: Any) -> Any:
+    """
+    Return the default of a parameter that is what *make* makes of *several*, by default
+    of its own parameters, which it declares as a `subcommand` does.
+    """
+    texts: dict[str, str] = {}
+    if not several:
+        texts = described(inspect.getdoc(make) or "", "Options")[1]
+        declared = inspect.signature(make).parameters
+        several = {key: declared[key].default for key in declared}
+
+    def add(name: str, _: str) -> Callable[[F], F]:
+        def wrapped(function: F) -> F:
+            @functools.wraps(function)
+            def called(**given: Any) -> Any:
+                made = make(**{key: given.pop(key) for key in several})
+                return function(**{name: made}, **given)
+
+            found = cast("F", called)
+            for key, parameter in reversed(several.items()):
+                found = parameter.add(key, texts.get(key, ""))(found)
+            return found
+
+        return wrapped
+
+    return Parameter(add)
+
+
+class Parsed(click.types.StringParamType):
+    """A text that *parse* turns into a value, or rejects with a `ValueError`."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Return what a text stands for; click may pass what it had before."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class _Ascii:
@@ -86,19 +184,18 @@ class Whole(_Ascii, click.IntRange):
     """A whole number."""
 
 
-def seconds_of(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> float | None:
-    """Return a duration such as ``200ms``, ``1.5s`` or ``10m`` in seconds."""
-    if value is None:
-        return None
+def _seconds(value: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", value, re.ASCII)
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
     seconds = float(match[1]) * units[match[2]] if match else 0.0
     if not 0 < seconds <= 86_400:  # noqa: PLR2004 - a day
         msg = f"{value[:40]!r} is not a duration such as 200ms, 1s or 10m"
-        raise click.BadParameter(msg, ctx, param)
+        raise ValueError(msg)
     return seconds
+
+
+SECONDS = Parsed("duration", _seconds)
+"""A duration such as ``200ms``, ``1.5s`` or ``10m``, in seconds."""
 
 
 class Url(click.types.StringParamType):
@@ -125,20 +222,12 @@ class Url(click.types.StringParamType):
         return address
 
 
-RUNBOOK_BASE = click.option(
-    "--runbook-base",
-    type=Url(),
-    metavar="URL",
-    help="Base URL of the runbooks; NAME.md is appended.",
-)
+BASE_URL = Url(path_follows=True)
+
+RUNBOOK_BASE = option(Url(), meaning="Base URL of the runbooks; NAME.md is appended.")
 
 
-def moment(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> datetime | None:
-    """Return ``now``, or a time in ISO format, of UTC unless it has an offset."""
-    if value is None:
-        return None
+def _moment(value: str) -> datetime:
     if value == "now":
         return datetime.now(UTC)
     try:
@@ -148,34 +237,34 @@ def moment(
             f"{value!r} is not a date or time, such as 2026-05-18, 2026-05-18T09:00 "
             "or now"
         )
-        raise click.BadParameter(msg, ctx, param) from None
+        raise ValueError(msg) from None
     if not 1970 <= found.year < 3000:  # noqa: PLR2004 - days before and after exist
         msg = f"{value!r} is out of range; give a time from 1970 to 2999"
-        raise click.BadParameter(msg, ctx, param)
+        raise ValueError(msg)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def labels(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """Return the labels given as ``NAME=VALUE``."""
-    found = {}
-    for text in values:
-        match = re.fullmatch(_LABEL, text)
-        if match is None:
-            msg = f"{text!r} is not a label; give NAME=VALUE, such as job=web"
-            raise click.BadParameter(msg, ctx, param)
-        found[match[1]] = match[2]
-    return found
+MOMENT = Parsed("time", _moment)
+"""``now``, or a time in ISO format, of UTC unless it has an offset."""
 
 
-RUN_DIR = click.option(
-    "--run-dir",
+def _label(text: str) -> tuple[str, str]:
+    match = re.fullmatch(_LABEL, text)
+    if match is None:
+        msg = f"{text!r} is not a label; give NAME=VALUE, such as job=web"
+        raise ValueError(msg)
+    return match[1], match[2]
+
+
+LABEL = Parsed("name=value", _label)
+"""A label with its value."""
+
+
+RUN_DIR = option(
     # We check ourselves whether it can be read, and say what to do about it.
-    type=click.Path(path_type=Path, readable=False),
+    click.Path(path_type=Path, readable=False),
+    meaning="Directory of the agents' sockets; by default this user's run directory.",
     envvar="JAXMON_RUN_DIR",
-    show_envvar=True,
-    help="Directory of the agents' sockets; by default this user's run directory.",
 )
 
 
@@ -225,6 +314,9 @@ LIMITS = click.option(
     "sidecar of the run directory was given.",
 )
 
+JUDGED_RUN_DIR = beside(RUN_DIR, LIMITS)
+"""That of a command that judges what it finds there, by the limits that it is given."""
+
 
 # By annotation; what is in none of them is text. A file has to exist, since it is read
 # at the start; a directory may come later, and so may the permission to read it.
@@ -235,63 +327,62 @@ _PATHS: dict[str, click.Path] = {
 }
 
 
-def with_settings(*names: str) -> Callable[[F], F]:
+def settings(*names: str) -> Any:
     """
-    Add the options of the settings *names*; their values are in *chosen*, `None` if not
+    Declare the options of the settings *names*, as a dict of values, `None` if not
     given. They declare no variables: `jaxmon.settings.load` reads the environment.
     """
     from jaxmon.settings import Settings
 
     by_name = {setting.name: setting for setting in fields(Settings)}
-    options = [_of_setting(by_name[name]) for name in names]
-    return collected("chosen", dict, names, *options)
-
-
-def with_sidecar_options(command: F) -> F:
-    """Add the options of the sidecar; *command* gets all by name, as *chosen*."""
-    from jaxmon_exporter.options import SidecarOptions
-
-    every = [
-        option for option in fields(SidecarOptions) if "declared" in option.metadata
-    ]
-    names = [option.name for option in every]
-    return collected("chosen", dict, names, *map(_of_option, every))(command)
-
-
-def _of_setting(setting: Field[Any]) -> Callable[[F], F]:
-    about, kind = declared(setting), str(setting.type)
-    flag = f"--{setting.name.replace('_', '-')}"
-    if kind == "bool":
-        flag = f"{flag}/--no-{flag[2:]}"
-    # Settings that may also be 0 are checked with the others.
-    within = None if about.off else about.within
-    return click.option(
-        flag, setting.name, type=_type(kind, within), default=None, help=about.meaning
+    about = meanings(Settings)
+    return collected(
+        dict,
+        **{name: _of_setting(by_name[name], about.get(name, "")) for name in names},
     )
 
 
-def _of_option(option: Field[Any]) -> Callable[[F], F]:
+def sidecar_options() -> Any:
+    """Declare the options of the sidecar, as a dict of values by name."""
+    from jaxmon_exporter.options import SidecarOptions
+
+    about = meanings(SidecarOptions)
+    every = {
+        option.name: _of_option(option, about.get(option.name, ""))
+        for option in fields(SidecarOptions)
+        if "declared" in option.metadata
+    }
+    return collected(dict, **every)
+
+
+def _of_setting(setting: Field[Any], meaning: str) -> Any:
+    about, kind = declared(setting), str(setting.type)
+    flag = f"--{setting.name.replace('_', '-')}"
+    both = [f"{flag}/--no-{flag[2:]}"] if kind == "bool" else []
+    # Settings that may also be 0 are checked with the others.
+    within = None if about.off else about.within
+    return option(_type(kind, within), *both, meaning=meaning, default=None)
+
+
+def _of_option(declaration: Field[Any], meaning: str) -> Any:
     from jaxmon_exporter.options import PREFIX
 
-    about, kind = declared(option), str(option.type)
-    flag = about.flag or f"--{option.name.replace('_', '-')}"
-    variable = PREFIX + flag[2:].replace("-", "_").upper()
-    default = None if option.default is MISSING else option.default
-    return click.option(
-        flag,
-        option.name,
-        type=click.Choice(about.choices)
+    about, kind = declared(declaration), str(declaration.type)
+    flag = about.flag or f"--{declaration.name.replace('_', '-')}"
+    default = None if declaration.default is MISSING else declaration.default
+    return option(
+        click.Choice(about.choices)
         if about.choices
         else _PATHS.get(kind) or _type(kind, about.within),
+        flag,
+        meaning=meaning,
         is_flag=kind == "bool",
         multiple=kind.startswith("tuple"),
         default=default,
         show_default=bool(default) or about.within is not None,
         metavar=about.metavar,
-        envvar=about.variable or variable,
-        show_envvar=True,
+        envvar=about.variable or PREFIX + flag[2:].replace("-", "_").upper(),
         callback=_checked(about.check) if about.check else None,
-        help=about.meaning,
     )
 
 

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, Number, Whole, seconds_of
+from jaxmon.cli.options import (
+    DIRECTORY,
+    RUN_DIR,
+    SECONDS,
+    WORKER,
+    Number,
+    Whole,
+    flag,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError, WireError
 
 
@@ -56,74 +66,19 @@ class ProfileView(NamedTuple):
     as_json: bool
 
 
-@click.command(
-    epilog="\b\nExamples:\n  jaxmon profile\n  jaxmon profile 2 --seconds 10 --by op\n"
-    "  jaxmon profile --for-requests 3 --slower-than 1s"
-)
-@click.argument("worker", required=False)
-@click.option(
-    "--seconds",
-    type=Number(0, 60, min_open=True),
-    default=3.0,
-    show_default=True,
-    help="How long to record.",
-)
-@click.option(
-    "--for-requests",
-    type=Whole(1, 20),
-    metavar="N",
-    help="Record the next N slow requests instead, each in a profile of its own.",
-)
-@click.option(
-    "--slower-than",
-    callback=seconds_of,
-    metavar="DURATION",
-    help="What is slow, from 50ms to 30s, with --for-requests.",
-)
-@click.option(
-    "--deadline",
-    callback=seconds_of,
-    default="10m",
-    show_default=True,
-    metavar="DURATION",
-    help="How long to wait for slow requests.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jaxmon-profile"),
-    show_default=True,
-    help="Directory for the files.",
-)
-@click.option(
-    "--by",
-    type=click.Choice(["line", "function", "scope", "op"]),
-    default="line",
-    show_default=True,
-    help="What a row of the table is: a source line, a jitted function, a named "
-    "scope, or an operation of XLA.",
-)
-@click.option(
-    "--top",
-    type=Whole(1),
-    help="Rows of the table; by default, those with nine tenths of the time, up to 20.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, with all rows and operations."
-)
-@RUN_DIR
+@subcommand()
 def command(
-    worker: str | None,
     *,
-    seconds: float,
-    for_requests: int | None,
-    slower_than: float | None,
-    deadline: float,
-    out: Path,
-    by: By,
-    top: int | None,
-    as_json: bool,
-    run_dir: Path | None,
+    worker: str | None = WORKER,
+    seconds: float = option(Number(0, 60, min_open=True), default=3.0),
+    for_requests: int | None = option(Whole(1, 20), metavar="N"),
+    slower_than: float | None = option(SECONDS),
+    deadline: float = option(SECONDS, default="10m"),
+    out: Path = option(DIRECTORY, default=Path("jaxmon-profile")),
+    by: By = option(click.Choice(["line", "function", "scope", "op"]), default="line"),
+    top: int | None = option(Whole(1)),
+    as_json: bool = flag("--json"),
+    run_dir: Path | None = RUN_DIR,
 ) -> None:
     """
     Record a device trace of a running process and list the source lines that take the
@@ -137,6 +92,24 @@ def command(
     With --for-requests, the profiler runs while requests are in progress, until N of
     them took longer than --slower-than: the name of the profile is then on the span of
     the request.
+
+    Options:
+        seconds: How long to record.
+        for_requests: Record the next N slow requests instead, each in a profile of its
+            own.
+        slower_than: What is slow, from 50ms to 30s, with --for-requests.
+        deadline: How long to wait for slow requests.
+        out: Directory for the files.
+        by: What a row of the table is: a source line, a jitted function, a named scope,
+            or an operation of XLA.
+        top: Rows of the table; by default, those with nine tenths of the time, up to
+            20.
+        as_json: Print JSON, with all rows and operations.
+
+    Examples:
+      jaxmon profile
+      jaxmon profile 2 --seconds 10 --by op
+      jaxmon profile --for-requests 3 --slower-than 1s
     """
     from jaxmon.cli.workers import pick
 

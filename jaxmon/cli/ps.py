@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, RUN_DIR, Number, Url, limits_of
-from jaxmon.cli.servers import Access
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli.options import (
+    AS_JSON,
+    BASE_URL,
+    JUDGED_RUN_DIR,
+    Number,
+    flag,
+    limits_of,
+    option,
+    subcommand,
+)
+from jaxmon.cli.servers import ACCESS, Access
 from jaxmon.errors import CommandError
 from jaxmon.host.formats.layout import (
     UNKNOWN,
@@ -65,48 +73,15 @@ _PROCESSES: Fields[ProcessView] = (
 )
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 there are processes
-  1 there are none, or run directory or sidecar cannot be read
-
-\b
-Examples:
-  jaxmon ps
-  jaxmon ps --url http://host-1:9467
-  jaxmon ps --json | jq '.processes[] | select(.state != "running")'
-"""
-)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option(
-    "--ended", is_flag=True, help="Also list slots whose process finished in order."
-)
-@click.option(
-    "--seconds",
-    type=Number(0, 60),
-    default=1.0,
-    show_default=True,
-    help="How long to count requests and steps.",
-)
-@click.option(
-    "--url",
-    type=Url(path_follows=True),
-    metavar="URL",
-    help="Ask this sidecar, of another host or container, instead of the agents.",
-)
-@RUN_DIR
-@LIMITS
-@server_access
+@subcommand()
 def command(
     *,
-    as_json: bool,
-    ended: bool,
-    seconds: float,
-    url: str | None,
-    run_dir: Path | None,
-    access: Access,
+    as_json: bool = AS_JSON,
+    ended: bool = flag(),
+    seconds: float = option(Number(0, 60), default=1.0),
+    url: str | None = option(BASE_URL),
+    run_dir: Path | None = JUDGED_RUN_DIR,
+    access: Access = ACCESS,
 ) -> None:
     """
     List the observed processes of this host, or of the host of a sidecar.
@@ -115,6 +90,20 @@ def command(
     steps a second it does, its command, and what is wrong with it. A process that
     crashed is listed until another takes its slot; one that does not respond is
     "stuck?", one that a signal stopped is "stopped".
+
+    Options:
+        ended: Also list slots whose process finished in order.
+        seconds: How long to count requests and steps.
+        url: Ask this sidecar, of another host or container, instead of the agents.
+
+    Exit codes:
+      0 there are processes
+      1 there are none, or run directory or sidecar cannot be read
+
+    Examples:
+      jaxmon ps
+      jaxmon ps --url http://host-1:9467
+      jaxmon ps --json | jq '.processes[] | select(.state != "running")'
     """
     from jaxmon.cli.host import HostReader, Sidecar, Sockets
     from jaxmon.host import rundir

@@ -13,7 +13,7 @@ from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
 from jaxmon.host.files.generated import HEADER, WARNING
-from jaxmon.settings import DIRECTORY, PREFIX, Settings, declared, wanted
+from jaxmon.settings import DIRECTORY, PREFIX, Settings, declared, meanings, wanted
 
 
 # Of a terminal.
@@ -198,13 +198,14 @@ def settings(exporter: click.Command) -> str:
 
 
 def _agent() -> str:
+    meaning = meanings(Settings)
     rows = [
         (
             f"`{setting.name}`",
             f"`{PREFIX}{setting.name.upper()}`",
             f"`{setting.default!r}`",
             _takes(setting),
-            declared(setting).meaning,
+            meaning[setting.name],
         )
         for setting in fields(Settings)
     ]

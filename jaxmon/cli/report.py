@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, RUN_DIR
+from jaxmon.cli.options import (
+    DIRECTORY,
+    JUDGED_RUN_DIR,
+    WORKER,
+    flag,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
@@ -18,40 +25,14 @@ if TYPE_CHECKING:
     from jaxmon.screens.runs import Facts
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 the report was written
-  1 no instrumented process is running, it does not respond, or a file exists
-  2 WORKER names none or several
-
-\b
-Examples:
-  jaxmon report
-  jaxmon report train.py --out reports
-  jaxmon report --json | jq .answer
-  jaxmon run --summary-dir reports train.py     # when the program exits
-"""
-)
-@click.argument("worker", required=False)
-@click.option("--all", "everyone", is_flag=True, help="One report of every process.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    help="Directory to write to; by default, the current one.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the summary instead.")
-@RUN_DIR
-@LIMITS
+@subcommand()
 def command(
     *,
-    worker: str | None,
-    everyone: bool,
-    out: Path,
-    as_json: bool,
-    run_dir: Path | None,
+    worker: str | None = WORKER,
+    everyone: bool = flag("--all"),
+    out: Path = option(DIRECTORY, default=Path(), show_default=False),
+    as_json: bool = flag("--json"),
+    run_dir: Path | None = JUDGED_RUN_DIR,
 ) -> None:
     """
     Write a report of a running process: one page, and a summary in JSON.
@@ -63,6 +44,22 @@ def command(
     names and shapes, so only its owner can read it.
 
     WORKER is the process's number, pid or name. The program keeps running.
+
+    Options:
+        everyone: One report of every process.
+        out: Directory to write to; by default, the current one.
+        as_json: Print the summary instead.
+
+    Exit codes:
+      0 the report was written
+      1 no instrumented process is running, it does not respond, or a file exists
+      2 WORKER names none or several
+
+    Examples:
+      jaxmon report
+      jaxmon report train.py --out reports
+      jaxmon report --json | jq .answer
+      jaxmon run --summary-dir reports train.py     # when the program exits
     """
     from jaxmon.cli.findings import facts_of
     from jaxmon.cli.workers import candidates, pick

@@ -11,56 +11,31 @@ from typing import Any
 
 import click
 
-from jaxmon.cli.options import with_settings
+from jaxmon.cli.options import argument, flag, settings, subcommand
 from jaxmon.errors import CommandError, SettingsError
 from jaxmon.host.bootstrap import environment
 from jaxmon.settings import load
 
 
-@click.command(
-    context_settings={"allow_interspersed_args": False},
-    epilog="""
-\b
-Exit codes:
-  2 usage error: invalid option or variable
-  otherwise, that of PROGRAM
-
-\b
-Examples:
-  jaxmon run train.py --steps 1000
-  jaxmon run --port 9500 -m mypackage.serve
-  jaxmon run --children -m uvicorn app:app --workers 4
-""",
-)
-@click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module name.")
-@click.option("-c", "as_code", is_flag=True, help="PROGRAM is Python source.")
-@click.option(
-    "--children",
-    is_flag=True,
-    help="Also observe the Python processes that PROGRAM starts.",
-)
-@click.option("--no-tcp", is_flag=True, help="Serve on the Unix socket only.")
-@with_settings(
-    "host",
-    "port",
-    "run_dir",
-    "calls",
-    "max_functions",
-    "memory_interval",
-    "report",
-    "summary_dir",
-)
-@click.argument("program")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@subcommand(context_settings={"allow_interspersed_args": False})
 def command(
-    chosen: dict[str, Any],
     *,
-    as_module: bool,
-    as_code: bool,
-    children: bool,
-    no_tcp: bool,
-    program: str,
-    args: tuple[str, ...],
+    as_module: bool = flag("-m"),
+    as_code: bool = flag("-c"),
+    children: bool = flag(),
+    no_tcp: bool = flag(),
+    chosen: dict[str, Any] = settings(
+        "host",
+        "port",
+        "run_dir",
+        "calls",
+        "max_functions",
+        "memory_interval",
+        "report",
+        "summary_dir",
+    ),
+    program: str = argument(),
+    args: tuple[str, ...] = argument(click.UNPROCESSED, nargs=-1),
 ) -> None:
     """
     Run PROGRAM like `python PROGRAM ARGS...`, instrumented by jaxmon.
@@ -69,6 +44,21 @@ def command(
     of the same name. Processes forked before JAX is imported each get their own agent.
     With --children, so do other Python processes that the program starts and that
     import JAX: workers of uvicorn, multiprocessing, subprocesses.
+
+    Options:
+        as_module: PROGRAM is a module name.
+        as_code: PROGRAM is Python source.
+        children: Also observe the Python processes that PROGRAM starts.
+        no_tcp: Serve on the Unix socket only.
+
+    Exit codes:
+      2 usage error: invalid option or variable
+      otherwise, that of PROGRAM
+
+    Examples:
+      jaxmon run train.py --steps 1000
+      jaxmon run --port 9500 -m mypackage.serve
+      jaxmon run --children -m uvicorn app:app --workers 4
     """
     if as_module and as_code:
         msg = "-m and -c are mutually exclusive"

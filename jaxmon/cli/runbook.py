@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from jaxmon.cli import options, output
+from jaxmon.cli import output
+from jaxmon.cli.options import LABEL, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -43,7 +44,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@subcommand(command, "list")
 def list_names() -> None:
     """
     List guides and runbooks with their meaning; one line each if the output is not a
@@ -63,33 +64,28 @@ def list_names() -> None:
         output.lines(lines)
 
 
-@command.command(
-    epilog="""
-\b
-Examples:
-  jaxmon runbook show triage
-  jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
-"""
-)
-@click.argument("name")
-@click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=options.labels,
-    help="A label of the alert, for the queries; may be repeated.",
-)
-def show(*, name: str, labels: Mapping[str, str]) -> None:
+@subcommand(command)
+def show(
+    *,
+    name: str = argument(),
+    labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
+) -> None:
     """
     Print the runbook of the alert NAME, or a guide, with queries to paste.
 
     Queries select what the labels say; labels that are not given match everything.
+
+    Options:
+        labels: A label of the alert, for the queries; may be repeated.
+
+    Examples:
+      jaxmon runbook show triage
+      jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
     """
     found = {name.lower(): name for name in (*GUIDES, *names())}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
         if spelling in found:
-            output.lines(filled(read(found[spelling]), labels))
+            output.lines(filled(read(found[spelling]), dict(labels)))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"

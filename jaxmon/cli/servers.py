@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, Number, Url, collected
+from jaxmon.cli.options import BASE_URL, FILE, Number, Url, collected, flag, option
 from jaxmon.errors import CommandError, ConfigFileError
 
 
 if TYPE_CHECKING:
     from jaxmon.host.http.session import Session
     from jaxmon_dashboards.grafana.session import GrafanaSession
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 TOKEN_VARIABLE = "GRAFANA_TOKEN"  # noqa: S105 - the variable's name
 GRAFANA_HELP = f"""
@@ -35,59 +30,29 @@ _SILENT_SECONDS = 2.0
 # No token has a tenth of that.
 _MAX_BYTES = 1 << 16
 
-ALERTMANAGER = click.option(
-    "--alertmanager",
-    type=Url(path_follows=True),
-    metavar="URL",
+ALERTMANAGER = option(
+    BASE_URL,
+    meaning="Alertmanager's URL as in the browser, including any path.",
     required=True,
     envvar="ALERTMANAGER_URL",
-    show_envvar=True,
-    help="Alertmanager's URL as in the browser, including any path.",
 )
 
 
-def prometheus(*, required: bool) -> Callable[[F], F]:
+def prometheus(*, required: bool) -> Any:
     """Return the option ``--prometheus``."""
-    return click.option(
+    return option(
+        BASE_URL,
         "--prometheus",
-        "prometheus_url",
-        type=Url(path_follows=True),
-        metavar="URL",
+        meaning="Prometheus's URL as in the browser, including any path.",
         required=required,
         envvar="PROMETHEUS_URL",
-        show_envvar=True,
-        help="Prometheus's URL as in the browser, including any path.",
-    )
-
-
-def _connection(token: str, timeout: str, secrets: str) -> tuple[Callable[[F], F], ...]:
-    """Return the options of `Access`; the texts are of their help."""
-    return (
-        click.option("--token-file", type=FILE, help=token),
-        click.option(
-            "--ca-file",
-            type=FILE,
-            help="CA certificates (PEM) to trust instead of the system's.",
-        ),
-        click.option(
-            "--timeout",
-            default=10.0,
-            show_default=True,
-            type=Number(0.1, 300.0),
-            help=f"Timeout per request in seconds{timeout}.",
-        ),
-        click.option(
-            "--insecure-http",
-            is_flag=True,
-            help=f"Allow sending {secrets} over unencrypted HTTP to another host.",
-        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """
-    How to connect: the options of `access` and `grafana_access`; *timeout* is for each
+    How to connect, as `ACCESS` and `GRAFANA_ACCESS` declare it; *timeout* is for each
     request, *insecure_http* allows sending secrets unencrypted to another host.
     """
 
@@ -137,37 +102,45 @@ class Access:
         )
 
 
-_ACCESS = [field.name for field in fields(Access)]
-
-
 def _wait(seconds: float) -> None:
     if seconds > _SILENT_SECONDS:
         output.line(f"Grafana is busy; retrying in {seconds:.0f} s", err=True)
     time.sleep(seconds)
 
 
-def access(function: F) -> F:
-    """Add the options for connecting to a command, which gets them as *access*."""
-    token = "File containing a bearer token to send."  # noqa: S105 - a help text
-    options = _connection(token, "", "credentials")
-    return collected("access", Access, _ACCESS, *options)(function)
-
-
-def grafana_access(function: F) -> F:
-    """Add the options for a Grafana to a command, which gets *url* and *access*."""
-    address = click.option(
-        "--url",
-        type=Url(),
-        metavar="URL",
-        required=True,
-        envvar="GRAFANA_URL",
-        show_envvar=True,
-        help="Grafana's URL as in the browser, including any path.",
+def _access(token: str, secrets: str, timeout: str = "") -> Any:
+    """Return the options of `Access`; the texts are of their help."""
+    return collected(
+        Access,
+        token_file=option(FILE, meaning=token),
+        ca_file=option(
+            FILE, meaning="CA certificates (PEM) to trust instead of the system's."
+        ),
+        timeout=option(
+            Number(0.1, 300.0),
+            meaning=f"Timeout per request in seconds{timeout}.",
+            default=10.0,
+        ),
+        insecure_http=flag(
+            meaning=f"Allow sending {secrets} over unencrypted HTTP to another host."
+        ),
     )
-    token = f"File containing the token; overrides {TOKEN_VARIABLE}."
-    tries = "; requests are tried up to four times"
-    options = address, *_connection(token, tries, "the token")
-    return collected("access", Access, _ACCESS, *options)(function)
+
+
+ACCESS = _access("File containing a bearer token to send.", "credentials")
+
+GRAFANA_URL = option(
+    Url(),
+    "--url",
+    meaning="Grafana's URL as in the browser, including any path.",
+    required=True,
+    envvar="GRAFANA_URL",
+)
+GRAFANA_ACCESS = _access(
+    f"File containing the token; overrides {TOKEN_VARIABLE}.",
+    "the token",
+    "; requests are tried up to four times",
+)
 
 
 def token_in(file: Path, option: str = "--token-file") -> str:

@@ -11,17 +11,16 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import FILE, Url, collected
-from jaxmon.cli.servers import Access, token_in
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli.options import FILE, Url, collected, option
+from jaxmon.cli.servers import ACCESS, Access, token_in
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
 
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from jaxmon.facts.host import JobHost
     from jaxmon.host.http.session import Session
 
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_TARGETS = 10_000
 _MOST_BYTES = 16 << 20
@@ -172,56 +169,30 @@ def _from_yaml(text: str) -> Any:
     return plain(yaml_file.compose(text))
 
 
-_OPTIONS = (
-    click.option(
-        "--targets",
-        multiple=True,
-        metavar="HOST:PORT,...",
-        help="Sidecars to ask, separated by commas; repeatable. All addresses of a "
-        "name are asked. The default port is 9467.",
-    ),
-    click.option(
-        "--file-sd",
-        "files",
-        multiple=True,
-        type=FILE,
-        help="Ask those in this file, in the format of Prometheus's file_sd; "
-        "repeatable.",
-    ),
-    click.option(
-        "--http-sd",
-        "urls",
-        multiple=True,
-        type=Url(),
-        metavar="URL",
-        help="Ask those that this address returns, as for Prometheus's http_sd; "
-        "repeatable. No secret is sent there.",
-    ),
-    click.option(
-        "--scheme",
-        type=click.Choice(["http", "https"]),
-        default="http",
-        show_default=True,
-        help="How to connect to targets that do not say it themselves.",
-    ),
-    click.option("--user", default="", help="Name for basic authentication."),
-    click.option(
-        "--password-file", type=FILE, help="File containing the password of --user."
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Sidecars:
-    """The options of `sidecars`, as they were given."""
+    """
+    The sidecars of a job, as they were given.
 
-    targets: tuple[str, ...]
-    files: tuple[Path, ...]
-    urls: tuple[str, ...]
-    scheme: str
-    user: str
-    password_file: Path | None
-    access: Access
+    Options:
+        targets: Sidecars to ask, separated by commas; repeatable. All addresses of a
+            name are asked. The default port is 9467.
+        files: Ask those in this file, in the format of Prometheus's file_sd;
+            repeatable.
+        urls: Ask those that this address returns, as for Prometheus's http_sd;
+            repeatable. No secret is sent there.
+        scheme: How to connect to targets that do not say it themselves.
+        user: Name for basic authentication.
+        password_file: File containing the password of --user.
+    """
+
+    targets: tuple[str, ...] = option(str, multiple=True, metavar="HOST:PORT,...")
+    files: tuple[Path, ...] = option(FILE, "--file-sd", multiple=True)
+    urls: tuple[str, ...] = option(Url(), "--http-sd", multiple=True)
+    scheme: str = option(click.Choice(["http", "https"]), default="http")
+    user: str = option(str, default="")
+    password_file: Path | None = option(FILE)
+    access: Access = ACCESS
 
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
@@ -313,11 +284,7 @@ class Sidecars:
             yield from from_groups(document, "--http-sd", scheme=scheme)
 
 
-def sidecars(function: F) -> F:
-    """Add the options to a command, which gets them as *sidecars*."""
-    names = [field.name for field in fields(Sidecars)]
-    options = *_OPTIONS, server_access
-    return collected("sidecars", Sidecars, names, *options)(function)
+SIDECARS = collected(Sidecars)
 
 
 def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:

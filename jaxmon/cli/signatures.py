@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR
+from jaxmon.cli.options import NEW_FILE, RUN_DIR, WORKER, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -26,34 +26,30 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 the file was written
-  1 no instrumented process is running, or it does not respond
-  2 several are running and none was selected, or none or several have that name
-
-\b
-Examples:
-  jaxmon signatures export --output signatures.json
-  jaxmon signatures export 3 | jq '.functions[].function'
-"""
-)
-@click.argument("worker", required=False)
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output.",
-)
-@RUN_DIR
-def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> None:
+@subcommand(command)
+def export(
+    *,
+    worker: str | None = WORKER,
+    file: Path | None = option(NEW_FILE, "--output"),
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Write each function's recorded signatures: shapes, types, static arguments.
 
     WORKER is the process's number, as in the `worker` label, its pid or its name;
     required only if several are running. No values of arrays are written.
+
+    Options:
+        file: Write to this file instead of standard output.
+
+    Exit codes:
+      0 the file was written
+      1 no instrumented process is running, or it does not respond
+      2 several are running and none was selected, or none or several have that name
+
+    Examples:
+      jaxmon signatures export --output signatures.json
+      jaxmon signatures export 3 | jq '.functions[].function'
     """
     from jaxmon.host.files import whole
 
@@ -77,28 +73,26 @@ def export(*, worker: str | None, file: Path | None, run_dir: Path | None) -> No
             )
 
 
-@command.command(
-    epilog="""
-\b
-Exit codes:
-  0 the proposals were printed, if there are any
-  1 the file is invalid, or no process responds
-  2 several processes are running and none was selected
-
-\b
-Examples:
-  jaxmon signatures buckets signatures.json
-  jaxmon signatures buckets 3
-"""
-)
-@click.argument("source", metavar="[FILE|WORKER]", required=False)
-@RUN_DIR
-def buckets(*, source: str | None, run_dir: Path | None) -> None:
+@subcommand(command)
+def buckets(
+    *,
+    source: str | None = argument(metavar="[FILE|WORKER]", required=False),
+    run_dir: Path | None = RUN_DIR,
+) -> None:
     """
     Propose sizes to pad to, so that few programs serve all recorded signatures.
 
     Each line has the number of programs, the fraction of elements that would be
     padding, weighted by calls, and the sizes.
+
+    Exit codes:
+      0 the proposals were printed, if there are any
+      1 the file is invalid, or no process responds
+      2 several processes are running and none was selected
+
+    Examples:
+      jaxmon signatures buckets signatures.json
+      jaxmon signatures buckets 3
     """
     from jaxmon.facts.signatures import read
     from jaxmon.preflight.warming import proposals

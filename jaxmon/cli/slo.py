@@ -11,9 +11,8 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import Number, Whole, moment
-from jaxmon.cli.servers import Access, prometheus
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli.options import MOMENT, NEW_FILE, Number, Whole, option, subcommand
+from jaxmon.cli.servers import ACCESS, Access, prometheus
 
 
 if TYPE_CHECKING:
@@ -35,65 +34,35 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="""
-\b
-Example, on Monday morning:
-  jaxmon slo report --prometheus https://prometheus.example.org > report.md
-"""
-)
-@prometheus(required=True)
-@click.option(
-    "--slo",
-    "slo_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Report the objectives of this file; by default, all that are recorded.",
-)
-@click.option(
-    "--days",
-    type=Whole(1, 90),
-    default=7,
-    show_default=True,
-    help="How many days of 24 hours to report.",
-)
-@click.option(
-    "--until",
-    metavar="TIME",
-    callback=moment,
-    help="When they end: a date or time in ISO format, whose time zone days have, UTC "
-    "unless given; by default, now.",
-)
-@click.option(
-    "--price-per-hour",
-    "price",
-    type=Number(min=0),
-    metavar="DOLLARS",
-    help="Price of an accelerator hour; by default, as the sidecars export it.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["markdown", "json"]),
-    default="markdown",
-    show_default=True,
-    help="What to print.",
-)
-@server_access
+@subcommand(command)
 def report(
     *,
-    prometheus_url: str,
-    slo_file: Path | None,
-    days: int,
-    until: datetime | None,
-    price: float | None,
-    form: str,
-    access: Access,
+    prometheus_url: str = prometheus(required=True),
+    slo_file: Path | None = option(NEW_FILE, "--slo"),
+    days: int = option(Whole(1, 90), default=7),
+    until: datetime | None = option(MOMENT),
+    price: float | None = option(Number(min=0), "--price-per-hour", metavar="DOLLARS"),
+    form: str = option(
+        click.Choice(["markdown", "json"]), "--format", default="markdown"
+    ),
+    access: Access = ACCESS,
 ) -> None:
     """
     Print the weekly report: objectives, alerts, causes and cost.
 
     Everything comes from Prometheus, which needs the rules of `jaxmon alerts build` and
     as many days of data. Queries over a large fleet take a while: raise --timeout.
+
+    Options:
+        slo_file: Report the objectives of this file; by default, all that are recorded.
+        days: How many days of 24 hours to report.
+        until: When they end: a date or time in ISO format, whose time zone days have,
+            UTC unless given; by default, now.
+        price: Price of an accelerator hour; by default, as the sidecars export it.
+        form: What to print.
+
+    Example, on Monday morning:
+      jaxmon slo report --prometheus https://prometheus.example.org > report.md
     """
     from jaxmon_alerts import slo
     from jaxmon_alerts.prometheus import Prometheus

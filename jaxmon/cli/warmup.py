@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from jaxmon.cli import output
-from jaxmon.cli.options import Number, Whole
+from jaxmon.cli.options import NEW_FILE, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -22,56 +20,14 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _MISUSE = 2
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0 every signature is in the cache
-  1 a signature failed, or the file is invalid
-  2 the cache directory is not set, or no function was selected
-
-\b
-Examples:
-  export JAX_COMPILATION_CACHE_DIR=/cache
-  jaxmon warmup --signatures signatures.json --jobs 4
-  jaxmon warmup --signatures signatures.json --main mypackage.serve
-"""
-)
-@click.option(
-    "--signatures",
-    "file",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File written by `jaxmon signatures export`. Its modules are imported.",
-)
-@click.option(
-    "--jobs",
-    default=1,
-    show_default=True,
-    type=Whole(1, 64),
-    help="Number of processes. Those of an accelerator share its memory.",
-)
-@click.option(
-    "--module",
-    "modules",
-    multiple=True,
-    metavar="MODULE",
-    help="Only functions of this module; may be repeated.",
-)
-@click.option(
-    "--main",
-    metavar="MODULE",
-    help="Module that ran as the program, to import for functions of `__main__`.",
-)
-@click.option(
-    "--timeout",
-    default=600.0,
-    show_default=True,
-    type=Number(1, 86_400),
-    help="Seconds after which an import or a signature has failed.",
-)
+@subcommand()
 def command(
-    *, file: Path, jobs: int, modules: tuple[str, ...], main: str | None, timeout: float
+    *,
+    file: Path = option(NEW_FILE, "--signatures", required=True),
+    jobs: int = option(Whole(1, 64), default=1),
+    modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
+    main: str | None = option(str, metavar="MODULE"),
+    timeout: float = option(Number(1, 86_400), default=600.0),
 ) -> None:
     """
     Compile the signatures in a file into JAX's persistent cache, so that the next
@@ -81,6 +37,23 @@ def command(
     separate processes, and lowers each function without calling it. Run it with the
     same JAX, XLA flags and device kind as the service: all are part of the cache's
     keys.
+
+    Options:
+        file: File written by `jaxmon signatures export`. Its modules are imported.
+        jobs: Number of processes. Those of an accelerator share its memory.
+        modules: Only functions of this module; may be repeated.
+        main: Module that ran as the program, to import for functions of `__main__`.
+        timeout: Seconds after which an import or a signature has failed.
+
+    Exit codes:
+      0 every signature is in the cache
+      1 a signature failed, or the file is invalid
+      2 the cache directory is not set, or no function was selected
+
+    Examples:
+      export JAX_COMPILATION_CACHE_DIR=/cache
+      jaxmon warmup --signatures signatures.json --jobs 4
+      jaxmon warmup --signatures signatures.json --main mypackage.serve
     """
     from jaxmon.facts.signatures import FAILED, STATUSES, read
     from jaxmon.preflight.warming import warm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,6 +93,15 @@ def tabulated(
     rows = [[cell(record) for _, cell in fields] for record in records]
     columns = [column for column, _ in fields]
     return Section(title, about if rows else "", columns, rows, below=below)
+
+
+def fitting(fields: Fields[T], dispensable: Iterable[str], room: int) -> Fields[T]:
+    """Return those of *fields* that have *room*, without the first *dispensable*."""
+    for heading in dispensable:
+        if sum(column.size for column, _ in fields) <= room:
+            break
+        fields = [field for field in fields if field[0].heading != heading]
+    return fields
 
 
 def more(count: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmon.cli.gameday.results import progress
+from jaxmon.cli.gameday.command import progress
 from jaxmon_alerts.gameday.children import Children
 from jaxmon_alerts.gameday.drill import Drill, DrillPhase, Firing, Patience
 from jaxmon_alerts.gameday.scenarios import BY_NAME

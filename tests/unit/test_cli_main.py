@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import jaxmon
 from jaxmon.cli.entry import exporter
 from jaxmon.cli.main import COMMANDS, EXTRAS, load, main, require
+from jaxmon.cli.options import option, subcommand
 from jaxmon.errors import CommandError, SettingsError
 from tests.helpers.processes import ROOT, clean_environ, run_python
 
@@ -36,12 +37,29 @@ def failing(monkeypatch):
 def test_every_command_has_help(name):
     """Each command loads, says what it does, and describes every option."""
     command = load(name)
-    assert command.help
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0
     assert result.output.startswith(f"Usage: main {name}")
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    assert [one.name for one in options if not one.help] == []
+    for each in (command, *getattr(command, "commands", {}).values()):
+        assert each.help
+        assert "Options:" not in each.help
+        options = [one for one in each.params if isinstance(one, click.Option)]
+        assert [one.name for one in options if not one.help] == []
+
+
+def test_help_is_of_options_that_exist():
+    """What a docstring says of an option that the command lacks is an error."""
+    with pytest.raises(ValueError, match=r"command has no options \['speed'\]"):
+
+        @subcommand()
+        def command(*, pace: int = option(int)):
+            """
+            Run.
+
+            Options:
+                pace: How fast.
+                speed: How fast.
+            """
 
 
 def test_help_lists_every_command():
@@ -50,6 +68,14 @@ def test_help_lists_every_command():
     assert result.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in result.output
+
+
+def test_commands_load_without_docstrings():
+    """With `python -OO` the help has no texts, and every command still works."""
+    result = run_python("-OO", "-m", "jaxmon", "exporter", "--help").ok()
+    assert "--nvml-interval" in result.out
+    listed = run_python("-OO", "-m", "jaxmon", "--help").ok().out
+    assert all(f"\n  {name}" in listed for name in COMMANDS)
 
 
 def test_module_is_the_command():

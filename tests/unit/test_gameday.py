@@ -5,8 +5,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from jaxmon.cli.gameday.command import places_of
 from jaxmon.cli.gameday.demo import PLACES
-from jaxmon.cli.gameday.results import places_of
 from jaxmon.cli.main import main
 from jaxmon_alerts import rules as alerts
 from jaxmon_alerts.gameday.scenarios import BY_NAME, LOAD, RESTART, SCENARIOS, Scenario

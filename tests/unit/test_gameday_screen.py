@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from jaxmon.cli.gameday.results import drawn
+from jaxmon.cli.gameday.command import drawn
 from jaxmon.cli.gameday.screen import plain
 from jaxmon_alerts.gameday.children import Children
 from jaxmon_alerts.gameday.drill import Drill, DrillPhase, DrillResult, Patience

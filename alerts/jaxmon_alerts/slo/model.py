@@ -389,8 +389,6 @@ class Slos:
     def __iter__(self) -> Iterator[Slo]:
         return iter(self.slos)
 
-    def __getitem__(self, name: str) -> Slo:
-        for slo in self.slos:
-            if slo.name == name:
-                return slo
-        raise KeyError(name)
+    def get(self, name: str) -> Slo | None:
+        """Return the objective *name*, if any; users' own files may lack it."""
+        return next((slo for slo in self.slos if slo.name == name), None)

@@ -18,10 +18,8 @@ SERVICES = (
     # Without a pattern for "All": only the jobs that run jaxmon, not every job of
     # this Prometheus. `up` and `process_*` exist for those, too.
     Variable(
-        label="job",
-        title="Service",
-        metric=catalog.BUILD_INFO,
-        text="The Prometheus job, which is the service.",
+        *("job", "Service", catalog.BUILD_INFO),
+        "The Prometheus job, which is the service.",
     ),
 )
 """Variables of boards on services, whose series are recorded."""
@@ -29,55 +27,34 @@ SERVICES = (
 VARIABLES = (
     *SERVICES,
     Variable(
-        label="instance",
-        title="Host",
-        metric=catalog.BUILD_INFO,
-        matchers=(q.JOB,),
-        all_value=".+",
-        text="The scraped address: a host's sidecar, or an agent.",
+        *("instance", "Host", catalog.BUILD_INFO),
+        "The scraped address: a host's sidecar, or an agent.",
+        *((q.JOB,), ".+"),
     ),
     Variable(
-        label="worker",
-        title="Worker",
-        metric=catalog.BUILD_INFO,
-        matchers=q.HOST,
-        all_value=".*",
-        text="The slot of a process on its host. Series scraped directly from an agent "
-        "have none; enter .+ to exclude them.",
+        *("worker", "Worker", catalog.BUILD_INFO),
+        "The slot of a process on its host. Series scraped directly from an agent have "
+        "none; enter .+ to exclude them.",
+        *(q.HOST, ".*"),
     ),
     Variable(
-        label="function",
-        title="Function",
-        metric=catalog.JIT_CACHE_MISSES,
-        matchers=q.PROCESS,
-        all_value=".*",
-        text="The jitted function.",
+        *("function", "Function", catalog.JIT_CACHE_MISSES),
+        *("The jitted function.", q.PROCESS, ".*"),
     ),
     Variable(
-        label="device",
-        title="Device",
-        metric=catalog.LIVE_ARRAYS,
-        matchers=q.PROCESS,
-        all_value=".*",
-        text="The local device, as JAX numbers it.",
+        *("device", "Device", catalog.LIVE_ARRAYS),
+        *("The local device, as JAX numbers it.", q.PROCESS, ".*"),
     ),
     *q.VARIABLES,
 )
 
 _STARTS = Annotation(
-    name="Starts",
-    expr=STARTS(q.JOB).sum("job"),
-    title="Processes started",
-    text="{{job}}",
-    color="blue",
+    *("Starts", "Processes started", "{{job}}", "blue"), STARTS(q.JOB).sum("job")
 )
 # Their beginnings: for as long as many fire, every graph would be red.
 _ALERTS = Annotation(
-    name="Alerts",
-    expr=q.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
-    title="{{alertname}}",
-    text="{{severity}}: {{job}}",
-    color="red",
+    *("Alerts", "{{alertname}}", "{{severity}}: {{job}}", "red"),
+    q.firing().max(*_ALERT).unless(alerts(*FIRING).offset("5m"), *_ALERT),
 )
 # Of a release, people see its beginning.
 _RECENT = "10m"
@@ -94,37 +71,26 @@ def _new(name: str, *labels: str) -> Expr:
 
 
 RECOMPILES = Annotation(
-    name="Recompiles",
+    *("Recompiles", "Recompiling", "{{job}}: {{function}}", "orange"),
     # Where it begins: of many services, some function always recompiles.
-    expr=services.RECOMPILES(q.JOB)
+    services.RECOMPILES(q.JOB)
     .sum("job", "function")
     .unless(services.RECOMPILES(q.JOB).offset(_RECENT), "job", "function")
     .topk(_MOST),
-    title="Recompiling",
-    text="{{job}}: {{function}}",
-    color="orange",
 )
 PROGRAMS = Annotation(
-    name="Programs",
-    expr=_new(SAMPLES, "function", "fingerprint"),
-    title="New program",
-    text="{{job}}: {{function}} {{fingerprint}}",
-    color="yellow",
+    *("Programs", "New program", "{{job}}: {{function}} {{fingerprint}}", "yellow"),
+    _new(SAMPLES, "function", "fingerprint"),
 )
 VERSION = Annotation(
-    name="Versions",
-    expr=_new(VERSIONS, "jax", "jaxlib", "platform_version"),
-    title="New version",
-    text="{{job}}: JAX {{jax}}, jaxlib {{jaxlib}}, {{platform_version}}",
-    color="green",
+    *("Versions", "New version"),
+    *("{{job}}: JAX {{jax}}, jaxlib {{jaxlib}}, {{platform_version}}", "green"),
+    _new(VERSIONS, "jax", "jaxlib", "platform_version"),
 )
 # Over weeks, only what someone was called for.
 PAGES = Annotation(
-    name="Pages",
-    expr=alerts(q.JOB, *FIRING, eq("severity", PAGE)).max("alertname", "job"),
-    title="{{alertname}}",
-    text="{{job}}",
-    color="red",
+    *("Pages", "{{alertname}}", "{{job}}", "red"),
+    alerts(q.JOB, *FIRING, eq("severity", PAGE)).max("alertname", "job"),
 )
 
 DEPLOY_TAGS = ("jaxmon", "deploy")

@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec, TypedDict, Unpack
 
 from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.promql import Expr, Matcher, counter, gauge
-from jaxmon.promql.expressions import PER_SECOND
+from jaxmon.promql.expressions import PER_SECOND, SCRAPED_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,9 @@ RECORDED, EXPORTED, BUCKETS = 180, 120, 40
 _HEIGHT, _HEIGHTS = 8, {"stat": 4}
 _INSTANT: tuple[Kind, ...] = ("stat", "table")
 _PROMETHEUS_OWN = ("up", "ALERTS")
+# In legends: of a device, its host says enough.
+_FIRST = (*SCRAPED_LABELS, "uuid", "loop", "route", "function", "run", "signal")
+_OF_DEVICES, _BESIDE_DEVICES = ("uuid", "runtime"), ("job", "worker")
 _LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _UID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -129,6 +132,10 @@ class Thresholds:
         if values != sorted(set(values)):
             msg = f"thresholds {values} do not increase"
             raise ValueError(msg)
+
+
+# Of a state that is 1 as it should be.
+_ALL_IS_WELL = Thresholds("red", ((1, "green"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One query; *legend* has ``{{label}}``, or is a column's title in a table."""
+    """One query; *legend* is a column's title, has ``{{label}}``, or follows labels."""
 
     expr: Expr
     legend: str = ""
@@ -167,11 +174,12 @@ class PanelOptions(TypedDict, total=False):
         minimum: start of the axis.
         maximum: end of the axis, if there is a natural one other than 1 of a ratio.
         unbounded: whether a ratio may exceed 1, such as of several cores.
-        thresholds: drawn as dashed lines over time, as colours elsewhere.
+        thresholds: drawn as dashed lines over time, as colours elsewhere; of states, 1
+            is good by default.
         mappings: texts for values; in a table they colour the first column.
         stacked: whether the series add up, to their sum or to 100 %.
         alerts: names of alerts about this; their runbooks are linked.
-        labels: columns of a table, in order; all labels of its queries.
+        labels: columns of a table, all labels of its queries, if the order matters.
         values_after: label of a table whose column the values follow; by default, the
             last one. Columns further right may take scrolling.
         cell_links: links from the cells of a table, by label.
@@ -340,10 +348,10 @@ class Annotation:
     """Events drawn across every panel when *expr* yields something."""
 
     name: str
-    expr: Expr
     title: str
     text: str
     color: Color
+    expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,12 +427,36 @@ class _Heading:
     def __call__(
         self, *targets: Target | Expr, text: str, **options: Unpack[PanelOptions]
     ) -> Panel:
-        """Return the panel; a target that is only an expression has its title."""
-        listed = tuple(
-            Target(target, self.title) if isinstance(target, Expr) else target
-            for target in targets
-        )
-        return Panel(self.kind, self.number, self.title, text, listed, **options)
+        """
+        Return the panel. An expression has the title as its legend if it is a single
+        value, else its labels; in a graph, a legend without labels follows them.
+        """
+        named = tuple(map(self._named, targets))
+        if self.kind == "table":
+            options = {"labels": _labels(named[0].expr), **options}
+        if self.kind == "state-timeline":
+            options = {"thresholds": _ALL_IS_WELL, **options}
+        return Panel(self.kind, self.number, self.title, text, named, **options)
+
+    def _named(self, target: Target | Expr) -> Target:
+        single = self.kind in _INSTANT
+        if isinstance(target, Expr):
+            target = Target(target, self.title if single else "")
+        return target if single or "{{" in target.legend else _labelled(target)
+
+
+def _labels(expr: Expr) -> tuple[str, ...]:
+    labels = expr.shape.labels or frozenset()
+    first = [label for label in _FIRST if label in labels]
+    return (*first, *sorted(labels.difference(first)))
+
+
+def _labelled(target: Target) -> Target:
+    shown = _labels(target.expr)
+    if set(shown).intersection(_OF_DEVICES):
+        shown = tuple(label for label in shown if label not in _BESIDE_DEVICES)
+    parts = (*(f"{{{{{label}}}}}" for label in shown), target.legend)
+    return replace(target, legend=" ".join(filter(None, parts)))
 
 
 heatmap = partial(_Heading, "heatmap")

@@ -51,7 +51,7 @@ from jaxmon_alerts.overviews.hosts import (
     READERS,
 )
 from jaxmon_alerts.overviews.model import OverviewRule
-from jaxmon_alerts.slo import Slo, Slos
+from jaxmon_alerts.slo import Slos
 from jaxmon_dashboards.boards.model import DependentVariable, Link, Mapping, Thresholds
 
 
@@ -66,7 +66,6 @@ DEVICE = (*PROCESS, re("device", "$device"))
 FEW = 20
 
 BY_PROCESS = ("job", "instance", "worker")
-NAMED_PROCESS = "{{job}} {{instance}} {{worker}}"
 
 # Burn rates that mean a slow ticket, a ticket, a slow page, a page.
 BURN = Thresholds(
@@ -118,26 +117,21 @@ def opening(label: str, title: str, board: str, *kept: str) -> tuple[str, Link]:
     return label, Link(title, f"/d/jaxmon-{board}?{chosen}")
 
 
-def find(slos: Slos, name: str) -> Slo | None:
-    """Return the objective *name*, if any; users' own files may lack it."""
-    return next((slo for slo in slos if slo.name == name), None)
-
-
 def budget(slos: Slos, name: str) -> Thresholds | None:
     """Return the line that an error ratio should stay below."""
-    slo = find(slos, name)
+    slo = slos.get(name)
     return above(slo.budget) if slo else None
 
 
 def objective(slos: Slos, name: str) -> Thresholds | None:
     """Return the line that a ratio of good events should stay above."""
-    slo = find(slos, name)
+    slo = slos.get(name)
     return below(slo.objective) if slo else None
 
 
 def latency(slos: Slos, name: str) -> Thresholds | None:
     """Return the line that a latency should stay below."""
-    slo = find(slos, name)
+    slo = slos.get(name)
     return above(slo.threshold_seconds) if slo and slo.threshold_seconds else None
 
 
@@ -183,7 +177,7 @@ def storm(slos: Slos) -> float:
 
 def alert_of(slos: Slos, name: str) -> tuple[str, ...]:
     """Return the name of the alert of the objective *name*, if there is one."""
-    slo = find(slos, name)
+    slo = slos.get(name)
     return (slo.alert,) if slo else ()
 
 

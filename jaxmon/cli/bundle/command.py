@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LIMITS, RUN_DIR, Url, Whole, limits_of
-from jaxmon.cli.servers import Access, prometheus
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli.options import (
+    BASE_URL,
+    JUDGED_RUN_DIR,
+    WORKER,
+    Whole,
+    limits_of,
+    option,
+    subcommand,
+)
+from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.errors import CommandError
 
 
@@ -27,51 +34,18 @@ _MOST_ALERTS = 1000
 _SIDECAR_SECONDS = 30.0
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon bundle
-  jaxmon bundle train.py --hlo 3
-  jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
-  kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
-"""
-)
-@click.argument("worker", required=False)
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help="File to write, - for standard output; by default, named by host and time.",
-)
-@click.option(
-    "--hlo",
-    "programs",
-    type=Whole(1, 50),
-    metavar="N",
-    help="Add the optimised HLO of the newest N programs of each process. It has small "
-    "constants and source paths of the program.",
-)
-@RUN_DIR
-@LIMITS
-@click.option(
-    "--sidecar",
-    type=Url(path_follows=True),
-    metavar="URL",
-    default="http://127.0.0.1:9467",
-    show_default=True,
-    help="The sidecar of this host.",
-)
-@prometheus(required=False)
-@server_access
+@subcommand()
 def command(
     *,
-    worker: str | None,
-    out: Path | None,
-    programs: int | None,
-    run_dir: Path | None,
-    sidecar: str,
-    prometheus_url: str | None,
-    access: Access,
+    worker: str | None = WORKER,
+    out: Path | None = option(
+        click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+    ),
+    programs: int | None = option(Whole(1, 50), "--hlo", metavar="N"),
+    run_dir: Path | None = JUDGED_RUN_DIR,
+    sidecar: str = option(BASE_URL, default="http://127.0.0.1:9467"),
+    prometheus_url: str | None = prometheus(required=False),
+    access: Access = ACCESS,
 ) -> None:
     """
     Collect what a post-mortem needs, before a restart destroys it.
@@ -84,6 +58,18 @@ def command(
     Of command lines it has the script, names of options and plain values of common
     ones; of the environment, the variables that change how XLA compiles. It does have
     source lines, argument names and shapes, so only its owner can read it.
+
+    Options:
+        out: File to write, - for standard output; by default, named by host and time.
+        programs: Add the optimised HLO of the newest N programs of each process. It has
+            small constants and source paths of the program.
+        sidecar: The sidecar of this host.
+
+    Examples:
+      jaxmon bundle
+      jaxmon bundle train.py --hlo 3
+      jaxmon bundle --out incident.tar.gz --prometheus https://prometheus.example.org
+      kubectl exec POD -c jaxmon -- jaxmon bundle --out - > incident.tar.gz
     """
     from jaxmon.cli.bundle import agents, postmortem
     from jaxmon.cli.bundle.agents import Archive, host_facts

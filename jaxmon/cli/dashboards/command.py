@@ -11,8 +11,25 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import RUNBOOK_BASE, Whole, collected, moment, with_options
-from jaxmon.cli.servers import GRAFANA_HELP, TOKEN_VARIABLE, Access, grafana_access
+from jaxmon.cli.options import (
+    DIRECTORY,
+    MOMENT,
+    NEW_FILE,
+    RUNBOOK_BASE,
+    Parsed,
+    Whole,
+    argument,
+    collected,
+    flag,
+    option,
+    subcommand,
+)
+from jaxmon.cli.servers import (
+    GRAFANA_ACCESS,
+    GRAFANA_HELP,
+    GRAFANA_URL,
+    Access,
+)
 from jaxmon.errors import CommandError
 
 
@@ -22,51 +39,34 @@ if TYPE_CHECKING:
     from jaxmon_dashboards.grafana.push import Folder
 
 
-FILES = click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path))
+FILES = argument(click.Path(exists=True, path_type=Path), nargs=-1)
 
-GENERATION = (
-    click.option(
-        "--slo",
-        "slo_file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Objectives and limits, as for jaxmon alerts build.",
-    ),
-    RUNBOOK_BASE,
-)
-
-FOLDER = click.option(
-    "--folder",
+FOLDER = option(
+    str,
+    meaning='Folder UID for the dashboards; "general" is the top level.',
     default="jaxmon",
-    show_default=True,
     metavar="UID",
-    help='Folder UID for the dashboards; "general" is the top level.',
 )
 
-FORMAT = click.option(
+FORMAT = option(
+    click.Choice(["auto", "classic", "v2"]),
     "--format",
-    "form",
-    type=click.Choice(["auto", "classic", "v2"]),
+    meaning="Grafana's model of generated dashboards: classic, v2 (Grafana 13 and "
+    "later), or auto, the one in which Grafana stores each, and classic for new ones.",
     default="auto",
-    show_default=True,
-    help="Grafana's model of generated dashboards: classic, v2 (Grafana 13 and later), "
-    "or auto, the one in which Grafana stores each, and classic for new ones.",
 )
 
 
-def _uid(
-    _context: click.Context, _parameter: click.Parameter, uid: str | None
-) -> str | None:
+def _uid(uid: str) -> str:
     if uid and not (uid.isprintable() and " " not in uid):
         msg = f"{uid!r} is not a valid UID; use printable characters without spaces"
-        raise click.BadParameter(msg)
+        raise ValueError(msg)
     return uid
 
 
-DATASOURCE = click.option(
-    "--datasource",
-    callback=_uid,
-    metavar="UID",
-    help="UID of the Prometheus data source to preselect in new dashboards.",
+DATASOURCE = option(
+    Parsed("uid", _uid),
+    meaning="UID of the Prometheus data source to preselect in new dashboards.",
 )
 
 
@@ -128,11 +128,14 @@ class Generation:
         ]
 
 
-_SLO_AND_RUNBOOKS = ("slo_file", "runbook_base")
-GENERATED = collected("shape", Generation, _SLO_AND_RUNBOOKS, *GENERATION)
-SHAPED = collected(
-    *("shape", Generation, (*_SLO_AND_RUNBOOKS, "datasource"), *GENERATION, DATASOURCE)
-)
+_GENERATION = {
+    "slo_file": option(
+        NEW_FILE, "--slo", meaning="Objectives and limits, as for jaxmon alerts build."
+    ),
+    "runbook_base": RUNBOOK_BASE,
+}
+GENERATED = collected(Generation, **_GENERATION)
+SHAPED = collected(Generation, **_GENERATION, datasource=DATASOURCE)
 
 
 def folder_of(uid: str, title: str = "") -> Folder:
@@ -146,37 +149,6 @@ def folder_of(uid: str, title: str = "") -> Folder:
     return Folder(uid, title)
 
 
-_PUSH_EPILOG = f"""{GRAFANA_HELP}
-\b
-Exit codes:
-  0 Grafana has these dashboards
-  1 an error before pushing, or for every dashboard
-  2 usage error
-  3 refused: at least one was edited by hand, belongs to someone else, is
-      provisioned, stored in the other model, or waits for approval in Grafana;
-      the others were pushed
-  4 some failed
-  5 with --dry-run only: a push would change something
-
-\b
-Example:
-  export {TOKEN_VARIABLE}=glsa_...
-  jaxmon dashboards push --url https://example.com/grafana --dry-run
-"""
-
-_DIFF_EPILOG = f"""{GRAFANA_HELP}
-\b
-Exit codes:
-  0   Grafana has exactly these dashboards
-  1   an error
-  2 usage error
-  3   at least one is missing or differs
-
-\b
-Example:
-  jaxmon dashboards diff --url https://example.com/grafana
-"""
-
 # Of the lines of a diff, by what they begin with.
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
@@ -186,29 +158,31 @@ def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
 
-@command.command(epilog="\b\nExample:\n  jaxmon dashboards build --out dashboards")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Output directory; created if missing.  [default: dashboards, or "
-    "dashboards-v2]",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["classic", "v2"]),
-    default="classic",
-    show_default=True,
-    help="Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for "
-    "13 and later.",
-)
-@SHAPED
-def build(*, out: Path | None, form: Format, shape: Generation) -> None:
+@subcommand(command)
+def build(
+    *,
+    out: Path | None = option(
+        DIRECTORY,
+        meaning="Output directory; created if missing.  [default: dashboards, or "
+        "dashboards-v2]",
+    ),
+    form: Format = option(
+        click.Choice(["classic", "v2"]), "--format", default="classic"
+    ),
+    shape: Generation = SHAPED,
+) -> None:
     """
     Write the dashboards as JSON files.
 
     For provisioning or manual import, in either of Grafana's models. Lists those that
     changed.
+
+    Options:
+        form: Grafana's model of a dashboard: classic for Grafana 10.4 and later, v2 for
+            13 and later.
+
+    Example:
+      jaxmon dashboards build --out dashboards
     """
     from jaxmon.host.files import generated as write
 
@@ -218,52 +192,24 @@ def build(*, out: Path | None, form: Format, shape: Generation) -> None:
         output.line(out / path)
 
 
-@command.command(epilog=_PUSH_EPILOG)
-@with_options(FILES, grafana_access, FOLDER, SHAPED, FORMAT)
-@click.option(
-    "--folder-title",
-    default="jaxmon",
-    show_default=True,
-    help="Title of the folder if it must be created.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Show what would be done without writing anything."
-)
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Back up and replace dashboards that were edited or moved by hand.",
-)
-@click.option(
-    "--backup-dir",
-    default="jaxmon-backups",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory for the backups of --force.",
-)
-@click.option(
-    "--output",
-    "output_form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@subcommand(command, epilog=GRAFANA_HELP)
 @click.pass_context
 def push(
     ctx: click.Context,
     *,
-    files: tuple[Path, ...],
-    url: str,
-    folder: str,
-    access: Access,
-    shape: Generation,
-    form: Choice,
-    folder_title: str,
-    dry_run: bool,
-    force: bool,
-    backup_dir: Path,
-    output_form: str,
+    files: tuple[Path, ...] = FILES,
+    url: str = GRAFANA_URL,
+    access: Access = GRAFANA_ACCESS,
+    folder: str = FOLDER,
+    shape: Generation = SHAPED,
+    form: Choice = FORMAT,
+    folder_title: str = option(str, default="jaxmon"),
+    dry_run: bool = flag(),
+    force: bool = flag(),
+    backup_dir: Path = option(DIRECTORY, default="jaxmon-backups"),
+    output_form: str = option(
+        click.Choice(["text", "json"]), "--output", default="text"
+    ),
 ) -> None:
     """
     Push dashboards to Grafana without losing edits.
@@ -271,6 +217,27 @@ def push(
     Pushes jaxmon's own dashboards, or those in FILES (JSON files, or directories of
     *.json files). Unchanged dashboards are not rewritten. Dashboards edited in Grafana
     are left alone and reported.
+
+    Options:
+        folder_title: Title of the folder if it must be created.
+        dry_run: Show what would be done without writing anything.
+        force: Back up and replace dashboards that were edited or moved by hand.
+        backup_dir: Directory for the backups of --force.
+        output_form: Output format.
+
+    Exit codes:
+      0 Grafana has these dashboards
+      1 an error before pushing, or for every dashboard
+      2 usage error
+      3 refused: at least one was edited by hand, belongs to someone else, is
+          provisioned, stored in the other model, or waits for approval in Grafana;
+          the others were pushed
+      4 some failed
+      5 with --dry-run only: a push would change something
+
+    Example:
+      export GRAFANA_TOKEN=glsa_...
+      jaxmon dashboards push --url https://example.com/grafana --dry-run
     """
     from jaxmon.cli.dashboards.pushed import PushReport
     from jaxmon_dashboards.grafana.client import Grafana
@@ -299,24 +266,32 @@ def push(
     ctx.exit(pushed.exit_code())
 
 
-@command.command(epilog=_DIFF_EPILOG)
-@with_options(FILES, grafana_access, FOLDER, GENERATED, FORMAT)
+@subcommand(command, epilog=GRAFANA_HELP)
 @click.pass_context
 def diff(
     ctx: click.Context,
     *,
-    files: tuple[Path, ...],
-    url: str,
-    folder: str,
-    access: Access,
-    shape: Generation,
-    form: Choice,
+    files: tuple[Path, ...] = FILES,
+    url: str = GRAFANA_URL,
+    access: Access = GRAFANA_ACCESS,
+    folder: str = FOLDER,
+    shape: Generation = GENERATED,
+    form: Choice = FORMAT,
 ) -> None:
     """
     Show what a push would change in Grafana.
 
     Compares meaningful content only: IDs assigned by Grafana, selected variable values
     and empty members are ignored.
+
+    Exit codes:
+      0   Grafana has exactly these dashboards
+      1   an error
+      2 usage error
+      3   at least one is missing or differs
+
+    Example:
+      jaxmon dashboards diff --url https://example.com/grafana
     """
     from jaxmon.cli.dashboards.pushed import DIFFERENT
     from jaxmon_dashboards.grafana.client import Grafana
@@ -341,60 +316,36 @@ def diff(
     ctx.exit(0 if same else DIFFERENT)
 
 
-@command.command(
-    epilog=f"""{GRAFANA_HELP}
-\b
-Example, in a pipeline:
-  id=$(jaxmon dashboards annotate --job web --text "release 41")
-  ...
-  jaxmon dashboards annotate --id "$id" --end now
-"""
-)
-@grafana_access
-@click.option("--job", help="The service that is deployed.")
-@click.option("--text", help='What is deployed, such as "release 41".')
-@click.option(
-    "--start",
-    metavar="TIME",
-    callback=moment,
-    default="now",
-    show_default=True,
-    help="When it began: a date or time in ISO format, UTC unless it has an offset.",
-)
-@click.option(
-    "--end",
-    metavar="TIME",
-    callback=moment,
-    help="When it ended; by default, it is a moment.",
-)
-@click.option(
-    "--dashboard",
-    metavar="UID",
-    default="",
-    help="Only for this dashboard; by default, for all that show deployments.",
-)
-@click.option(
-    "--id",
-    "number",
-    type=Whole(1),
-    help="End this annotation, instead of adding one; needs --end.",
-)
+@subcommand(command, epilog=GRAFANA_HELP)
 def annotate(
     *,
-    url: str,
-    access: Access,
-    job: str | None,
-    text: str | None,
-    start: datetime,
-    end: datetime | None,
-    dashboard: str,
-    number: int | None,
+    url: str = GRAFANA_URL,
+    access: Access = GRAFANA_ACCESS,
+    job: str | None = option(str),
+    text: str | None = option(str),
+    start: datetime = option(MOMENT, default="now"),
+    end: datetime | None = option(MOMENT),
+    dashboard: str = option(str, metavar="UID", default=""),
+    number: int | None = option(Whole(1), "--id"),
 ) -> None:
     """
     Note a deployment in Grafana, and print the annotation's ID.
 
     It gets the tags jaxmon, deploy and the job. Every board of jaxmon shows it; so does
     any that has an annotation query of the data source "-- Grafana --" by these tags.
+
+    Options:
+        job: The service that is deployed.
+        text: What is deployed, such as "release 41".
+        start: When it began: a date or time in ISO format, UTC unless it has an offset.
+        end: When it ended; by default, it is a moment.
+        dashboard: Only for this dashboard; by default, for all that show deployments.
+        number: End this annotation, instead of adding one; needs --end.
+
+    Example, in a pipeline:
+      id=$(jaxmon dashboards annotate --job web --text "release 41")
+      ...
+      jaxmon dashboards annotate --id "$id" --end now
     """
     from jaxmon_dashboards.boards.header import DEPLOY_TAGS
     from jaxmon_dashboards.grafana import annotations

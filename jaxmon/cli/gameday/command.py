@@ -5,21 +5,33 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.gameday import results
-from jaxmon.cli.gameday.screen import view
+from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, view
 from jaxmon.cli.main import require
-from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.cli.options import (
+    BASE_URL,
+    DIRECTORY,
+    NEW_FILE,
+    Number,
+    Whole,
+    argument,
+    flag,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole
 from jaxmon.host.files import whole as scratch
+from jaxmon.host.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
 from jaxmon_alerts.gameday import children as programs
 from jaxmon_alerts.gameday import stack
 from jaxmon_alerts.gameday.children import Children
@@ -38,6 +50,198 @@ from jaxmon_alerts.gameday.stack import MonitoringPrograms
 from jaxmon_alerts.gameday.workload import Workload, require_driver
 
 
+_NAME, _GUIDE = 16, 4
+# The line below the drills, and the one that the cursor is on.
+_BESIDE = 2
+_STYLES = {
+    DrillPhase.WAITING: QUIET,
+    DrillPhase.STARTING: QUIET,
+    DrillPhase.BROKEN: WARNING,
+}
+_RESULTS = (
+    Column("SCENARIO", _NAME, right=False),
+    Column("", _GUIDE, right=False),
+    Column("ALERT", right=False),
+    Column("SEVERITY", 9, right=False),
+    Column("DETECTED", 10),
+    Column("RESOLVED", 10),
+)
+
+
+class AlertPlace(NamedTuple):
+    """Where to look: uid of the dashboard, title of the panel, and runbook command."""
+
+    board: str
+    panel: str
+    runbook: str
+
+
+def places_of(alerts: Iterable[str]) -> list[AlertPlace]:
+    """
+    Return for each of *alerts* the panel with the fewest, which says the most of it.
+    """
+    from jaxmon_dashboards import boards as dashboards
+
+    panels = [
+        (board.uid, panel)
+        for board in dashboards.all_dashboards()
+        for panel in board.panels
+    ]
+    places = []
+    for alert in alerts:
+        found = [candidate for candidate in panels if alert in candidate[1].alerts]
+        if not found:
+            msg = f"no panel lists {alert}"
+            raise LookupError(msg)
+        uid, panel = min(found, key=lambda candidate: len(candidate[1].alerts))
+        places.append(AlertPlace(uid, panel.title, f"jaxmon runbook show {alert}"))
+    return places
+
+
+class ProgressLog:
+    """A line whenever something changed, for output that cannot be redrawn."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._shown: dict[str, str] = {}
+
+    def show(self, drills: Sequence[Drill], /) -> None:
+        """Print the drills that changed."""
+        elapsed = clock(time.monotonic() - self._began)
+        for drill in drills:
+            name, text = drill.scenario.name, progress(drill)
+            if drill.phase is not DrillPhase.WAITING and self._shown.get(name) != text:
+                self._shown[name] = text
+                output.line(f"  {elapsed}  {name:<{_NAME}}{text}")
+
+
+def drawn(
+    drills: Sequence[Drill], size: tuple[int, int], *, began: float
+) -> list[Line]:
+    """Return a line for each drill and one for all, as many as fit the *size*."""
+    room = max(size[1] - _BESIDE, 1)
+    shown = drills
+    if len(drills) > room:
+        # A terminal cannot redraw what has left it: those that change, then.
+        still = (DrillPhase.WAITING, DrillPhase.DONE)
+        shown = [drill for drill in drills if drill.phase not in still][:room]
+    done = sum(drill.result.outcome is not None for drill in drills)
+    elapsed = clock(time.monotonic() - began)
+    foot = f"{INDENT}{elapsed}   {done} of {len(drills)} done   Ctrl-C stops"
+    return [*map(_line, shown), ((foot, QUIET),)]
+
+
+def _line(drill: Drill) -> Line:
+    outcome = drill.result.outcome
+    if outcome is None:
+        mark, style = " ", _STYLES.get(drill.phase, "")
+    else:
+        mark, style = ("✓", "green") if outcome == "passed" else ("✗", "red")
+    return (
+        (f"{INDENT}{mark} ", style),
+        (f"{drill.scenario.name:<{_NAME}}", BOLD),
+        (progress(drill), "" if outcome == "passed" else style),
+    )
+
+
+def progress(drill: Drill) -> str:
+    """Return what has become of *drill* so far, on one line that grows."""
+    result, scenario = drill.result, drill.scenario
+    if drill.phase is DrillPhase.WAITING:
+        return str(drill.phase.value)
+    parts = []
+    if drill.phase in (DrillPhase.STARTING, DrillPhase.SETTLING):
+        parts.append(drill.phase.value)
+    elif drill.phase is DrillPhase.BROKEN:
+        parts.append(f"broken: {scenario.summary}")
+    if result.detected is not None:
+        parts.append(f"{scenario.alert} after {result.detected:.0f} s")
+        if result.outcome is None:
+            parts.append("mended")
+    if result.resolved is not None:
+        parts.append(f"resolved after {result.resolved:.0f} s")
+    if result.outcome not in (None, "passed"):
+        parts.append(f"{str(result.outcome).upper()}: {result.reason}")
+    return ", ".join(parts)
+
+
+def listing(scenarios: Iterable[Scenario], *, width: int) -> list[str]:
+    """Return each scenario with what happens and the alert that reports it."""
+    indent = " " * (len(INDENT) + _NAME + _GUIDE)
+    return [
+        line
+        for scenario in scenarios
+        for line in wrapped(
+            f"{scenario.summary}: {scenario.alert}",
+            width,
+            first=f"{INDENT}{scenario.name:{_NAME}}{scenario.guide:{_GUIDE}}",
+            rest=indent,
+        )
+    ]
+
+
+def table_of(drills: Sequence[Drill], *, width: int) -> list[str]:
+    """Return a table of what was detected and resolved, and when."""
+    rows = [
+        (
+            drill.scenario.name,
+            drill.scenario.guide,
+            drill.scenario.alert,
+            drill.result.severity or UNKNOWN,
+            _seconds(drill.result.detected),
+            _seconds(drill.result.resolved),
+        )
+        for drill in drills
+    ]
+    return table(_RESULTS, rows, width=width)
+
+
+def guidance(drills: Iterable[Drill], places: Iterable[AlertPlace]) -> list[str]:
+    """Return where each alert is seen, and what to read when it fires."""
+    lines = []
+    for drill, place in zip(drills, places, strict=True):
+        lines += [
+            f"{INDENT}{drill.scenario.alert}",
+            f"{INDENT}{INDENT}panel    {place.panel} ({place.board})",
+            f"{INDENT}{INDENT}runbook  {place.runbook}",
+        ]
+        if drill.result.others:
+            others = ", ".join(drill.result.others)
+            lines.append(f"{INDENT}{INDENT}also     {others}")
+    return lines
+
+
+def verdict(drills: Sequence[Drill]) -> str:
+    """Return how many passed, and which did not."""
+    failed = [
+        drill.scenario.name for drill in drills if drill.result.outcome != "passed"
+    ]
+    passed = len(drills) - len(failed)
+    text = f"{passed} of {len(drills)} passed"
+    return f"{text}; not {', '.join(failed)}" if failed else text
+
+
+def document(
+    drills: Iterable[Drill], places: Iterable[AlertPlace]
+) -> list[dict[str, Any]]:
+    """Return the results in JSON types; times are in seconds."""
+    return [
+        {
+            "scenario": drill.scenario.name,
+            "guide": drill.scenario.guide,
+            "summary": drill.scenario.summary,
+            "alert": drill.scenario.alert,
+            **asdict(drill.result),
+            **place._asdict(),
+        }
+        for drill, place in zip(drills, places, strict=True)
+    ]
+
+
+def _seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} s"
+
+
 _FAILED = 3
 # Programs sleep most of the time; their start is what takes processors.
 _PER_PROCESSOR = 4
@@ -45,84 +249,21 @@ _TICK_SECONDS = 0.5
 _SILENCE_SECONDS = 60.0
 
 
-@click.command(
-    epilog="""
-\b
-Exit codes:
-  0   every fault was detected and resolved, and nothing else fired
-  3   a fault was missed, its alert did not resolve, or something else fired
-
-\b
-Examples:
-  jaxmon gameday --list
-  jaxmon gameday recompile oom
-  jaxmon gameday --all --json results.json
-  jaxmon gameday --all --against https://prometheus.staging.example.com \\
-      --targets /etc/prometheus/gameday.json --host 10.0.0.7
-"""
-)
-@click.argument("names", nargs=-1, metavar="[SCENARIO]...")
-@click.option("--all", "every", is_flag=True, help="Drill every scenario.")
-@click.option("--list", "listed", is_flag=True, help="List the scenarios and exit.")
-@click.option(
-    "--json",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the results to this file.",
-)
-@click.option(
-    "--parallel",
-    type=Whole(1, 64),
-    help="Scenarios that run at the same time; default: 4 per processor.",
-)
-@click.option(
-    "--against",
-    type=Url(path_follows=True),
-    metavar="URL",
-    help="Watch the alerts of this Prometheus instead of starting one.",
-)
-@click.option(
-    "--targets",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --against: file for its file_sd_configs, in JSON.",
-)
-@click.option(
-    "--host",
-    default=programs.HOST,
-    show_default=True,
-    metavar="ADDRESS",
-    help="With --against: address of this host that it can reach.",
-)
-@click.option(
-    "--time-scale",
-    type=Number(min=1, max=stack.SCALE),
-    default=1.0,
-    show_default=True,
-    help="With --against: the time scale its rules were built with.",
-)
-@click.option(
-    "--driver",
-    "library",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="JAXMON_GAMEDAY_DRIVER",
-    show_envvar=True,
-    metavar="DIRECTORY",
-    help="Stand-in for NVIDIA's driver library, for faults of GPUs.",
-)
+@subcommand()
 def command(
     *,
-    names: Sequence[str],
-    every: bool,
-    listed: bool,
-    path: Path | None,
-    parallel: int | None,
-    against: str | None,
-    targets: Path | None,
-    host: str,
-    time_scale: float,
-    library: Path | None,
+    names: Sequence[str] = argument(nargs=-1, metavar="[SCENARIO]..."),
+    every: bool = flag("--all"),
+    listed: bool = flag("--list"),
+    path: Path | None = option(NEW_FILE, "--json"),
+    parallel: int | None = option(Whole(1, 64)),
+    against: str | None = option(BASE_URL),
+    targets: Path | None = option(NEW_FILE),
+    host: str = option(str, default=programs.HOST, metavar="ADDRESS"),
+    time_scale: float = option(Number(min=1, max=stack.SCALE), default=1.0),
+    library: Path | None = option(
+        DIRECTORY, "--driver", envvar="JAXMON_GAMEDAY_DRIVER"
+    ),
 ) -> None:
     """
     Break programs on purpose, and check that each fault brings its alert.
@@ -136,9 +277,31 @@ def command(
     With --against, the programs run here and the alerts are those of your Prometheus,
     which must scrape what is written to --targets. At production speed, an alert takes
     minutes to half an hour.
+
+    Options:
+        every: Drill every scenario.
+        listed: List the scenarios and exit.
+        path: Write the results to this file.
+        parallel: Scenarios that run at the same time; default: 4 per processor.
+        against: Watch the alerts of this Prometheus instead of starting one.
+        targets: With --against: file for its file_sd_configs, in JSON.
+        host: With --against: address of this host that it can reach.
+        time_scale: With --against: the time scale its rules were built with.
+        library: Stand-in for NVIDIA's driver library, for faults of GPUs.
+
+    Exit codes:
+      0   every fault was detected and resolved, and nothing else fired
+      3   a fault was missed, its alert did not resolve, or something else fired
+
+    Examples:
+      jaxmon gameday --list
+      jaxmon gameday recompile oom
+      jaxmon gameday --all --json results.json
+      jaxmon gameday --all --against https://prometheus.staging.example.com \\
+          --targets /etc/prometheus/gameday.json --host 10.0.0.7
     """
     if listed:
-        output.lines(results.listing(SCENARIOS, width=output.report_width()))
+        output.lines(listing(SCENARIOS, width=output.report_width()))
         return
     if (against is None) != (targets is None):
         msg = "--against and --targets belong together: give both, or neither"
@@ -179,8 +342,8 @@ def command(
 def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
     processors = os.cpu_count() or 1
     began = time.monotonic()
-    draw = partial(results.drawn, began=began)
-    with view(draw, lambda: results.ProgressLog(began).show) as show:
+    draw = partial(drawn, began=began)
+    with view(draw, lambda: ProgressLog(began).show) as show:
         _advance_all(
             # The longest first: the others fit in beside it.
             sorted(drills, key=lambda drill: -drill.scenario.usual_for),
@@ -241,16 +404,16 @@ def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
     """
     Print the results, and write them to *path*. Raises `CommandError`: a drill failed.
     """
-    places = results.places_of(drill.scenario.alert for drill in drills)
+    places = places_of(drill.scenario.alert for drill in drills)
     if path is not None:
-        document = results.document(drills, places)
-        whole.write(path, f"{json.dumps(document, indent=2)}\n".encode())
+        text = json.dumps(document(drills, places), indent=2)
+        whole.write(path, f"{text}\n".encode())
     output.line()
-    output.lines(results.table_of(drills, width=output.report_width()))
+    output.lines(table_of(drills, width=output.report_width()))
     output.line()
-    output.lines(results.guidance(drills, places))
+    output.lines(guidance(drills, places))
     output.line()
-    output.line(results.verdict(drills))
+    output.line(verdict(drills))
     if failed := [drill for drill in drills if drill.result.outcome != "passed"]:
         msg = "the game day found faults in the alerts"
         details = [f"{drill.scenario.name}: {drill.result.reason}" for drill in failed]

@@ -25,7 +25,7 @@ from jaxmon.cli.gameday.scene import (
 )
 from jaxmon.cli.gameday.screen import clock, view
 from jaxmon.cli.main import require
-from jaxmon.cli.options import Number, Url, Whole
+from jaxmon.cli.options import BASE_URL, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats.layout import clean
@@ -62,69 +62,16 @@ PLACES = {
 """In which of the demo's programs each fault is."""
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon demo --duration 60
-  jaxmon demo --break stall
-"""
-)
-@click.option(
-    "--duration",
-    type=Number(min=1),
-    help="Run for this many seconds after startup; default: until Ctrl-C.",
-)
-@click.option(
-    "--port",
-    type=Whole(1, 65535),
-    default=_PORT,
-    show_default=True,
-    help="TCP port of the sidecar; if taken, the next free one.",
-)
-@click.option(
-    "--break",
-    "fault",
-    type=click.Choice(sorted(PLACES)),
-    help="Inject a fault; `jaxmon gameday --list` describes each.",
-)
-@click.option(
-    "--break-after",
-    type=Number(min=0),
-    default=30.0,
-    show_default=True,
-    help="Seconds until the fault starts.",
-)
-@click.option(
-    "--break-for",
-    type=Number(min=1),
-    default=60.0,
-    show_default=True,
-    help="Duration of the fault in seconds.",
-)
-@click.option(
-    "--prometheus/--no-prometheus",
-    "alerting",
-    default=True,
-    show_default=True,
-    help="Run Prometheus and Alertmanager if installed.",
-)
-@click.option(
-    "--webhook",
-    type=Url(path_follows=True),
-    metavar="URL",
-    help="Base URL for Alertmanager notifications; /page and /ticket are appended. "
-    "Default: none are sent.",
-)
+@subcommand()
 def command(
     *,
-    duration: float | None,
-    port: int,
-    fault: str | None,
-    break_after: float,
-    break_for: float,
-    alerting: bool,
-    webhook: str | None,
+    duration: float | None = option(Number(min=1)),
+    port: int = option(Whole(1, 65535), default=_PORT),
+    fault: str | None = option(click.Choice(sorted(PLACES)), "--break"),
+    break_after: float = option(Number(min=0), default=30.0),
+    break_for: float = option(Number(min=1), default=60.0),
+    alerting: bool = option(bool, "--prometheus/--no-prometheus", default=True),
+    webhook: str | None = option(BASE_URL),
 ) -> None:
     """
     Demonstrate jaxmon on this machine.
@@ -137,6 +84,20 @@ def command(
     `jaxmon alerts build`, 60 times as fast as in production: a minute represents an
     hour. Pending and firing alerts are listed; use --break to watch them fire and
     resolve.
+
+    Options:
+        duration: Run for this many seconds after startup; default: until Ctrl-C.
+        port: TCP port of the sidecar; if taken, the next free one.
+        fault: Inject a fault; `jaxmon gameday --list` describes each.
+        break_after: Seconds until the fault starts.
+        break_for: Duration of the fault in seconds.
+        alerting: Run Prometheus and Alertmanager if installed.
+        webhook: Base URL for Alertmanager notifications; /page and /ticket are
+            appended. Default: none are sent.
+
+    Examples:
+      jaxmon demo --duration 60
+      jaxmon demo --break stall
     """
     require("demo", "jax", "flax", "optax")
     if fault and duration is not None and duration <= break_after:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from jaxmon.cli import output
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, plain
@@ -13,18 +13,26 @@ from jaxmon.host.formats import layout
 from jaxmon.host.formats.layout import (
     ELLIPSIS,
     INDENT,
-    UNKNOWN,
-    Column,
     clean,
     ending,
     table,
     wrapped,
 )
+from jaxmon.screens.section import (
+    Fields,
+    T,
+    fitting,
+    number,
+    shown,
+    tabulated,
+    whole,
+    words,
+)
 from jaxmon_alerts.gameday.stack import ActiveAlert
 
 
 if TYPE_CHECKING:
-    from jaxmon.facts.status import DeviceSummary, FunctionSummary, Summary
+    from jaxmon.facts.status import DeviceSummary, FunctionSummary, Summary, Totals
 
 _STEP = "train_step"
 _LOW_HIT_RATE = 0.95
@@ -33,6 +41,8 @@ _HEIGHT = 24
 _LEAST_HEIGHT = 5
 _MOST_ALERTS = 6
 _BLANK: Line = ()
+# Of a row for several functions.
+_SHARED = " more"
 
 
 def _last_parts(name: str, room: int) -> str:
@@ -41,25 +51,34 @@ def _last_parts(name: str, room: int) -> str:
     return cut if cut == name or "." not in cut else ELLIPSIS + cut[cut.index(".") :]
 
 
-_LEAST_NAME = 23
-_FUNCTIONS = (
-    Column("FUNCTION", right=False, cut=_last_parts),
-    Column("CALLS", 9),
-    Column("HIT RATE", 10),
-    Column("COMPILES", 10),
-    Column("RECOMPILES", 12),
-    Column("COMPILE TIME", 14),
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.1f} %"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.2f} s"
+
+
+_LEAST_NAME = 25
+_Row: TypeAlias = "tuple[str, Totals]"
+_FUNCTIONS: Fields[_Row] = (
+    words("FUNCTION", 0, lambda row: row[0], _last_parts),
+    number("CALLS", 9, lambda row: row[1].calls, whole),
+    number("HIT RATE", 10, lambda row: row[1].hit_rate, _percent),
+    number("COMPILES", 10, lambda row: row[1].compiles, whole),
+    number("RECOMPILES", 12, lambda row: row[1].recompiles, whole),
+    number("COMPILE TIME", 14, lambda row: row[1].compile_seconds, _seconds),
 )
 # Columns that a narrow terminal omits, first to last.
 _DISPENSABLE = ("COMPILE TIME", "COMPILES", "CALLS", "HIT RATE")
 
-_LEAST_ABOUT = 16
-_ALERTS = (
-    Column("ALERT", 31, right=False),
-    Column("STATE", 9, right=False),
-    Column("SEVERITY", 10, right=False),
-    Column("SUBJECT", right=False, cut=_last_parts),
-    Column("SINCE", 9),
+_LEAST_ABOUT = 18
+_ALERTS: Fields[ActiveAlert] = (
+    words("ALERT", 31, lambda alert: alert.name),
+    words("STATE", 9, lambda alert: alert.state),
+    words("SEVERITY", 10, lambda alert: alert.severity),
+    words("SUBJECT", 0, lambda alert: alert.subject.partition("=")[2], _last_parts),
+    number("SINCE", 9, lambda alert: alert.age(), clock),
 )
 _DISPENSABLE_ALERTS = ("SEVERITY", "SINCE")
 
@@ -73,14 +92,6 @@ class DisplayState:
     alerts: Sequence[ActiveAlert] | None = None
     fault: str = ""
     broken: bool = False
-
-
-class SceneRow(NamedTuple):
-    """A row of a table: cells by heading, the heading of the cell with a *warning*."""
-
-    cells: Mapping[str, str]
-    warning: str = ""
-    quiet: bool = False
 
 
 class SceneLog:
@@ -182,10 +193,10 @@ def overview(summary: Summary, *, width: int, height: int) -> list[Line]:
     if height < _LEAST_HEIGHT + 2 + len(totals) + len(devices):
         devices = []
     beside = len(devices) + bool(devices) + len(totals) + 2
-    columns = _fitting(_FUNCTIONS, _DISPENSABLE, width - _LEAST_NAME)
     rows = _functions(summary.functions, most=max(height - beside, 2))
+    fields = fitting(_FUNCTIONS, _DISPENSABLE, width - _LEAST_NAME)
     below = [_BLANK, *devices] if devices else []
-    return [*totals, _BLANK, *_table(columns, rows, width), *below]
+    return [*totals, _BLANK, *_table(fields, rows, width, _style), *below]
 
 
 def alerts(
@@ -194,26 +205,13 @@ def alerts(
     """Return at most *most* alerts, how many are omitted, and what to do."""
     if not active:
         return [_BLANK, ((f"{INDENT}no alerts", QUIET),)]
-    rows = [
-        SceneRow(
-            {
-                "ALERT": alert.name,
-                "STATE": alert.state,
-                "SEVERITY": alert.severity,
-                "SUBJECT": alert.subject.partition("=")[2],
-                "SINCE": clock(alert.age()),
-            },
-            warning="STATE" if alert.firing else "",
-            quiet=not alert.firing,
-        )
-        for alert in active[:most]
-    ]
+    fields = fitting(_ALERTS, _DISPENSABLE_ALERTS, width - _LEAST_ABOUT)
+    rows = _table(fields, active[:most], width, _style_of_alert)
     if (rest := len(active) - most) > 0:
-        rows.append(SceneRow({"ALERT": f"{rest} more"}, quiet=True))
-    columns = _fitting(_ALERTS, _DISPENSABLE_ALERTS, width - _LEAST_ABOUT)
+        rows.append(((f"{INDENT}{rest} more", QUIET),))
     runbook = f"jaxmon runbook show {active[0].name}"
     hint = ((f"{INDENT}runbook: ", QUIET), (runbook, ""))
-    return [_BLANK, *_table(columns, rows, width), hint]
+    return [_BLANK, *rows, hint]
 
 
 def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
@@ -228,33 +226,39 @@ def _where(places: Mapping[str, str], width: int) -> Iterable[Line]:
 
 
 def _table(
-    columns: Sequence[Column], rows: Sequence[SceneRow], width: int
+    fields: Fields[T],
+    rows: Sequence[T],
+    width: int,
+    style: Callable[[T], tuple[str, str]],
 ) -> list[Line]:
-    if len(INDENT) + sum(column.size for column in columns) >= width:
-        columns = [column for column in columns if column.size]
-    cells = [
-        [clean(row.cells.get(column.heading, "")) for column in columns] for row in rows
-    ]
-    heading, *lines = table(columns, cells, width=width)
-    return [((heading, BOLD),), *map(_styled, rows, lines)]
+    """Return a table; *style* returns a cell and how it, or else its row, looks."""
+    if len(INDENT) + sum(column.size for column, _ in fields) >= width:
+        fields = [field for field in fields if field[0].size]
+    section = tabulated("", fields, rows)
+    cells = [[clean(cell) for cell in row] for row in section.rows]
+    heading, *lines = table(section.columns, cells, width=width)
+    return [((heading, BOLD),), *map(_styled, lines, map(style, rows))]
 
 
-def _styled(row: SceneRow, line: str) -> Line:
-    if row.quiet or not row.warning:
-        return ((line, QUIET if row.quiet else ""),)
-    before, cell, after = line.partition(row.cells[row.warning])
-    return (before, ""), (cell, WARNING), (after, "")
+def _styled(line: str, marked: tuple[str, str]) -> Line:
+    cell, style = marked
+    if not cell:
+        return ((line, style),)
+    before, cell, after = line.partition(cell)
+    return (before, ""), (cell, style), (after, "")
 
 
-def _fitting(
-    columns: Sequence[Column], dispensable: Iterable[str], room: int
-) -> Sequence[Column]:
-    """Return those of *columns* that have *room*, without the first *dispensable*."""
-    for heading in dispensable:
-        if len(INDENT) + sum(column.size for column in columns) <= room:
-            break
-        columns = [column for column in columns if column.heading != heading]
-    return columns
+def _style(row: _Row) -> tuple[str, str]:
+    name, of = row
+    if name.endswith(_SHARED):
+        return "", QUIET
+    if of.hit_rate is None or of.hit_rate >= _LOW_HIT_RATE:
+        return "", ""
+    return _percent(of.hit_rate), WARNING
+
+
+def _style_of_alert(alert: ActiveAlert) -> tuple[str, str]:
+    return (alert.state, WARNING) if alert.firing else ("", QUIET)
 
 
 def _in_lines(figures: Iterable[tuple[str, str]], width: int) -> list[Line]:
@@ -282,40 +286,25 @@ def _totals(summary: Summary) -> list[tuple[str, str]]:
     return [
         ("steps", f"{steps(summary):,}"),
         ("calls", f"{totals.calls:,.0f}"),
-        ("hit rate", _percent(totals.hit_rate)),
+        ("hit rate", shown(totals.hit_rate, _percent)),
         ("compiles", f"{totals.compiles:,.0f}"),
         ("recompiles", f"{totals.recompiles:,.0f}"),
         ("compile time", f"{totals.compile_seconds:,.1f} s"),
     ]
 
 
-def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[SceneRow]:
+def _functions(functions: Iterable[FunctionSummary], *, most: int) -> list[_Row]:
+    from jaxmon.screens.status import totals
+
     used = sorted(
         (called for called in functions if called.calls or called.compile_seconds),
         key=lambda function: (-function.calls, -function.compile_seconds),
     )
-    fitting = len(used) if len(used) <= most else most - 1
-    rows = [_row(function.name, [function]) for function in used[:fitting]]
-    if rest := used[fitting:]:
-        rows.append(_row(f"{len(rest)} more", rest)._replace(warning="", quiet=True))
+    room = len(used) if len(used) <= most else most - 1
+    rows = [(function.name, totals([function])) for function in used[:room]]
+    if rest := used[room:]:
+        rows.append((f"{len(rest)}{_SHARED}", totals(rest)))
     return rows
-
-
-def _row(name: str, functions: Sequence[FunctionSummary]) -> SceneRow:
-    calls = sum(function.calls for function in functions)
-    hits = [function.hits for function in functions if function.hits is not None]
-    rate = sum(hits) / calls if hits and calls else None
-    low = rate is not None and rate < _LOW_HIT_RATE
-    seconds = sum(function.compile_seconds for function in functions)
-    cells = {
-        "FUNCTION": name,
-        "CALLS": f"{calls:,.0f}",
-        "HIT RATE": _percent(rate),
-        "COMPILES": f"{sum(function.compiles for function in functions):,.0f}",
-        "RECOMPILES": f"{sum(function.recompiles for function in functions):,.0f}",
-        "COMPILE TIME": f"{seconds:,.2f} s",
-    }
-    return SceneRow(cells, warning="HIT RATE" if low else "")
 
 
 def _device(device: DeviceSummary) -> str:
@@ -331,7 +320,3 @@ def _device(device: DeviceSummary) -> str:
     if (held := device.live_array_bytes) is not None:
         text += f", {layout.size(held)}"
     return text
-
-
-def _percent(ratio: float | None) -> str:
-    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from jaxmon.cli.options import LIMITS, RUN_DIR, Number, Url, chosen
-from jaxmon.cli.servers import Access
-from jaxmon.cli.servers import access as server_access
+from jaxmon.cli.options import (
+    BASE_URL,
+    JUDGED_RUN_DIR,
+    Number,
+    chosen,
+    option,
+    subcommand,
+)
+from jaxmon.cli.servers import ACCESS, Access
 
 
 if TYPE_CHECKING:
@@ -23,32 +27,13 @@ _SECONDS = 1.0
 _LEAST_COLUMNS = 24
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  jaxmon top
-  jaxmon top --url http://127.0.0.1:9467
-"""
-)
-@click.option(
-    "--url",
-    type=Url(path_follows=True),
-    metavar="URL",
-    help="Read from this sidecar, which knows accelerators, instead of the agents.",
-)
-@click.option(
-    "--every",
-    type=Number(0.5, 3600),
-    default=2.0,
-    show_default=True,
-    help="Seconds between two readings.",
-)
-@RUN_DIR
-@LIMITS
-@server_access
+@subcommand()
 def command(
-    *, url: str | None, every: float, run_dir: Path | None, access: Access
+    *,
+    url: str | None = option(BASE_URL),
+    every: float = option(Number(0.5, 3600), default=2.0),
+    run_dir: Path | None = JUDGED_RUN_DIR,
+    access: Access = ACCESS,
 ) -> None:
     """
     Show live whether users are all right, and what the processes of this host do.
@@ -57,6 +42,14 @@ def command(
     wrong with it, its rates, errors, latency, compiles and memory; at the bottom,
     accelerators. Keys: Enter opens a process, s sorts, ? explains all of them, q quits.
     Nothing needs to be installed or to run besides the programs.
+
+    Options:
+        url: Read from this sidecar, which knows accelerators, instead of the agents.
+        every: Seconds between two readings.
+
+    Examples:
+      jaxmon top
+      jaxmon top --url http://127.0.0.1:9467
     """
     from jaxmon.cli.host import HostReader
     from jaxmon.cli.top.state import Reader

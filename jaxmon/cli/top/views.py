@@ -41,6 +41,7 @@ from jaxmon.host.formats.layout import (
 from jaxmon.screens.section import (
     Fields,
     T,
+    fitting,
     number,
     ratio,
     shown,
@@ -76,6 +77,8 @@ _PROCESSES: Fields[ProcessView] = (
 # What a narrow terminal omits, first to last.
 _DISPENSABLE = ("PID", "MEMORY", "COMPILES", "STATE", "P95", "ERRORS")
 _LEAST_COMMAND = 12
+# Room for a name in a table of which it is the first column.
+_NAME = 18
 # What orders are about that have another name than their column.
 _COLUMNS = {"requests": "RATE", "steps": "RATE"}
 _START = (
@@ -301,14 +304,10 @@ def _verdict(process: ProcessView, width: int) -> Line:
 
 def _fitting(found: Sequence[ProcessView], width: int) -> Fields[ProcessView]:
     """Return columns that leave room for the command; no states if all run."""
-    fields = list(_PROCESSES)
+    fields: Fields[ProcessView] = _PROCESSES
     if all(process.condition == "running" for process in found):
         fields = [field for field in fields if field[0].heading != "STATE"]
-    for heading in _DISPENSABLE:
-        if sum(column.size for column, _ in fields) + _LEAST_COMMAND <= width:
-            break
-        fields = [field for field in fields if field[0].heading != heading]
-    return fields
+    return fitting(fields, _DISPENSABLE, width - _LEAST_COMMAND)
 
 
 def _accelerators(seen: Seen, width: int, *, most: int, plain: bool) -> list[Line]:
@@ -474,10 +473,8 @@ def _table(fields: Fields[T], records: Sequence[T], width: int) -> list[Line]:
     """Return a table with a strong heading; its first column keeps room for a name."""
     if not records:
         return []
-    fields = list(fields)
-    while len(fields) > 2 and sum(column.size for column, _ in fields) + 18 > width:  # noqa: PLR2004
-        del fields[1]
-    section = tabulated("", fields, records)
+    dispensable = [column.heading for column, _ in fields[1:-1]]
+    section = tabulated("", fitting(fields, dispensable, width - _NAME), records)
     cells = [[clean(cell) for cell in row] for row in section.rows]
     heading, *others = table(section.columns, cells, width=width)
     return [line((heading, STRONG)), *styled(others)]

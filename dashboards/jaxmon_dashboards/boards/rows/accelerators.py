@@ -28,37 +28,30 @@ _ROWS = 10
 @row(8, "Accelerators", lines=(3, 3, 2), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return load, memory, power and health, by host."""
-    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    by = ("job", "instance")
     by_gpu, gpu = (*by, "uuid"), "{{instance}} {{uuid}}"
     worst, least = q.worst_of_services, q.least_of_services
-    idle = least(hosts.UTILIZATION, lambda series: series.min(*by))
-    full = worst(hosts.MEMORY, lambda series: series.max(*by))
-    power = worst(hosts.POWER, lambda series: series.sum(*by))
-    temperature = worst(hosts.TEMPERATURE, lambda series: series.max(*by))
-    up = least(hosts.UP, lambda series: series.min(*by), _ROWS)
     xid = worst(hosts.XIDS, lambda series: series.sum(*by_gpu, "xid"))
-    held = worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason"))
-    uncorrected = worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu))
     yield timeseries(701, "Accelerator utilization")(
-        Target(idle, named),
+        least(hosts.UTILIZATION, lambda series: series.min(*by)),
         text="Fraction of time a kernel was running: the mean of each host's "
         "accelerators, of the 20 hosts with the least. If low while the service is "
         "busy, the host is the bottleneck.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
     )
     yield timeseries(702, "Accelerator memory in use")(
-        Target(full, named),
+        worst(hosts.MEMORY, lambda series: series.max(*by)),
         text="Used by all processes on the fullest accelerator of each host, including "
         "JAX's preallocation, of the 20 fullest hosts; for free memory within that, "
         "see Memory.",
     )
     yield timeseries(703, "Power")(
-        Target(power, named),
+        worst(hosts.POWER, lambda series: series.sum(*by)),
         text="Power draw of each host's accelerators, of the 20 hosts with the most. "
         "Much lower than usual under load: throttled, or waiting for the host.",
     )
     yield timeseries(704, "Temperature")(
-        Target(temperature, named),
+        worst(hosts.TEMPERATURE, lambda series: series.max(*by)),
         text="Hottest sensor of each host's accelerators, on the 20 hottest hosts. "
         "Near the limit it throttles.",
     )
@@ -71,22 +64,21 @@ def oncall() -> Iterator[Panel]:
     )
     yield states(706, "Accelerators up")(
         # The end of a name that does not fit is shown.
-        Target(up, "{{instance}}"),
+        Target(least(hosts.UP, lambda series: series.min(*by), _ROWS), "{{instance}}"),
         text=f"Whether all accelerators of a host respond to their driver, of {_ROWS} "
         "hosts, those that did not first.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonAcceleratorLost",),
     )
     yield timeseries(707, "Throttled accelerators")(
-        Target(held, f"{gpu} {{{{reason}}}}"),
+        worst(hosts.THROTTLED, lambda series: series.max(*by_gpu, "reason")),
         text="Fraction of time throttled by temperature, power supply or board, of the "
         "20 accelerators with the most. One slow accelerator slows its whole job.",
         no_value="None",
         alerts=("JaxmonGpuThrottled",),
     )
     yield timeseries(708, "Uncorrectable memory errors")(
-        Target(uncorrected, gpu),
+        worst(hosts.UNCORRECTED, lambda series: series.sum(*by_gpu)),
         text="Memory errors that ECC could not correct, within five minutes. Each "
         "terminates the program that reads the affected memory.",
         no_value="None",
@@ -97,20 +89,16 @@ def oncall() -> Iterator[Panel]:
 @row(18, "Accelerators", lines=(2, 3, 2, 1), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return per-accelerator identity, load, power and cost."""
-    named = "{{instance}} {{uuid}}"
     by = ("job", "instance", "uuid")
-    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by)
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*by)
     power = q.accelerator(catalog.ACCELERATOR_POWER_WATTS).max(*by)
     limit = q.accelerator(catalog.ACCELERATOR_POWER_LIMIT_WATTS).max(*by)
     hot = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_CELSIUS)
     drawn = counter(catalog.ACCELERATOR_ENERGY_JOULES, *q.GPUS).rate()
-    joules = q.of_gpus(drawn).max(*by)
     kinds = ("job", "vendor", "model", "driver")
-    present = q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds)
-    idle = busy.bottomk(50)
+    idle = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*by).bottomk(50)
     yield table(1801, "Accelerators")(
-        Target(present, "Present"),
+        Target(q.accelerator(catalog.ACCELERATOR_INFO).count(*kinds), "Present"),
         text="How many accelerators there are, by model and driver. Different drivers "
         "in one fleet may mean different kernels.",
         labels=kinds,
@@ -122,43 +110,40 @@ def debug() -> Iterator[Panel]:
         text="Current load of the 50 accelerators with the least; an idle one among "
         "busy ones is waiting for its host.",
         width=15,
-        labels=by,
         sort="Utilization",
     )
     yield timeseries(1803, "Power vs limit")(
-        Target(promql.ratio(power, limit).worst(q.FEW), named),
+        promql.ratio(power, limit).worst(q.FEW),
         text="Power draw as a fraction of the enforced limit, of the 20 with most. At "
         "100 % the GPU throttles.",
         unbounded=True,
     )
     yield timeseries(1804, "Average power (energy counter)")(
-        Target(joules.worst(q.FEW), named),
+        q.of_gpus(drawn).max(*by).worst(q.FEW),
         text="Power derived from the energy counter, the 20 largest: steadier than "
         "sampled power, and what is billed.",
     )
     yield timeseries(1805, "Temperature by sensor")(
-        Target(hot.max(*by, "sensor").worst(q.FEW), f"{named} {{{{sensor}}}}"),
+        hot.max(*by, "sensor").worst(q.FEW),
         text="Chip and memory temperatures, the 20 highest.",
     )
-    of_processes = recorded(
-        PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts"
-    ).max(*q.BY_PROCESS)
     yield timeseries(1815, "Power by process")(
-        Target(of_processes.worst(q.FEW), q.NAMED_PROCESS),
+        recorded(PROCESS_POWER, *q.PROCESS, labels=q.BY_PROCESS, unit="watts")
+        .max(*q.BY_PROCESS)
+        .worst(q.FEW),
         text="Power of the GPUs used by a process, the 20 largest; a shared GPU counts "
         "in full for each process.",
     )
-    of_functions = recorded(
-        FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts"
-    ).sum("function")
     yield timeseries(1816, "Power by function")(
-        Target(of_functions.worst(10), "{{function}}"),
+        recorded(FUNCTION_POWER, *q.FUNCTION, labels=("function",), unit="watts")
+        .sum("function")
+        .worst(10),
         text="Power of the GPUs of each process, apportioned to its functions by "
         "device time (mean of sampled calls times number of calls).",
         stacked="normal",
     )
     yield timeseries(1807, "Cost of 1,000 steps")(
-        Target(_cost_of_steps(1000).worst(q.FEW), "{{job}}"),
+        _cost_of_steps(1000).worst(q.FEW),
         text="Cost of all the job's accelerators per 1,000 steps, from the sidecar's "
         "price table; if another job's sidecar reads them, of the accelerators the job "
         "uses. Rises when steps slow down.",
@@ -174,13 +159,11 @@ def _cost_of_steps(number: int) -> Expr:
     by_gpu = gauge(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR, *q.GPUS).max("uuid")
     uses = gauge(catalog.DEVICE_INFO, *q.HOST, q.GPU).max("job", "uuid")
     used = uses.joined(by_gpu, on=("uuid",), take=()).sum("job").of_unit("dollars")
-    price = read_by_job.or_(used)
     ranks = counter(catalog.STEPS, *q.HOST).rate().max("job", "loop").sum("job")
-    cost = price / 3600 * number
-    return (cost / (ranks > 0)).of_unit("dollars")
+    return ((read_by_job.or_(used) / 3600 * number) / (ranks > 0)).of_unit("dollars")
 
 
-_BY, _NAMED = ("job", "instance", "uuid"), "{{instance}} {{uuid}}"
+_BY = ("job", "instance", "uuid")
 _CURRENT, _SM = eq("kind", "current"), eq("clock", "sm")
 
 
@@ -189,20 +172,16 @@ def gpus() -> Iterator[Panel]:
     """Return error, link and activity panels."""
     # Only critical Xids have a series from the start; the others are born with 1.
     errors = counter(catalog.GPU_XID_ERRORS, *q.GPUS).mishaps("$__range")
-    xid = q.of_gpus(errors.sum(*_BY, "xid"))
     throttled = counter(catalog.GPU_THROTTLE_SECONDS, *q.GPUS).rate()
-    broken = _memory_errors()
     state = _state(catalog.GPU_PERFORMANCE_STATE)
     asked = _state(catalog.GPU_RECOVERY_ACTION)
-    chosen = asked.or_(state * 0).topk(50)
 
     def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
         """Return a column of the GPUs that need most."""
-        return Target(expr.and_(chosen), title, thresholds)
+        return Target(expr.and_(asked.or_(state * 0).topk(50)), title, thresholds)
 
-    by_reason = q.of_gpus(throttled.max(*_BY, "reason") > 0)
     yield timeseries(1808, "Throttling by reason")(
-        Target(by_reason.worst(q.FEW), f"{_NAMED} {{{{reason}}}}"),
+        q.of_gpus(throttled.max(*_BY, "reason") > 0).worst(q.FEW),
         text="Fraction of time throttled, by reason, the 20 largest; reasons overlap. "
         "Power is normal under load, temperature is not.",
         no_value="Not available",
@@ -239,12 +218,11 @@ def gpus() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield table(1806, "Xid errors by GPU")(
-        Target(xid.topk(50), "Errors"),
+        Target(q.of_gpus(errors.sum(*_BY, "xid")).topk(50), "Errors"),
         text="Errors reported by NVIDIA's driver in the selected time range; see "
         "NVIDIA's Xid catalogue.",
         height=6,
         width=16,
-        labels=(*_BY, "xid"),
         no_value="No Xid",
         sort="Errors",
         alerts=("JaxmonGpuXid",),
@@ -256,11 +234,10 @@ def gpus() -> Iterator[Panel]:
         no_value="None",
     )
     yield table(1811, "Memory health")(
-        *broken,
+        *_memory_errors(),
         text="GPUs with memory errors in the selected time range, or whose row "
         "remappings are pending a reset or have failed; at most 50 each.",
         height=6,
-        labels=_BY,
         no_value="None",
         sort="Uncorrected",
         alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
@@ -277,41 +254,39 @@ def gpus() -> Iterator[Panel]:
         "fastest) and PCIe link. Idle GPUs lower the generation; the width should "
         "never change.",
         height=6,
-        labels=_BY,
         no_value="Not available",
         sort="Recovery",
         alerts=("JaxmonGpuNeedsReset",),
     )
     yield timeseries(1812, "Tensor cores busy")(
-        Target(_activity(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW), _NAMED),
+        _state(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),
         text="Fraction of cycles the tensor cores were active, the 20 lowest: how well "
         "the program uses the accelerator. Low on a busy GPU: other work, or stalls.",
         no_value="Not available",
     )
     yield timeseries(1813, "SMs busy")(
-        Target(_activity(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW), _NAMED),
+        _state(catalog.GPU_SM_ACTIVE_RATIO).least(q.FEW),
         text="Mean fraction of time an SM had work, the 20 lowest. Below utilization: "
         "kernels too small for the GPU.",
         no_value="Not available",
     )
     yield timeseries(1814, "Memory bandwidth in use")(
-        Target(_activity(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW), _NAMED),
+        _state(catalog.GPU_DRAM_ACTIVE_RATIO).worst(q.FEW),
         text="Fraction of peak memory bandwidth, the 20 highest. Near 80 % the program "
         "is memory-bound.",
         no_value="Not available",
     )
     yield timeseries(1817, "SM clock")(
-        Target(_state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW), _NAMED),
+        _state(catalog.ACCELERATOR_CLOCK_HERTZ, _SM).least(q.FEW),
         text="The 20 lowest. Lower than its peers under load: throttled, see "
         "Throttling by reason.",
         no_value="Not available",
     )
-    filled = promql.ratio(
-        _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
-        _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
-    )
     yield timeseries(1820, "MIG memory in use")(
-        Target(filled.worst(q.FEW), _NAMED),
+        promql.ratio(
+            _state(catalog.GPU_MIG_MEMORY_USED_BYTES),
+            _state(catalog.GPU_MIG_MEMORY_SIZE_BYTES),
+        ).worst(q.FEW),
         text="Memory in use of the 20 fullest MIG devices, by the uuid that programs "
         "see.",
         no_value="No MIG devices",
@@ -335,25 +310,19 @@ def _memory_errors() -> tuple[Target, ...]:
 
 
 def _state(metric: Metric, *matchers: Matcher) -> Expr:
+    """Return a gauge of each accelerator, or of a part of it."""
     return q.gpu(metric, *matchers).max(*_BY)
-
-
-def _activity(metric: Metric) -> Expr:
-    """Return what a part of each accelerator, or of an instance of it, is busy with."""
-    return q.gpu(metric).max(*_BY)
 
 
 def _link_errors() -> tuple[Target, ...]:
     """Return errors within five minutes, of links that have any."""
     found = (
-        (hosts.NVLINK_ERRORS, ("type",), "NVLink {{type}}"),
-        (hosts.PCIE_ERRORS, ("type",), "PCIe {{type}}"),
+        (hosts.NVLINK_ERRORS, ("type",), "{{instance}} {{uuid}} NVLink {{type}}"),
+        (hosts.PCIE_ERRORS, ("type",), "{{instance}} {{uuid}} PCIe {{type}}"),
         (hosts.PCIE_REPLAYS, (), "PCIe replays"),
     )
     return tuple(
-        Target(
-            q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW), f"{_NAMED} {name}"
-        )
+        Target(q.of_gpus(overview(*q.GPUS)).sum(*_BY, *by).worst(q.FEW), name)
         for overview, by, name in found
     )
 
@@ -370,7 +339,7 @@ def _traffic(
                 .sum(*_BY)
                 .or_(gauge(rate, *q.GPUS).max(*_BY).of_unit("bytes per second"))
             ).worst(q.FEW),
-            f"{_NAMED} {direction}",
+            direction,
         )
         for (total, rate), direction in ((sent, "sent"), (received, "received"))
     )

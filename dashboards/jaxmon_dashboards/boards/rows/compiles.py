@@ -26,21 +26,19 @@ from jaxmon_dashboards.boards.model import (
 def functions(slos: Slos) -> Iterator[Panel]:
     """Return a table of functions, then calls and misses over time."""
     calls = counter(catalog.JIT_CALLS, *q.FUNCTION).rate().sum("function")
-    misses = counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function")
     yield _table(slos)
     yield timeseries(1102, "Calls by function")(
-        Target(calls.worst(10), "{{function}}"),
-        text="The ten functions with the most calls.",
+        calls.worst(10), text="The ten functions with the most calls."
     )
     yield timeseries(1103, "Cache hit rate by function")(
-        Target(_hit_rate(calls).least(10), "{{function}}"),
+        _hit_rate(calls).least(10),
         text="Fraction of calls served without tracing, of the ten functions with the "
         "lowest hit rate.",
         thresholds=q.objective(slos, "cache-hit-rate"),
         alerts=q.alert_of(slos, "cache-hit-rate"),
     )
     yield timeseries(1104, "Cache misses by function")(
-        Target(misses.worst(10), "{{function}}"),
+        counter(catalog.JIT_CACHE_MISSES, *q.FUNCTION).rate().sum("function").worst(10),
         text="Calls that left the fast path, of the ten functions with the most. Not "
         "all of them compile, but all of them run Python code.",
     )
@@ -54,17 +52,15 @@ def _table(slos: Slos) -> Panel:
     errors = events.ERRORS.within(RANGE, *q.FUNCTION)
     # Also of a function that was called once.
     every = counter(catalog.JIT_CALLS, *q.FUNCTION).latest(RANGE)
-    most = every.sum("function").topk(50)
     storm = q.above(1, slos.limits.recompiles)
-    objective = q.objective(slos, "cache-hit-rate")
 
     def column(expr: Expr, title: str, thresholds: Thresholds | None = None) -> Target:
         """Return a column of the functions with most calls."""
-        return Target(expr.and_(most), title, thresholds)
+        return Target(expr.and_(every.sum("function").topk(50)), title, thresholds)
 
     return table(1101, "Functions")(
         column(calls, "Calls"),
-        column(_hit_rate(calls), "Cache hits", objective),
+        column(_hit_rate(calls), "Cache hits", q.objective(slos, "cache-hit-rate")),
         column(recompiles.sum("function"), "Recompiles", storm),
         column(seconds.sum("function"), "Compile time"),
         column(q.defined(backend), "Mean backend compile"),
@@ -72,7 +68,6 @@ def _table(slos: Slos) -> Panel:
         text="Jitted functions, the 50 with most calls: current rates, and totals over "
         "the selected time range. Sorted by compile time.",
         height=10,
-        labels=("function",),
         cell_links=(
             q.opening(
                 *("function", "Show only this function", "debug"),
@@ -91,9 +86,6 @@ def _hit_rate(calls: Expr) -> Expr:
 @row(23, "Execution time", lines=(2, 2, 2), collapsed=True)
 def calls() -> Iterator[Panel]:
     """Return execution and dispatch times, in separate panels."""
-    nonfinite = events.NONFINITE.within(RATE_INTERVAL, *q.PROCESS).sum("name")
-    time = counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state")
-    promotions = events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION)
     yield timeseries(2301, "Execution time by function")(
         *_times(catalog.EXECUTION_SECONDS),
         text="Device time of sampled calls, mean and p95, of the ten slowest "
@@ -115,7 +107,7 @@ def calls() -> Iterator[Panel]:
         alerts=("JaxmonSlowdown",),
     )
     yield timeseries(2306, "Where the time goes")(
-        Target(time, "{{state}}"),
+        counter(catalog.WALL_SECONDS, *q.PROCESS).rate().avg("state"),
         text="Wall time of the selected processes by what they do. Device and fetch "
         "are fine while the device computes; everything else keeps it waiting. `jaxmon "
         "explain` names the lines.",
@@ -124,13 +116,13 @@ def calls() -> Iterator[Panel]:
         alerts=("JaxmonTimeLost",),
     )
     yield timeseries(2303, "Non-finite outputs")(
-        Target(nonfinite.worst(10), "{{name}}"),
+        events.NONFINITE.within(RATE_INTERVAL, *q.PROCESS).sum("name").worst(10),
         text="NaN and infinite values in small outputs of sampled calls, per graph "
         "interval. Many programs have some on purpose, such as masks; see *Non-finite "
         "values* for those that should be finite.",
     )
     yield timeseries(2304, "Promotions to float64")(
-        Target(promotions.sum("function").worst(10), "{{function}}"),
+        events.PROMOTIONS.within(RATE_INTERVAL, *q.FUNCTION).sum("function").worst(10),
         text="Programs that compute in float64 although no argument is float64: many "
         "times slower on most accelerators.",
     )
@@ -140,7 +132,7 @@ def _times(metric: Metric) -> tuple[Target, ...]:
     """Return the mean, which buckets cannot blur, and how long it may take."""
     seconds = histogram(metric, *q.FUNCTION)
     return tuple(
-        Target(q.defined(of).worst(10), f"{{{{function}}}} {name}")
+        Target(q.defined(of).worst(10), name)
         for of, name in (
             (seconds.mean("function"), "mean"),
             (seconds.quantile(0.95, "function"), "95 %"),
@@ -153,10 +145,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     """Return recompiles, cache hits and compiles in progress."""
     recompiles = services.RECOMPILES(q.JOB)
     by_host = ("job", "instance")
-    running = hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host)
-    oldest = hosts.COMPILE_OLDEST(q.JOB).max(*by_host)
     yield timeseries(401, "Recompiles by cause")(
-        Target(q.per_minute(recompiles.sum("cause")), "{{cause}}"),
+        q.per_minute(recompiles.sum("cause")),
         text="Why functions recompiled: shape and dtype point to the data, "
         "static_argument and new_function to the code.",
         stacked="normal",
@@ -164,33 +154,33 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         no_value="No recompiles",
     )
     yield timeseries(402, "Recompiles by function")(
-        Target(q.per_minute(recompiles.sum("function")).worst(10), "{{function}}"),
+        q.per_minute(recompiles.sum("function")).worst(10),
         text="The ten functions with the most recompiles.",
         alerts=("JaxmonRecompileStorm",),
         no_value="No recompiles",
     )
     yield timeseries(403, "Lowest cache hit rates")(
-        Target(q.hit_rate("function").least(10), "{{function}}"),
+        q.hit_rate("function").least(10),
         text="Cache hit rate of the ten functions with the lowest rate. Below the "
         "line, calls pay for tracing or compiling.",
         thresholds=q.objective(slos, "cache-hit-rate"),
         alerts=q.alert_of(slos, "cache-hit-rate"),
     )
     yield timeseries(404, "Time spent compiling")(
-        Target(services.COMPILING(q.JOB).sum("phase").of_unit(""), "{{phase}}"),
+        services.COMPILING(q.JOB).sum("phase").of_unit(""),
         text="How many processes are tracing, lowering or compiling, on average over "
         "five minutes, by phase; counted when a phase ends.",
         stacked="normal",
         alerts=("JaxmonCompileSlow",),
     )
     yield timeseries(405, "Compiles in progress")(
-        Target(running.worst(q.FEW), "{{job}} {{instance}}"),
+        hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host).worst(q.FEW),
         text="Programs currently being compiled or loaded from the persistent cache, "
         "on the 20 hosts with the most. Many hosts at once: they do not share a cache.",
         no_value="None",
     )
     yield timeseries(406, "Oldest compile in progress")(
-        Target(oldest.worst(q.FEW), "{{job}} {{instance}}"),
+        hosts.COMPILE_OLDEST(q.JOB).max(*by_host).worst(q.FEW),
         text="Age of the longest-running compile, on the 20 worst hosts. Above the "
         "line it is probably stuck, and so is the process.",
         thresholds=q.above(slos.limits.stuck_after),
@@ -202,22 +192,20 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 @row(13, "Compiles", lines=(2, 3, 4, 2, 2))
 def debug(slos: Slos) -> Iterator[Panel]:
     """Return which function compiles why, in which phase, and for how long."""
-    by = ("function", "cause")
     listed, recompiles = (
-        events.RECOMPILES.within(window, *q.FUNCTION).sum(*by)
+        events.RECOMPILES.within(window, *q.FUNCTION).sum(*(("function", "cause")))
         for window in (RANGE, RATE_INTERVAL)
     )
     yield table(1301, "Recompiles by function and cause")(
         Target(listed.topk(50), "Recompiles"),
         text="Recompiles in the selected time range. The runbook says what to do about "
         "each cause.",
-        labels=by,
         no_value="No recompiles",
         sort="Recompiles",
         alerts=("JaxmonRecompileStorm",),
     )
     yield timeseries(1302, "Recompiles over time")(
-        Target(recompiles.worst(10), "{{function}} {{cause}}"),
+        recompiles.worst(10),
         text="Recompiles of the functions and causes with the most, per graph "
         "interval.",
         alerts=("JaxmonRecompileStorm",),
@@ -225,45 +213,42 @@ def debug(slos: Slos) -> Iterator[Panel]:
     seconds = histogram(catalog.COMPILE_SECONDS, *q.FUNCTION, rare=True)
     spent = events.COMPILE_SECONDS.within(RATE_INTERVAL, *q.FUNCTION)
     backend = q.backend_compiles()
-    outcomes = events.COMPILES.within(RATE_INTERVAL, *q.FUNCTION).sum("outcome")
     running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*q.BY_PROCESS)
     slowest = q.defined(backend.mean("function")).worst(10)
     yield timeseries(1303, "Compile phases")(
-        Target(q.defined(seconds.mean("phase")), "{{phase}}"),
+        q.defined(seconds.mean("phase")),
         text="Mean time per phase. trace and lower are Python time on the host; "
         "cache_retrieval grows with a slow shared file system.",
     )
     yield heatmap(1304, "Compiles by duration")(
-        Target(backend.buckets(), "{{le}}"),
-        text="Distribution of backend compile times.",
+        backend.buckets(), text="Distribution of backend compile times."
     )
     yield timeseries(1305, "Backend compile time by function")(
-        Target(slowest, "{{function}}"),
-        text="Mean backend compile time of the ten slowest functions.",
+        slowest, text="Mean backend compile time of the ten slowest functions."
     )
     yield timeseries(1306, "Compile time by function")(
-        Target(spent.sum("function").worst(10), "{{function}}"),
+        spent.sum("function").worst(10),
         text="Compile time per function in all phases, including first calls and "
         "recompiles, per graph interval: precompile or cache the largest first.",
         alerts=("JaxmonCompileSlow",),
     )
     yield timeseries(1307, "Compiles by outcome")(
-        Target(outcomes, "{{outcome}}"),
+        events.COMPILES.within(RATE_INTERVAL, *q.FUNCTION).sum("outcome"),
         text="Programs compiled, loaded from the persistent cache, or failed, per "
         "graph interval.",
         stacked="normal",
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
     yield timeseries(1308, "Compiles in progress by process")(
-        Target((running > 0).worst(q.FEW), q.NAMED_PROCESS),
+        (running > 0).worst(q.FEW),
         text="Processes currently compiling, at most 20. All at once: they compile the "
         "same program because they share no cache.",
         stacked="normal",
         no_value="None",
     )
     yield timeseries(1311, "Oldest compile by process")(
-        Target((oldest > 0).worst(q.FEW), q.NAMED_PROCESS),
+        (oldest > 0).worst(q.FEW),
         text="Age of the compile that each process is waiting for, of the 20 that wait "
         "longest. Above the line it is probably stuck.",
         thresholds=q.above(slos.limits.stuck_after),
@@ -273,26 +258,25 @@ def debug(slos: Slos) -> Iterator[Panel]:
     asked = events.CACHE_LOOKUPS.within(RATE_INTERVAL, *q.PROCESS)
     hits = events.CACHE_LOOKUPS.within(RATE_INTERVAL, eq("result", "hit"), *q.PROCESS)
     yield timeseries(1309, "Persistent cache lookups")(
-        Target(asked.sum("result"), "{{result}}"),
+        asked.sum("result"),
         text="Hits and misses of JAX's compilation cache on disk, per graph interval. "
         "No data: jax_compilation_cache_dir is not set.",
         stacked="normal",
     )
     yield timeseries(1310, "Persistent cache hit rate")(
-        Target(q.share(hits.sum("job"), asked.sum("job")).least(q.FEW), "{{job}}"),
+        q.share(hits.sum("job"), asked.sum("job")).least(q.FEW),
         text="Hit rate by service. If low after a deployment that did not change the "
         "model, the cache key differs, often because of a version or directory.",
     )
     waiting = gauge(catalog.READY, *q.PROCESS).max(*q.BY_PROCESS).below(1)
-    tried = events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS)
     yield timeseries(1312, "Processes that warm up")(
-        Target(waiting.sum("job").worst(q.FEW), "{{job}}"),
+        waiting.sum("job").worst(q.FEW),
         text="Processes that announced a warm-up and are not ready. If it does not "
         "end, `/-/ready` of the process says how far it is.",
         alerts=("JaxmonNotReady",),
     )
     yield timeseries(1313, "Signatures warmed up")(
-        Target(tried.sum("result"), "{{result}}"),
+        events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS).sum("result"),
         text="Signatures that `jaxmon.warmup` tried, per graph interval. Those that "
         "failed are in the log of the process, with a reason: export the signatures "
         "again.",
@@ -312,7 +296,6 @@ def programs() -> Iterator[Panel]:
     size = gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, *q.PROCESS)
     ranks = gauge(catalog.PROCESS_INDEX, *q.PROCESS).max(*q.BY_PROCESS).bottomk(100)
     of = gauge(catalog.PROCESS_COUNT, *q.PROCESS).max(*q.BY_PROCESS)
-    named = f"{q.NAMED_PROCESS} {{{{operation}}}}"
     # Number of different latest programs of one function across the selected processes.
     info = gauge(catalog.PROGRAM_INFO, *q.FUNCTION)
     different = info.count("function", "fingerprint").count("function").topk(50)
@@ -335,7 +318,6 @@ def programs() -> Iterator[Panel]:
         "Processes of one mesh with different versions of a program deadlock; "
         "independent servers may differ. FLOPs are those of matrix products and "
         "convolutions, on all devices, with loops.",
-        labels=("function",),
         alerts=("JaxmonProgramsDiverge",),
         sort="Temporary",
     )
@@ -345,28 +327,27 @@ def programs() -> Iterator[Panel]:
         text="Index of each process in its JAX cluster, and the total: maps a rank in "
         "a log or trace to a host. At most the first 100.",
         height=6,
-        labels=q.BY_PROCESS,
         sort="Of",
     )
     yield timeseries(2402, "Persistent cache obstacles")(
-        Target(obstacles.sum("job", "reason").worst(q.FEW), "{{job}} {{reason}}"),
+        obstacles.sum("job", "reason").worst(q.FEW),
         text="Processes with a cache obstacle; `jaxmon explain` has a remedy.",
         width=8,
     )
     yield timeseries(2403, "Persistent cache writes and errors")(
-        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), f"{q.NAMED_PROCESS} written"),
-        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), f"{named} failed"),
+        Target(written.sum(*q.BY_PROCESS).worst(q.FEW), "written"),
+        Target(failed.sum(*q.BY_PROCESS, "operation").worst(q.FEW), "failed"),
         text="Entries written, and failed reads and writes, per graph interval; JAX "
         "only warns about failures.",
         width=8,
     )
     yield timeseries(2404, "Compile time saved by the cache")(
-        Target(saved.sum("job").worst(q.FEW), "{{job}}"),
+        saved.sum("job").worst(q.FEW),
         text="Compile time saved by cache hits per graph interval, as estimated by JAX "
         "in whole seconds.",
     )
     yield timeseries(2405, "Size of the persistent cache")(
-        Target(size.max("job", "instance").worst(q.FEW), "{{job}} {{instance}}"),
+        size.max("job", "instance").worst(q.FEW),
         text="Cache size as seen by each process; hosts that share a directory should "
         "agree.",
     )

@@ -22,7 +22,7 @@ from jaxmon_dashboards.boards.model import (
 )
 
 
-_NAMED, _BY = "{{instance}} {{uuid}}", ("job", "instance", "uuid")
+_BY = ("job", "instance", "uuid")
 _NONE = "No accelerators"
 
 
@@ -33,7 +33,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO)
     used = q.accelerator(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = q.accelerator(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-    idle = q.or_zero((busy < slos.limits.accelerator_idle).count())
     yield stat(3701, "Visible")(
         up.count(),
         text="Accelerators that the selected services use or their sidecars read.",
@@ -50,7 +49,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "paid for, and idle.",
     )
     yield stat(3704, "Idle now")(
-        idle.and_(up.count()),
+        q.or_zero((busy < slos.limits.accelerator_idle).count()).and_(up.count()),
         text="Accelerators that are hardly used at the moment. Sort Load by "
         "accelerator for which.",
     )
@@ -80,21 +79,18 @@ def glance(slos: Slos) -> Iterator[Panel]:
     used = q.of_job(catalog.ACCELERATOR_MEMORY_USED_BYTES)
     size = q.of_job(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
     price = q.of_job(catalog.ACCELERATOR_COST_DOLLARS_PER_HOUR)
-    tensor = q.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO)
-    present = q.of_job(catalog.ACCELERATOR_UP)
     model = q.accelerator(catalog.ACCELERATOR_INFO)
     yield table(3709, "Accelerators by service")(
-        Target(present.count("job"), "Used"),
+        Target(q.of_job(catalog.ACCELERATOR_UP).count("job"), "Used"),
         Target(busy.avg("job"), "Utilization"),
         Target(busy.min("job"), "Lowest"),
         Target(promql.ratio(used.sum("job"), size.sum("job")), "Memory"),
-        Target(tensor.avg("job"), "Tensor"),
+        Target(q.of_job(catalog.GPU_TENSOR_ACTIVE_RATIO).avg("job"), "Tensor"),
         Target(q.of_job(catalog.ACCELERATOR_POWER_WATTS).sum("job"), "Power"),
         Target(price.sum("job").of_unit("dollars"), "Per hour"),
         text="What each service uses; one that is shared counts for each. Tensor: the "
         "fraction of time its tensor cores were busy. The name selects the service.",
         height=7,
-        labels=("job",),
         cell_links=(q.opening("job", "Show only this service", "accelerators"),),
         width=16,
         sort="Used",
@@ -112,30 +108,28 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(38, "By service, and the worst", lines=(2, 3))
 def worst() -> Iterator[Panel]:
     """Return utilisation by service, and the accelerators that stand out."""
-    busy = q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY)
     margin = q.accelerator(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)
-    bandwidth = _bandwidth()
     yield timeseries(3801, "Utilization by service")(
-        Target(hosts.UTILIZATION_OF_JOBS(q.JOB).least(10), "{{job}}"),
+        hosts.UTILIZATION_OF_JOBS(q.JOB).least(10),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
         alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
     yield timeseries(3802, "Power by service")(
-        Target(hosts.POWER_OF_JOBS(q.JOB).worst(10), "{{job}}"),
+        hosts.POWER_OF_JOBS(q.JOB).worst(10),
         text="Power of the GPUs of each service. A drop with the same load: throttled, "
         "or fewer of them.",
         no_value="Not available",
     )
     yield timeseries(3803, "Least utilized accelerators")(
-        Target(busy.least(10), _NAMED),
+        q.accelerator(catalog.ACCELERATOR_UTILIZATION_RATIO).max(*_BY).least(10),
         text="One idle accelerator among busy ones waits for its host, or belongs to a "
         "process that hangs.",
         no_value=_NONE,
     )
     yield timeseries(3804, "Temperature margin")(
-        Target(margin.max(*_BY).least(10), _NAMED),
+        margin.max(*_BY).least(10),
         text="How far the hottest accelerators are from throttling. Near 0: airflow, "
         "or a neighbour; the service loses speed.",
         thresholds=q.below(5),
@@ -143,7 +137,7 @@ def worst() -> Iterator[Panel]:
         no_value="Not available",
     )
     yield timeseries(3805, "Memory bandwidth of accelerators")(
-        Target(bandwidth.max(*_BY).worst(10), _NAMED),
+        _bandwidth().max(*_BY).worst(10),
         text="Fraction of the memory bandwidth in use, GPUs and TPUs alike. Near 80 % "
         "the program is memory-bound.",
         no_value="Not available",
@@ -158,10 +152,7 @@ def _bandwidth() -> Expr:
 @row(25, "TPUs", lines=(3, 2, 1, 3, 3), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return load, times, and the position of each core."""
-    named = "{{instance}} {{uuid}}"
     by_core = ("job", "instance", "uuid", "core")
-    duty = gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST)
-    bandwidth = gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST)
     executions = histogram(catalog.TPU_HLO_EXECUTION_SECONDS, *q.HOST)
     transfers = histogram(catalog.TPU_TRANSFER_SECONDS, *q.HOST)
     waiting = gauge(catalog.TPU_CORE_QUEUED_PROGRAMS, *q.HOST).max(*by_core).topk(50)
@@ -174,31 +165,29 @@ def debug() -> Iterator[Panel]:
         return Target(values.and_(waiting), title, thresholds)
 
     yield timeseries(2501, "TPU duty cycle")(
-        Target(duty.least(q.FEW), named),
+        gauge(catalog.TPU_DUTY_CYCLE_RATIO, *q.HOST).least(q.FEW),
         text="Fraction of time each chip was busy. One below its peers: they are "
         "waiting for it, or it is waiting for its host.",
     )
-    queued = gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST)
     yield timeseries(2502, "TPU queued programs")(
-        Target(queued.worst(q.FEW), f"{named} {{{{core}}}}"),
+        gauge(catalog.TPU_HLO_QUEUE_SIZE, *q.HOST).worst(q.FEW),
         text="Programs dispatched but not finished, by core. Always 0: the host is the "
         "bottleneck. Growing: the chip is.",
     )
-    up = gauge(catalog.TPU_RUNTIME_UP, *q.HOST)
     yield states(2503, "TPU runtimes up")(
-        Target(up.least(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_RUNTIME_UP, *q.HOST).least(q.FEW),
         text="Whether each process's runtime responds; none does while no program uses "
         "the chips.",
+        thresholds=None,
         mappings=q.UP,
         alerts=("JaxmonTpuRuntimeDown",),
     )
-    slowest = q.defined(executions.quantile(0.95, *by_core))
     yield timeseries(2504, "TPU execution time")(
-        Target(slowest.worst(10), f"{named} {{{{core}}}} 95 %"),
+        Target(q.defined(executions.quantile(0.95, *by_core)).worst(10), "95 %"),
         text="Execution time on the slowest cores, as measured by the runtime.",
     )
     yield timeseries(2505, "Transfers between TPU slices")(
-        Target(q.defined(transfers.quantile(0.95, "direction")), "{{direction}} 95 %"),
+        Target(q.defined(transfers.quantile(0.95, "direction")), "95 %"),
         text="Time of inter-slice (DCN) transfers, including their host transfers.",
         no_value="Single slice",
     )
@@ -211,11 +200,10 @@ def debug() -> Iterator[Panel]:
         core(catalog.TPU_CORE_ERROR, "Error", q.above(1)),
         text="Run, program counter and queued programs of the 50 cores with most "
         "queued. No progress with programs queued means a hang; see the sidecar's log.",
-        labels=by_core,
         sort="Waiting",
     )
     yield timeseries(2507, "TPU memory bandwidth in use")(
-        Target(bandwidth.worst(q.FEW), named),
+        gauge(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, *q.HOST).worst(q.FEW),
         text="Fraction of each chip's peak memory bandwidth. Near 80 % the program is "
         "memory-bound.",
         no_value="No TPUs",
@@ -244,18 +232,16 @@ def debug() -> Iterator[Panel]:
         "network.",
         no_value="Single slice",
     )
-    links = gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST)
     yield timeseries(2510, "TPU link health")(
-        Target(links.worst(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_ICI_LINK_HEALTH, *q.HOST).worst(q.FEW),
         text="Worst link of a chip: 0 healthy, 1-5 transient faults, 6-9 persistent "
         "faults, 10 unusable.",
         maximum=10,
         thresholds=q.above(1, 6),
         no_value="Not reported by this libtpu",
     )
-    throttled = gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST)
     yield timeseries(2511, "TPU throttling")(
-        Target(throttled.worst(q.FEW), "{{instance}} {{runtime}}"),
+        gauge(catalog.TPU_THROTTLE_SCORE, *q.HOST).worst(q.FEW),
         text="Worst throttling of any chip: 0 none, 10 constant.",
         maximum=10,
         thresholds=q.above(1, 5),

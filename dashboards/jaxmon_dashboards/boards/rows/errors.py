@@ -16,9 +16,8 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 def oncall() -> Iterator[Panel]:
     """Return error and restart panels."""
     errors = services.ERRORS(q.JOB)
-    starts = hosts.RESTARTS(q.JOB).sum("job", "instance")
     yield timeseries(501, "Errors by kind")(
-        Target(errors.sum("kind"), "{{kind}}"),
+        errors.sum("kind"),
         text="Exceptions raised by jitted calls within five minutes. oom: see device "
         "memory; nan and invalid_argument: see the input; internal: see the driver.",
         no_value="No errors",
@@ -26,12 +25,12 @@ def oncall() -> Iterator[Panel]:
         alerts=("JaxmonOutOfMemory",),
     )
     yield timeseries(502, "Errors by function")(
-        Target(errors.sum("function").worst(10), "{{function}}"),
+        errors.sum("function").worst(10),
         text="The ten functions with the most errors within five minutes.",
         no_value="No errors",
     )
     yield timeseries(503, "Process restarts")(
-        Target(starts.worst(q.FEW), "{{job}} {{instance}}"),
+        hosts.RESTARTS(q.JOB).sum("job", "instance").worst(q.FEW),
         text="Process restarts per slot within ten minutes, on the 20 hosts with the "
         "most. Several mean a crash loop; see the log.",
         no_value="None",
@@ -41,26 +40,22 @@ def oncall() -> Iterator[Panel]:
 @row(17, "Errors", lines=(3,))
 def debug() -> Iterator[Panel]:
     """Return which function fails how."""
-    raised = events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION)
-    listed = events.ERRORS.within(RANGE, *q.FUNCTION)
-    warned = events.WARNINGS.within(RATE_INTERVAL, *q.PROCESS)
     by = ("function", "kind")
     yield table(1701, "Errors by function and kind")(
-        Target(listed.sum(*by).topk(50), "Errors"),
+        Target(events.ERRORS.within(RANGE, *q.FUNCTION).sum(*by).topk(50), "Errors"),
         text="Exceptions in the selected time range. The process log has their "
         "messages.",
-        labels=by,
         no_value="No errors",
         sort="Errors",
     )
     yield timeseries(1702, "Errors over time")(
-        Target(raised.sum(*by).worst(10), "{{function}} {{kind}}"),
+        events.ERRORS.within(RATE_INTERVAL, *q.FUNCTION).sum(*by).worst(10),
         text="Exceptions per graph interval. Failures that start together are often "
         "related: compare with process restarts and other functions.",
         alerts=("JaxmonOutOfMemory",),
     )
     yield timeseries(1703, "Warnings of JAX")(
-        Target(warned.sum("kind"), "{{kind}}"),
+        events.WARNINGS.within(RATE_INTERVAL, *q.PROCESS).sum("kind"),
         text="What JAX warns of, per graph interval, whether or not the program "
         "displays it. donation: memory is held twice; backend: an accelerator is not "
         "used. `jaxmon explain` has the lines.",
@@ -71,14 +66,12 @@ def debug() -> Iterator[Panel]:
 def checks() -> Iterator[Panel]:
     """Return checks and their outcomes."""
     by = ("function", "outcome")
-    by_device = (*q.BY_PROCESS, "device")
-    deviation = gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function")
     checks = counter(catalog.DETERMINISM_CHECKS, *q.FUNCTION).total()
     devices = counter(catalog.DEVICE_DEVIATIONS, *q.FUNCTION).total()
     gradients = counter(catalog.GRADIENT_CHECKS, *q.FUNCTION).total()
     reuse = counter(catalog.KEY_REUSE, *q.FUNCTION).total()
     yield timeseries(2201, "Deviation between two runs")(
-        Target(deviation.worst(q.FEW), "{{function}}"),
+        gauge(catalog.OUTPUT_DEVIATION, *q.FUNCTION).max("function").worst(q.FEW),
         text="Largest relative deviation in each function's last check; 0 if both runs "
         "were bit-identical. Checks are run by the program, or on sampled calls with "
         "`shadow_interval`.",
@@ -89,14 +82,12 @@ def checks() -> Iterator[Panel]:
         Target(checks.sum(*by).topk(50), "Checks"),
         text="Checks since each process started, by outcome.",
         width=8,
-        labels=by,
         alerts=("JaxmonCheckFailed",),
         no_value="No check",
     )
     yield table(2203, "Gradient checks")(
         Target(gradients.sum(*by).topk(50), "Checks"),
         text="Gradients compared with finite differences, by outcome.",
-        labels=by,
         alerts=("JaxmonCheckFailed",),
         no_value="No check",
     )
@@ -104,17 +95,15 @@ def checks() -> Iterator[Panel]:
         Target((reuse.sum("function") > 0).topk(50), "Uses"),
         text="PRNG key reuse rejected by JAX's key-reuse checker. The same key always "
         "produces the same random numbers.",
-        labels=("function",),
         alerts=("JaxmonKeyReuse",),
         no_value="None",
     )
     yield table(2205, "Deviations of one device")(
-        Target((devices.sum(*by_device) > 0).topk(50), "Checks"),
+        Target((devices.sum(*((*q.BY_PROCESS, "device"))) > 0).topk(50), "Checks"),
         text="Determinism checks in which an output differed on this device, but not "
         "on all: from a second run, or from its replicas on most of the others. A "
         "device that appears here alone is probably failing: take it out of service "
         "and test it.",
-        labels=by_device,
         alerts=("JaxmonCheckFailed", "JaxmonSilentCorruption"),
         no_value="None",
     )

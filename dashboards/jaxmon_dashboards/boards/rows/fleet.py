@@ -29,7 +29,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     hosts = gauge(catalog.BUILD_INFO, *q.HOST).max(*_HOST)
     age = gauge(catalog.UPTIME_SECONDS, *q.PROCESS).and_(agents, *q.BY_PROCESS)
     crashes = counter(catalog.AGENT_CRASHES, *q.PROCESS).mishaps("$__range")
-    recently = durations.seconds(slos.limits.deploy_window)
     current = of_services.oncall(slos)
     yield stat(4001, "Service count")(
         hosts.count("job").count(),
@@ -44,7 +43,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         no_value="None",
     )
     yield stat(4004, "New processes")(
-        q.or_zero((age < recently).count()),
+        q.or_zero((age < durations.seconds(slos.limits.deploy_window)).count()),
         text="Processes that started within the deploy window: a deployment if they "
         "belong to one service, a crash loop if they are always the same.",
     )
@@ -63,22 +62,19 @@ def glance(slos: Slos) -> Iterator[Panel]:
     none = hosts.count("job") * 0
     versions = agents.count("job", "jax", "jaxlib", "platform_version").count("job")
     young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
-    running = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job")
-    used = q.of_job(catalog.ACCELERATOR_UP).count("job")
     yield table(4007, "Services of the fleet")(
         Target(hosts.count("job"), "Hosts"),
         Target(agents.max(*q.BY_PROCESS).count("job"), "Processes"),
-        Target(used.or_(none), "Accelerators"),
+        Target(q.of_job(catalog.ACCELERATOR_UP).count("job").or_(none), "Accelerators"),
         Target(up(*q.HOST).avg("job").of_unit("ratio"), "Targets up", q.below(1)),
         Target(young.or_(none), "Young", q.above(slos.limits.deploy_share)),
         Target(versions, "Versions", q.above(2)),
         Target(_diverging().count("job").or_(none), "Diverging", q.above(1)),
-        Target(running, "Compiling"),
+        Target(gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).sum("job"), "Compiling"),
         Target(crashes.sum("job").or_(none), "Crashes", q.above(1)),
         text="One line per service. Young: the fraction of its processes that started "
         "recently. Diverging: functions whose latest program differs between "
         "processes. The name selects the service here.",
-        labels=("job",),
         cell_links=(q.opening("job", "Only this service, from here down", "fleet"),),
         sort="Processes",
     )
@@ -87,16 +83,15 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(41, "Hosts and processes", lines=(1, 1))
 def down() -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
-    load = promql.ratio(
-        q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
-    )
     left = promql.ratio(
         q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),
         q.host(catalog.HOST_MEMORY_SIZE_BYTES).sum(*_HOST),
     )
     stalled = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
-    base = load.topk(_ROWS)
+    base = promql.ratio(
+        q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
+    ).topk(_ROWS)
     yield table(4101, "Busiest hosts")(
         Target(base.of_unit(""), "Load per CPU", q.above(1, 2)),
         Target(left.and_(base, *_HOST), "Memory available", q.below(0.1)),
@@ -105,7 +100,6 @@ def down() -> Iterator[Panel]:
         text=f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "
         "core, and the input pipeline with them. The host links to Debug.",
         height=9,
-        labels=_HOST,
         cell_links=(_ONE_HOST,),
         no_value="No sidecar",
         sort="Load per CPU",
@@ -117,17 +111,15 @@ def down() -> Iterator[Panel]:
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().max(*by)
     age = (time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)).max(*by)
     oldest = gauge(catalog.COMPILE_OLDEST_SECONDS, *q.PROCESS).max(*by)
-    programs = services.PROGRAMS(*q.PROCESS).max(*by)
     yield table(4102, "Largest processes")(
         Target(base, "Memory"),
         Target(cpu.and_(base, *by), "CPU"),
         Target(age.and_(base, *by), "Age"),
         Target(oldest.and_(base, *by), "Compiling for"),
-        Target(programs.and_(base, *by), "Functions"),
+        Target(services.PROGRAMS(*q.PROCESS).max(*by).and_(base, *by), "Functions"),
         text=f"The {_ROWS} processes with most host memory. One that is larger than "
         "its peers may leak; 100 % of CPU is one core.",
         height=9,
-        labels=by,
         cell_links=(
             _ONE_HOST,
             q.opening(
@@ -143,7 +135,6 @@ def down() -> Iterator[Panel]:
 def differences() -> Iterator[Panel]:
     """Return versions and programs that differ between processes of one service."""
     versions = monitoring.debug()
-    by = ("job", "function")
     yield replace(versions.panel("Versions of JAX and its platform"), width=16)
     yield versions.panel("Versions of jaxmon")
     yield table(4201, "Functions with different programs")(
@@ -152,7 +143,6 @@ def differences() -> Iterator[Panel]:
         "service. Ranks of one run that differ deadlock in their first collective; "
         "servers may differ by the shapes they saw.",
         height=6,
-        labels=by,
         no_value="None",
         sort="Fingerprints",
         alerts=("JaxmonProgramsDiverge",),
@@ -162,11 +152,9 @@ def differences() -> Iterator[Panel]:
 @row(43, "Starts and compiles", lines=(3, 4))
 def starts(slos: Slos) -> Iterator[Panel]:
     """Return deployments, crash loops, and compiles that many do at once."""
-    current = compiles.oncall(slos)
     compiling = gauge(catalog.COMPILES_IN_PROGRESS, *q.PROCESS).max(*q.BY_PROCESS) > 0
-    young = recorded(YOUNG, q.JOB, labels=("job",)).max("job")
     yield timeseries(4301, "Young processes by service")(
-        Target(young.worst(10), "{{job}}"),
+        recorded(YOUNG, q.JOB, labels=("job",)).max("job").worst(10),
         text="Fraction of each service's processes that started within the deploy "
         "window; above the line it counts as a deployment.",
         thresholds=q.above(slos.limits.deploy_share),
@@ -176,30 +164,29 @@ def starts(slos: Slos) -> Iterator[Panel]:
     yield errors.oncall().panel("Process restarts")
     yield monitoring.oncall().panel("Processes that crashed")
     yield timeseries(4302, "Processes compiling by service")(
-        Target(compiling.count("job").worst(10), "{{job}}"),
+        compiling.count("job").worst(10),
         text="Processes that compile at the same time. Many replicas at once compile "
         "the same program, each for itself: share a persistent cache.",
         alerts=("JaxmonThunderingCompilation",),
         no_value="None",
     )
     yield timeseries(4303, "Compiles of all services")(
-        Target(services.COMPILES(q.JOB).sum("outcome"), "{{outcome}}"),
+        services.COMPILES(q.JOB).sum("outcome"),
         text="Programs compiled, loaded from the persistent cache, or failed, within "
         "five minutes. Debug has those of a host or function.",
         stacked="normal",
         alerts=("JaxmonCompileFailed", "JaxmonThunderingCompilation"),
     )
-    hits = q.share(
-        services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
-        services.LOOKUPS(q.JOB).sum("job"),
-    )
     yield timeseries(4304, "Lowest persistent cache hit rates")(
-        Target(hits.least(q.FEW), "{{job}}"),
+        q.share(
+            services.LOOKUPS(q.JOB, eq("result", "hit")).sum("job"),
+            services.LOOKUPS(q.JOB).sum("job"),
+        ).least(q.FEW),
         text="Hit rate within five minutes, of the 20 services with the lowest. If low "
         "after a deployment that did not change the model, the cache key differs, "
         "often because of a version or directory.",
     )
-    yield current.panel("Oldest compile in progress")
+    yield compiles.oncall(slos).panel("Oldest compile in progress")
 
 
 @row(46, "The worst of the fleet", lines=(4,))

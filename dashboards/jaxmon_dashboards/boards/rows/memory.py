@@ -15,7 +15,7 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, table, timeseries
 @row(7, "Memory", lines=(3, 2))
 def oncall(slos: Slos) -> Iterator[Panel]:
     """Return how close memory is to its limits, and whether it grows."""
-    by, named = ("job", "instance"), "{{job}} {{instance}}"
+    by = ("job", "instance")
     full, held, arrays, resident = (
         overview(q.JOB).max(*by).worst(q.FEW)
         for overview in (
@@ -25,9 +25,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
             hosts.RESIDENT,
         )
     )
-    host = q.least_of_services(hosts.HOST_MEMORY, lambda series: series.min(*by))
     yield timeseries(601, "Device memory in use")(
-        Target(full, named),
+        full,
         text="Fraction of JAX's memory limit in use on the fullest device of each "
         "host, of the 20 fullest hosts. At the line the next allocation may fail. Not "
         "available on CPUs.",
@@ -35,24 +34,24 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
     yield timeseries(602, "Bytes of live arrays")(
-        Target(held, named),
+        held,
         text="Live array bytes on one device, of the 20 hosts with the most. If it "
         "only ever rises, something is keeping references.",
         alerts=("JaxmonMemoryLeak", "JaxmonHostMemoryGrowth"),
     )
     yield timeseries(603, "Live arrays")(
-        Target(arrays, named),
+        arrays,
         text="Number of live arrays on one device, of the 20 hosts with the most. "
         "Steady in a program without leaks.",
     )
     yield timeseries(604, "Resident memory of the largest process")(
-        Target(resident, named),
+        resident,
         text="Host memory of the largest process of the 20 hosts with the most. "
         "Unbounded growth: a leak, often of host arrays or compiled programs.",
         alerts=("JaxmonHostMemoryGrowth",),
     )
     yield timeseries(605, "Host memory available")(
-        Target(host, named),
+        q.least_of_services(hosts.HOST_MEMORY, lambda series: series.min(*by)),
         text="Available host memory as a fraction of total, on the 20 hosts with the "
         "least. Near 0 the OOM killer kills the largest process.",
     )
@@ -62,51 +61,45 @@ def oncall(slos: Slos) -> Iterator[Panel]:
 def debug() -> Iterator[Panel]:
     """Return what JAX's allocators hold, device by device."""
     by = (*q.BY_PROCESS, "device")
-    named = f"{q.NAMED_PROCESS} {{{{device}}}}"
     used = gauge(catalog.DEVICE_MEMORY_BYTES, eq("kind", "in_use"), *q.DEVICE)
-    fullest = used.over_range("max").sum(*by).topk(10)
     memory = gauge(catalog.DEVICE_MEMORY_BYTES, *q.DEVICE).sum(*by, "kind")
-    allocations = counter(catalog.DEVICE_ALLOCATIONS, *q.DEVICE).rate().sum(*by)
     arrays = gauge(catalog.LIVE_ARRAYS, *q.DEVICE).sum(*by)
     size = promql.ratio(gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by), arrays)
-    dtypes = gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by, "dtype")
-    leak = gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by)
     info = ("job", "platform", "device_kind")
-    devices = gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info)
     yield timeseries(1601, "Device memory by kind")(
-        Target(memory.and_(fullest, *by), f"{named} {{{{kind}}}}"),
+        memory.and_(used.over_range("max").sum(*by).topk(10), *by),
         text="Of the ten fullest devices. limit minus in_use is free; peak is the "
         "maximum since startup. peak near limit: the next batch may not fit.",
         alerts=("JaxmonDeviceMemoryHigh", "JaxmonOutOfMemory"),
     )
     yield timeseries(1602, "Allocations")(
-        Target(allocations.worst(q.FEW), named),
+        counter(catalog.DEVICE_ALLOCATIONS, *q.DEVICE).rate().sum(*by).worst(q.FEW),
         text="Allocations per second, of the 20 devices with most. Steady in a warm "
         "loop.",
     )
     yield timeseries(1606, "Live bytes by dtype")(
-        Target((dtypes > 0).worst(q.FEW), f"{named} {{{{dtype}}}}"),
+        (gauge(catalog.LIVE_ARRAY_BYTES, *q.DEVICE).sum(*by, "dtype") > 0).worst(q.FEW),
         text="Live array bytes per device, by dtype, the 20 largest. float64 in a "
         "float32 program: something is being promoted.",
     )
     yield timeseries(1607, "Suspected leak")(
-        Target(leak.worst(q.FEW), named),
+        gauge(catalog.LEAK_GROWTH_BYTES, *q.DEVICE).max(*by).worst(q.FEW),
         text="Steady growth by source line within the agent's window, on the 20 "
         "devices with the most. If above 0, the agent's event names the lines.",
         alerts=("JaxmonMemoryLeak",),
     )
     yield timeseries(1603, "Live arrays by device")(
-        Target(arrays.worst(q.FEW), named),
+        arrays.worst(q.FEW),
         text="Live arrays of the 20 devices with the most. A steady slope is a leak: "
         "stored results, closures or exceptions.",
     )
     yield timeseries(1604, "Mean size of a live array")(
-        Target(size.of_unit("bytes").least(q.FEW), named),
+        size.of_unit("bytes").least(q.FEW),
         text="Of the 20 devices with the smallest. Falls as small arrays accumulate: "
         "scalars never read back, metrics kept on the device.",
     )
     yield table(1605, "Devices")(
-        Target(devices, "Devices"),
+        Target(gauge(catalog.DEVICE_INFO, *q.DEVICE).count(*info), "Devices"),
         text="The devices JAX uses. If it shows cpu where a GPU or TPU is expected, "
         "the plugin did not load.",
         labels=info,
@@ -117,27 +110,23 @@ def debug() -> Iterator[Panel]:
 def transfers() -> Iterator[Panel]:
     """Return transfer and sync panels."""
     by = (*q.BY_PROCESS, "direction")
-    named = f"{q.NAMED_PROCESS} {{{{direction}}}}"
-    transfers = counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by)
-    moved = counter(catalog.HOST_TRANSFER_BYTES, *q.PROCESS).rate().sum(*by)
-    blocked = counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate().sum(*by)
     waits = counter(catalog.HOST_SYNCS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     waited = counter(catalog.HOST_SYNC_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     yield timeseries(2101, "Transfers")(
-        Target(transfers.worst(q.FEW), named),
-        Target(waits.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        counter(catalog.HOST_TRANSFERS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
+        Target(waits.worst(q.FEW), "waits"),
         text="Transfers and syncs per second, of the 20 processes with most. As many "
         "as steps: a line of the training loop reads a value each time, and the device "
         "idles meanwhile; `jaxmon explain` names the line.",
     )
     yield timeseries(2102, "Bytes transferred")(
-        Target(moved.worst(q.FEW), named),
+        counter(catalog.HOST_TRANSFER_BYTES, *q.PROCESS).rate().sum(*by).worst(q.FEW),
         text="Bytes transferred per second, of the 20 processes with most. NumPy "
         "arguments of cached calls are not included.",
     )
     yield timeseries(2103, "Time blocked on transfers")(
-        Target(blocked.worst(q.FEW), named),
-        Target(waited.worst(q.FEW), f"{q.NAMED_PROCESS} waits"),
+        counter(catalog.HOST_TRANSFER_SECONDS, *q.PROCESS).rate().sum(*by).worst(q.FEW),
+        Target(waited.worst(q.FEW), "waits"),
         text="Fraction of one thread's time blocked on transfers and syncs, of the 20 "
         "worst, including waiting for results; can exceed 1 with several threads.",
         unbounded=True,

@@ -30,62 +30,54 @@ _HOOKS = (Mapping("0", "inactive", "red"), Mapping("1", "active", "green"))
 @row(9, "Monitoring health", lines=(3, 4), collapsed=True)
 def oncall() -> Iterator[Panel]:
     """Return panels that show whether the other data can be trusted."""
-    hooks = hosts.HOOKS(q.JOB).min("hook")
     by = ("job", "collector")
-    succeeding = hosts.COLLECTORS(q.JOB).min(*by).least(q.FEW)
-    age = hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW)
-    silent = hosts.AGENT_UP(q.JOB).min("job", "instance").equals(0)
     died, crashed = (
         overview(q.JOB).max(*q.BY_PROCESS).worst(q.FEW)
         for overview in (hosts.DIED, hosts.CRASHES)
     )
-    down = up().equals(0).and_(q.down(ever=True).bottomk(q.FEW))
     yield states(801, "Targets that were down")(
-        Target(down, "{{job}} {{instance}}"),
+        up().equals(0).and_(q.down(ever=True).bottomk(q.FEW)),
         text="Agents and sidecars that Prometheus could not scrape, and when.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonTargetDown",),
         no_value="None",
     )
     yield timeseries(802, "Collectors")(
-        Target(succeeding, "{{job}} {{collector}}"),
+        hosts.COLLECTORS(q.JOB).min(*by).least(q.FEW),
         text="Fraction of sidecars on which the last poll of a collector succeeded, of "
         "the 20 worst. nvml is down on hosts without an NVIDIA driver, which is "
         "normal.",
         alerts=("JaxmonCollectorDown",),
     )
     yield timeseries(803, "Age of collected data")(
-        Target(age, "{{job}} {{collector}}"),
+        hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW),
         text="Age of the oldest data that a sidecar serves, of the 20 worst. Grows "
         "when a driver or an agent hangs.",
         alerts=("JaxmonCollectorDown",),
     )
     yield states(804, "Hooks")(
-        Target(hooks, "{{hook}}"),
+        hosts.HOOKS(q.JOB).min("hook"),
         text="Whether each agent hook is active, in every process. The metrics of an "
         "inactive hook are missing.",
         mappings=_HOOKS,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(805, "Internal errors")(
-        Target(hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW), "{{site}}"),
+        hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW),
         text="Contained failures of jaxmon's own code. Please report them.",
         no_value="None",
     )
     yield states(806, "Hosts with silent agents")(
-        Target(silent.least(q.FEW), "{{job}} {{instance}}"),
+        hosts.AGENT_UP(q.JOB).min("job", "instance").equals(0).least(q.FEW),
         text="Hosts on which a process does not respond, and when: it was killed or "
         "hangs; the alert says which.",
         mappings=q.UP,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentSilent",),
         no_value="None",
     )
     yield timeseries(807, "Processes that crashed")(
-        Target(crashed, q.NAMED_PROCESS),
-        Target(died, f"{q.NAMED_PROCESS} not replaced"),
+        crashed,
+        Target(died, "not replaced"),
         text="Processes that ended without finishing, within five minutes, and whether "
         "another has taken their place since.",
         alerts=("JaxmonCrashLoop", "JaxmonTrainingDied"),
@@ -96,159 +88,134 @@ def oncall() -> Iterator[Panel]:
 @row(20, "jaxmon and versions", lines=(2, 3, 3, 3, 1, 2), collapsed=True)
 def debug() -> Iterator[Panel]:
     """Return what jaxmon itself does and costs, and the versions that it sees."""
-    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
-    scrape = hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)
-    overflow = counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")
     dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum("what")
     failed = events.INTERNAL_ERRORS.within(RATE_INTERVAL, *q.PROCESS)
-    unhooked = inactive.min(*q.BY_PROCESS, "hook")
     yield states(2001, "Inactive hooks by process")(
-        Target(unhooked.least(q.FEW), f"{q.NAMED_PROCESS} {{{{hook}}}}"),
+        hosts.INACTIVE_HOOKS(*q.PROCESS).min(*q.BY_PROCESS, "hook").least(q.FEW),
         text="A hook that could not attach to this JAX, or disabled itself after "
         "failures. What it measures is missing.",
         no_value="None",
         mappings=_HOOKS,
-        thresholds=q.below(1),
         alerts=("JaxmonAgentHookInactive",),
     )
     yield timeseries(2002, "Scrape duration")(
-        Target(q.defined(scrape).worst(q.FEW), q.NAMED_PROCESS),
+        q.defined(hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)).worst(q.FEW),
         text="p95 scrape rendering time within five minutes, of the 20 slowest agents "
         "and sidecars.",
     )
     yield timeseries(2003, "Label overflow")(
-        Target(q.per_minute(overflow), "{{label}}"),
+        q.per_minute(counter(catalog.LABEL_OVERFLOW, *q.PROCESS).rate().sum("label")),
         text="Lookups per minute that ended in 'other'. Increase max_functions, or "
         "stop creating new functions.",
     )
     yield timeseries(2004, "Dropped items")(
-        Target(q.per_minute(dropped), "{{what}}"),
-        text="Items jaxmon dropped to stay within its limits.",
+        q.per_minute(dropped), text="Items jaxmon dropped to stay within its limits."
     )
-    by_site = failed.sum(*q.BY_PROCESS, "site")
     yield timeseries(2005, "Internal errors by process")(
-        Target(by_site.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{site}}}}"),
+        failed.sum(*q.BY_PROCESS, "site").worst(q.FEW),
         text="Contained failures of jaxmon's own code, by process and site.",
         no_value="None",
     )
-    by = (*q.BY_PROCESS, "signal")
     exports = counter(catalog.OTLP_EXPORTS, *q.PROCESS)
     unsent = counter(catalog.OTLP_EXPORTS, *q.PROCESS, eq("outcome", "failure"))
     spans = counter(catalog.DROPPED, *q.PROCESS, eq("what", "span"))
-    sent = q.per_minute(exports.rate().sum("signal", "outcome"))
     yield timeseries(2012, "Exports by OTLP")(
-        Target(sent, "{{signal}} {{outcome}}"),
+        q.per_minute(exports.rate().sum("signal", "outcome")),
         text="Exports by OTLP per minute, of all processes that push.",
         no_value="Nothing is pushed",
         alerts=("JaxmonExportFailing",),
     )
-    failing = q.per_minute(unsent.rate().sum(*by)) > 0
     yield timeseries(2013, "Failed exports by process")(
-        Target(failing.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{signal}}}}"),
+        (q.per_minute(unsent.rate().sum(*q.BY_PROCESS, "signal")) > 0).worst(q.FEW),
         text="Failed exports per minute. The next one has what a failed one of metrics "
         "had; spans are lost.",
         no_value="None",
         alerts=("JaxmonExportFailing",),
     )
-    lost = q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0
     yield timeseries(2014, "Dropped spans by process")(
-        Target(lost.worst(q.FEW), q.NAMED_PROCESS),
+        (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
         text="Spans per minute that a receiver did not take, or that had no room while "
         "it was slow.",
         no_value="None",
         alerts=("JaxmonSpansDropped",),
     )
     source = ("instance", "collector")
-    named = "{{instance}} {{collector}}"
-    took = q.host(catalog.COLLECTOR_DURATION_SECONDS)
-    age = q.host(catalog.COLLECTOR_AGE_SECONDS)
     errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
-    config = q.host(catalog.WEB_CONFIG_SUCCESS)
     yield timeseries(2006, "Collection duration")(
-        Target(took.max(*source).worst(q.FEW), named),
+        q.host(catalog.COLLECTOR_DURATION_SECONDS).max(*source).worst(q.FEW),
         text="Duration of the last poll of the 20 slowest collectors. A slowing driver "
         "shows here before it hangs.",
     )
     yield timeseries(2007, "Data age by collector")(
-        Target(age.max(*source).worst(q.FEW), named),
+        q.host(catalog.COLLECTOR_AGE_SECONDS).max(*source).worst(q.FEW),
         text="Age of the oldest data that collectors serve.",
         alerts=("JaxmonCollectorDown",),
     )
     yield timeseries(2008, "Collector errors by reason")(
-        Target(q.per_minute(errors).worst(q.FEW), f"{named} {{{{reason}}}}"),
+        q.per_minute(errors).worst(q.FEW),
         text="Collector failures, over five minutes. The sidecar's log has the "
         "messages.",
         no_value="None",
         alerts=("JaxmonCollectorDown",),
     )
     yield states(2011, "Web configuration")(
-        Target(config.max("instance").least(q.FEW), "{{instance}}"),
+        q.host(catalog.WEB_CONFIG_SUCCESS).max("instance").least(q.FEW),
         text="Whether a sidecar's current web configuration and certificates are in "
         "effect. After an invalid change, the previous ones stay in effect.",
         mappings=_IN_FORCE,
-        thresholds=q.below(1),
         alerts=("JaxmonWebConfigFailed",),
         no_value="Not configured",
     )
     runtime = ("job", "jax", "jaxlib", "python", "platform", "platform_version")
-    running = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*runtime)
     ours = gauge(catalog.BUILD_INFO, *q.PROCESS).count("job", "version")
     yield table(2009, "Versions of JAX and its platform")(
-        Target(running, "Processes"),
+        Target(gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*runtime), "Processes"),
         text="Processes by version. Several lines for one service: mixed versions, so "
         "results or speed may differ between hosts.",
         width=16,
         labels=runtime,
     )
     yield table(2010, "Versions of jaxmon")(
-        Target(ours, "Processes"),
-        text="Agents and sidecars by version.",
-        labels=("job", "version"),
+        Target(ours, "Processes"), text="Agents and sidecars by version."
     )
 
 
-_HOST, _NAMED = ("job", "instance"), "{{job}} {{instance}}"
+_HOST = ("job", "instance")
 
 
 @row(44, "Can the data be trusted?", lines=(8,))
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return whether the data on all boards can be trusted."""
-    silent = gauge(catalog.AGENT_UP, *q.PROCESS).equals(0)
-    inactive = hosts.INACTIVE_HOOKS(*q.PROCESS)
-    oldest = q.host(catalog.COLLECTOR_AGE_SECONDS).max()
-    failed = events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS)
-    dropped = counter(catalog.DROPPED, *q.PROCESS).rate().sum()
-    scrape = histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)
     yield of_services.oncall(slos).panel("Targets down")
     yield stat(4401, "Agents silent")(
-        q.or_zero(silent.count()),
+        q.or_zero(gauge(catalog.AGENT_UP, *q.PROCESS).equals(0).count()),
         text="Slots whose process does not respond to its sidecar.",
         thresholds=q.above(1),
     )
     yield stat(4402, "Hooks inactive")(
-        q.or_zero(inactive.count()),
+        q.or_zero(hosts.INACTIVE_HOOKS(*q.PROCESS).count()),
         text="Hooks that could not attach or disabled themselves, in all processes. "
         "Their metrics are missing.",
         thresholds=q.above(1),
     )
     yield stat(4403, "Oldest data")(
-        oldest,
+        q.host(catalog.COLLECTOR_AGE_SECONDS).max(),
         text="Age of the oldest data that a sidecar serves.",
         thresholds=q.above(60, 300),
         no_value="No sidecar",
     )
     yield stat(4404, "Own failures")(
-        q.or_zero(failed.sum()),
+        q.or_zero(events.INTERNAL_ERRORS.within(RANGE, *q.PROCESS).sum()),
         text="Contained failures of jaxmon's own code in the selected time range. "
         "Please report them.",
         thresholds=q.above(1),
     )
     yield stat(4405, "Dropped")(
-        q.per_minute(dropped),
+        q.per_minute(counter(catalog.DROPPED, *q.PROCESS).rate().sum()),
         text="Items that jaxmon dropped per minute to stay within its limits.",
     )
     yield stat(4406, "Scrape p99")(
-        q.defined(scrape),
+        q.defined(histogram(catalog.SCRAPE_SECONDS, *q.PROCESS).quantile(0.99)),
         text="Time to collect and encode a response, of the slowest scrapes.",
     )
     yield stat(4407, "Sidecar CPU")(
@@ -262,25 +229,23 @@ def glance(slos: Slos) -> Iterator[Panel]:
 def cost() -> Iterator[Panel]:
     """Return what agents and sidecars take from the machines they run on."""
     memory = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.HOST, eq("worker", ""))
-    programs = services.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS)
-    ended = gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST)
     yield timeseries(4501, "CPU of sidecars")(
-        Target(_of_sidecars(_cpu()).worst(10), _NAMED),
+        _of_sidecars(_cpu()).worst(10),
         text="CPU of the busiest sidecars; 100 % is one core. It grows with the agents "
         "and devices of the host, and with the scrapes.",
         unbounded=True,
     )
     yield timeseries(4502, "Memory of sidecars")(
-        Target(_of_sidecars(memory.max(*_HOST)).worst(10), _NAMED),
+        _of_sidecars(memory.max(*_HOST)).worst(10),
         text="Resident memory of the largest sidecars.",
     )
     yield timeseries(4503, "Processes with most functions")(
-        Target(programs.worst(10), q.NAMED_PROCESS),
+        services.PROGRAMS(*q.PROCESS).max(*q.BY_PROCESS).worst(10),
         text="Functions that a process reports. Most of its series are theirs; "
         "`max_functions` bounds them.",
     )
     yield timeseries(4504, "Ended processes still served")(
-        Target(ended.worst(10), _NAMED),
+        gauge(catalog.AGENT_ENDED_SECONDS, *q.PROCESS).count(*_HOST).worst(10),
         text="Slots whose process has ended, and whose counts a sidecar serves for "
         "five minutes, or until the next process adds to them.",
         no_value="None ended recently",

@@ -17,25 +17,24 @@ def debug() -> Iterator[Panel]:
     """Return CPU, memory, descriptors and collections, then container and host."""
     cpu = counter(catalog.PROCESS_CPU_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     resident = gauge(catalog.PROCESS_RESIDENT_MEMORY_BYTES, *q.PROCESS)
-    descriptors = promql.ratio(
-        gauge(catalog.PROCESS_OPEN_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
-        gauge(catalog.PROCESS_MAX_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
-    )
     collections = counter(catalog.PYTHON_GC_COLLECTIONS, *q.PROCESS).rate()
     age = time() - gauge(catalog.PROCESS_START_TIME_SECONDS, *q.PROCESS)
     yield timeseries(1901, "CPU by process")(
-        Target(cpu.worst(q.FEW), q.NAMED_PROCESS),
+        cpu.worst(q.FEW),
         text="Of the 20 busiest processes; 100 % is one core. A training process at "
         "exactly one core is often limited by Python: data loading or dispatch.",
         unbounded=True,
     )
     yield timeseries(1902, "Resident memory")(
-        Target(resident.sum(*q.BY_PROCESS).worst(q.FEW), q.NAMED_PROCESS),
+        resident.sum(*q.BY_PROCESS).worst(q.FEW),
         text="Host memory of the 20 largest processes.",
         alerts=("JaxmonHostMemoryGrowth",),
     )
     yield timeseries(1903, "File descriptors in use")(
-        Target(descriptors.worst(q.FEW), q.NAMED_PROCESS),
+        promql.ratio(
+            gauge(catalog.PROCESS_OPEN_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
+            gauge(catalog.PROCESS_MAX_FDS, *q.PROCESS).sum(*q.BY_PROCESS),
+        ).worst(q.FEW),
         text="Open file descriptors as a fraction of the limit. At 100 % the process "
         "can open no more files or connections.",
         thresholds=q.above(0.8),
@@ -47,7 +46,7 @@ def debug() -> Iterator[Panel]:
         "a hot loop cost milliseconds each.",
     )
     yield timeseries(1905, "Age of processes")(
-        Target(age.max(*q.BY_PROCESS).least(q.FEW), q.NAMED_PROCESS),
+        age.max(*q.BY_PROCESS).least(q.FEW),
         text="Time since the 20 youngest processes started; a saw-tooth pattern is a "
         "crash loop.",
     )
@@ -55,73 +54,68 @@ def debug() -> Iterator[Panel]:
     limit = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES, *q.PROCESS)
     held = counter(catalog.CONTAINER_CPU_THROTTLED_SECONDS, *q.PROCESS).rate()
     killed = counter(catalog.CONTAINER_OOM_KILLS, *q.PROCESS).increase()
-    filled = promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS))
     yield timeseries(1909, "Container memory vs limit")(
-        Target(filled.worst(q.FEW), q.NAMED_PROCESS),
+        promql.ratio(used.max(*q.BY_PROCESS), limit.max(*q.BY_PROCESS)).worst(q.FEW),
         text="Working set of the 20 fullest cgroups of processes. At 100 % the OOM "
         "killer strikes, which JAX cannot report.",
         thresholds=q.above(0.9),
         no_value="No limit",
     )
     yield timeseries(1910, "Container CPU throttling")(
-        Target(held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW), q.NAMED_PROCESS),
+        held.max(*q.BY_PROCESS).of_unit("").worst(q.FEW),
         text="Seconds per second, summed over threads, that the cgroup was "
         "CPU-throttled. Causes step-time jitter.",
         no_value="No limit",
     )
     yield timeseries(1911, "OOM kills")(
-        Target((killed.max(*q.BY_PROCESS) > 0).worst(q.FEW), q.NAMED_PROCESS),
+        (killed.max(*q.BY_PROCESS) > 0).worst(q.FEW),
         text="Processes in the cgroup killed by the OOM killer: for example a "
         "data-loader worker, whose loss hangs the loop.",
         no_value="None",
     )
     by = ("job", "instance")
-    named = "{{job}} {{instance}}"
-    some = eq("kind", "some")
-    waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, some)
+    waited = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     sent = q.host_rate(catalog.HOST_NETWORK_TRANSMIT_BYTES).sum(*by)
     received = q.host_rate(catalog.HOST_NETWORK_RECEIVE_BYTES).sum(*by)
-    left = promql.ratio(
-        q.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
-        q.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
-    )
     cpu = q.host_rate(catalog.HOST_CPU_SECONDS).sum("mode")
     load = promql.ratio(
         q.host(catalog.HOST_LOAD_1M).sum(*by), q.host(catalog.HOST_CPUS).sum(*by)
     )
-    available = q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by)
     yield timeseries(1906, "Host CPU by mode")(
-        Target(cpu, "{{mode}}"),
+        cpu,
         text="CPU time of the selected hosts, by mode. iowait points to storage, steal "
         "to an overcommitted machine.",
         unbounded=True,
         stacked="percent",
     )
     yield timeseries(1907, "Host load per CPU")(
-        Target(load.of_unit("").worst(q.FEW), named),
+        load.of_unit("").worst(q.FEW),
         text="Load per core of the 20 busiest hosts. Above 1, threads queue, and so "
         "does the input pipeline.",
         thresholds=q.above(1),
     )
     yield timeseries(1908, "Host memory available to programs")(
-        Target(available.least(q.FEW), named),
+        q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*by).least(q.FEW),
         text="Memory available without swapping, on the 20 hosts with least.",
     )
     yield timeseries(1912, "Host pressure")(
-        Target(waited.max(*by, "resource").worst(q.FEW), f"{named} {{{{resource}}}}"),
+        waited.max(*by, "resource").worst(q.FEW),
         text="Fraction of time some task was stalled on CPU, memory or I/O (PSI). "
         "Memory pressure precedes OOM kills.",
         no_value="Not available",
     )
     yield timeseries(1913, "Host network")(
-        Target(sent.worst(q.FEW), f"{named} sent"),
-        Target(received.worst(q.FEW), f"{named} received"),
+        Target(sent.worst(q.FEW), "sent"),
+        Target(received.worst(q.FEW), "received"),
         text="Traffic of all physical network interfaces of the 20 hosts with most: "
         "input data, checkpoints and cross-host collectives.",
         no_value="Not available",
     )
     yield timeseries(1914, "Free disk space")(
-        Target(left.least(q.FEW), f"{named} {{{{directory}}}}"),
+        promql.ratio(
+            q.host(catalog.HOST_DISK_AVAILABLE_BYTES).min(*by, "directory"),
+            q.host(catalog.HOST_DISK_SIZE_BYTES).min(*by, "directory"),
+        ).least(q.FEW),
         text="File systems configured with --disk, such as the persistent cache's. If "
         "that is full, JAX recompiles everything.",
         thresholds=q.below(0.1),
@@ -130,7 +124,6 @@ def debug() -> Iterator[Panel]:
 
 
 _BY = ("job", "route")
-_NAMED = "{{job}} {{route}}"
 
 
 @row(33, "Services", lines=(8, 1))
@@ -196,7 +189,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         text="One line per route, coloured by its objectives. Quantiles are of warm "
         "requests. The name selects the service.",
         height=7,
-        labels=_BY,
         cell_links=(q.opening("job", "Show only this service", "serving"),),
         no_value="No requests",
         sort="Requests",
@@ -209,11 +201,9 @@ def stalls(slos: Slos) -> Iterator[Panel]:
     seconds = histogram(
         catalog.REQUEST_SECONDS, ne("start", "warm"), *q.PROCESS, rare=True
     )
-    spent = seconds.sum.rise().sum(*_BY)
-    debugged = compiles.debug(slos)
     current = compiles.oncall(slos)
     yield timeseries(3401, "Time of requests that waited for a compile")(
-        Target((spent > 0).worst(10), _NAMED),
+        (seconds.sum.rise().sum(*_BY) > 0).worst(10),
         text="Latency of cold and delayed requests, added up per graph interval: what "
         "compiles cost callers. Warm up before a replica takes traffic.",
         alerts=("JaxmonColdStarts", "JaxmonColdLatency"),
@@ -222,7 +212,7 @@ def stalls(slos: Slos) -> Iterator[Panel]:
     yield current.panel("Compiles in progress")
     yield current.panel("Oldest compile in progress")
     yield current.panel("Time spent compiling")
-    yield debugged.panel("Persistent cache hit rate")
+    yield compiles.debug(slos).panel("Persistent cache hit rate")
     yield current.panel("Recompiles by cause")
 
 
@@ -238,31 +228,28 @@ def throughput(slos: Slos) -> Iterator[Panel]:
 def replicas() -> Iterator[Panel]:
     """Return which replica has more to do, or is slower, than the others."""
     served = _counted().sum(*q.BY_PROCESS)
-    load = served.relative_to(served.median("job"), "job").of_unit("times")
-    in_progress = gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS)
     failed = q.share(
         _counted(eq("outcome", "error")).sum(*q.BY_PROCESS),
         _counted(ne("outcome", "client_error")).sum(*q.BY_PROCESS),
     )
-    slow = q.defined(q.request_seconds("warm").mean(*q.BY_PROCESS))
     yield timeseries(3601, "Load of the busiest replicas")(
-        Target(load.worst(10), q.NAMED_PROCESS),
+        served.relative_to(served.median("job"), "job").of_unit("times").worst(10),
         text="Requests of a replica as a multiple of its service's median. Far above "
         "1: the load balancer favours it, or pins connections.",
     )
     yield timeseries(3602, "Slowest replicas")(
-        Target(slow.worst(10), q.NAMED_PROCESS),
+        q.defined(q.request_seconds("warm").mean(*q.BY_PROCESS)).worst(10),
         text="Mean latency of warm requests. One replica far above the others: its "
         "host, its device, or its neighbours.",
     )
     yield timeseries(3603, "Replicas with most requests in progress")(
-        Target(in_progress.worst(10), q.NAMED_PROCESS),
+        gauge(catalog.REQUESTS_IN_PROGRESS, *q.PROCESS).sum(*q.BY_PROCESS).worst(10),
         text="One far above its peers hangs or is slow; the load balancer should take "
         "it out.",
         alerts=("JaxmonRequestsHang",),
     )
     yield timeseries(3604, "Replicas with most errors")(
-        Target((failed > 0).worst(10), q.NAMED_PROCESS),
+        (failed > 0).worst(10),
         text="Fraction of a replica's requests that failed. One replica alone: restart "
         "it; all of them: the input, or what they call.",
         no_value="No errors",

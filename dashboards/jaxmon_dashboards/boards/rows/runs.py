@@ -20,7 +20,6 @@ SPREAD = q.above(1.1, 1.3)
 """Where the colours of a rank that is slower than the median change."""
 
 _BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
-_NAMED = f"{q.NAMED_PROCESS} {{{{loop}}}}"
 # Of its time; a function that hardly runs is slow or fast by chance.
 _LEAST_SHARE = 0.05
 
@@ -28,15 +27,12 @@ _LEAST_SHARE = 0.05
 @row(32, "Ranks", lines=(3, 3, 3))
 def ranks(slos: Slos) -> Iterator[Panel]:
     """Return which rank holds up the others."""
-    compiling = compiles.oncall(slos)
-    health = monitoring.oncall()
     stuck = gauge(catalog.CALL_AGE_SECONDS, *q.PROCESS).max(*q.BY_PROCESS, "state")
     waiting = counter(catalog.WALL_SECONDS, *q.PROCESS, re("state", FOR_OTHERS))
-    waits = waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")
     lagging = gauge(catalog.NCCL_LAGGING_RANKS, *q.HOST)
     missing = gauge(catalog.NCCL_PROCESSES, *q.HOST, re("state", "unresponsive|dead"))
     yield timeseries(3205, "Stuck ranks")(
-        Target(stuck.worst(q.FEW), f"{q.NAMED_PROCESS} {{{{state}}}}"),
+        stuck.worst(q.FEW),
         text="Time since the last call of processes of a job that do not get on; empty "
         "otherwise. In a hang most of them wait for the device, and the cause is a "
         "process in another state. `jaxmon job why` says on which line it is.",
@@ -44,7 +40,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         no_value="None is stuck",
     )
     yield timeseries(3206, "Stragglers")(
-        Target(waits_less(waits).worst(q.FEW), q.NAMED_PROCESS),
+        waits_less(waiting.rate().sum(*q.BY_PROCESS).of_unit("ratio")).worst(q.FEW),
         text="How much less of its time a process waits for its device than the median "
         "one of its job, of the 20 with the least: the others wait for it in "
         "collectives, if it hardly waits at all. Near 0 for all in a healthy job. "
@@ -53,8 +49,8 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         alerts=("JaxmonRankSlow",),
     )
     yield timeseries(3207, "Ranks behind or missing, by NCCL")(
-        Target(lagging.max("job").worst(q.FEW), "{{job}} lagging"),
-        Target(missing.max("job", "state").worst(q.FEW), "{{job}} {{state}}"),
+        Target(lagging.max("job").worst(q.FEW), "lagging"),
+        missing.max("job", "state").worst(q.FEW),
         text="Ranks that are behind in a communicator in which nothing moves, and "
         "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
         "well. The runbook asks for their hosts.",
@@ -62,14 +58,14 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         no_value="No job with NCCL 2.24",
     )
     yield timeseries(3201, "Step time against the median rank")(
-        Target(spread().worst(10), _NAMED),
+        spread().worst(10),
         text="Step time of the slowest ranks as a multiple of the median of their "
         "loop. All equal with collectives, which make every rank wait for the slowest: "
         "then compare device time.",
         thresholds=SPREAD,
     )
     yield timeseries(3202, "Device time against the median rank")(
-        Target(_device_spread().worst(10), f"{q.NAMED_PROCESS} {{{{function}}}}"),
+        _device_spread().worst(10),
         text="Time that functions keep the device of a rank busy, as a multiple of the "
         "median rank's: a straggler's device takes longer for the same work.",
         thresholds=q.above(slos.limits.straggler),
@@ -77,17 +73,16 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         no_value="No sampled calls",
     )
     yield timeseries(3203, "Ranks without a step for longest")(
-        Target(step_age().max(*_RANK).worst(10), _NAMED),
+        step_age().max(*_RANK).worst(10),
         text="Time since each of these ranks finished a step. If one is ahead of the "
         "others, it hangs, and they wait for it.",
         thresholds=q.above(slos.limits.stalled_after),
         alerts=("JaxmonTrainingStalled",),
     )
-    yield health.panel("Processes that crashed")
-    yield compiling.panel("Oldest compile in progress")
-    busy = hosts.TENSOR_CORES_OF_JOBS(q.JOB)
+    yield monitoring.oncall().panel("Processes that crashed")
+    yield compiles.oncall(slos).panel("Oldest compile in progress")
     yield timeseries(3204, "Tensor cores busy by service")(
-        Target(busy.worst(10), "{{job}}"),
+        hosts.TENSOR_CORES_OF_JOBS(q.JOB).worst(10),
         text="Fraction of cycles in which the tensor cores of the service's GPUs were "
         "busy, recomputation and padding included.",
         no_value="Not available",
@@ -106,8 +101,7 @@ def spread() -> Expr:
 
 
 def _device_spread() -> Expr:
-    by = (*q.BY_PROCESS, "function")
-    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=by)
+    busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=((*q.BY_PROCESS, "function")))
     busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS) > _LEAST_SHARE
     same = ("job", "function")
     return busy.relative_to(busy.median(*same), *same).of_unit("times")
@@ -119,17 +113,15 @@ _NO_INSPECTOR = "No NCCL Inspector"
 @row(27, "Collectives", lines=(3,))
 def inspected() -> Iterator[Panel]:
     """Return how fast collectives are, and which process arrives last."""
-    named = "{{job}} {{collective}}"
     yield timeseries(2701, "Bus bandwidth of collectives")(
-        Target(overviews.BANDWIDTH(q.JOB).least(q.FEW), f"{named} {{{{size}}}}"),
+        overviews.BANDWIDTH(q.JOB).least(q.FEW),
         text="Mean by time, of the 20 lowest, by NCCL Inspector. The bus idles while "
         "ranks wait for the last one: it falls if the network is slower, and if ranks "
         "arrive at different times.",
         no_value=_NO_INSPECTOR,
     )
-    late = overviews.LATE(q.JOB)
     yield timeseries(2702, "Ranks that arrive late at collectives")(
-        Target(late.least(q.FEW), f"{q.NAMED_PROCESS} {{{{collective}}}}"),
+        overviews.LATE(q.JOB).least(q.FEW),
         text="Mean time of a collective's kernels as a multiple of the median "
         "process's, of the 20 with the least. A kernel waits for the last rank to "
         "arrive, so the last one has the shortest kernels. `jaxmon job why` compares "
@@ -137,8 +129,8 @@ def inspected() -> Iterator[Panel]:
         no_value="None arrives late",
     )
     yield timeseries(2703, "Collectives")(
-        Target(overviews.RECORDED(q.JOB).worst(q.FEW), named),
-        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), f"{named} unrecorded"),
+        overviews.RECORDED(q.JOB).worst(q.FEW),
+        Target(overviews.UNRECORDED(q.JOB).worst(q.FEW), "unrecorded"),
         text="Collectives per second that NCCL Inspector recorded, and others that "
         "were launched: small ones, and with NCCL before 2.30.3 all but the last of "
         "each interval.",
@@ -153,14 +145,9 @@ _LOST = "data_wait|eager|gc|gil|blocked"
 def glance(slos: Slos) -> Iterator[Panel]:
     """Return the state of all runs, and one line for each."""
     current = services.oncall(slos)
-    running = step_age().max(*_BY).count()
-    saved = gauge(
-        catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
-    )
-    run = gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max()
     limit = slos.limits
     yield stat(3001, "Loops running")(
-        running,
+        step_age().max(*_BY).count(),
         text="Training loops that are running, each counted once for its service.",
         no_value="None",
     )
@@ -183,20 +170,21 @@ def glance(slos: Slos) -> Iterator[Panel]:
         thresholds=q.above(limit.data_wait),
     )
     yield stat(3005, "Last save")(
-        saved.min("job").max(),
+        gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint"), *q.PROCESS)
+        .min("job")
+        .max(),
         text="What a failure would cost the service that saved longest ago.",
         thresholds=q.above(limit.checkpoint_age),
         no_value="No checkpoint",
     )
     yield stat(3006, "Non-finite run")(
-        run,
+        gauge(catalog.VALUE_NONFINITE_RUN, *q.PROCESS).max(),
         text="Logged values since the last finite one, of the worst quantity. A loss "
         "that stays NaN has lost the run from there on.",
         thresholds=q.above(limit.nonfinite_values),
     )
     yield current.panel("Recompiles")
     steps = histogram(catalog.STEP_SECONDS, *q.PROCESS)
-    items = counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY)
     yield table(3007, "Loops")(
         Target(step_age().count(*_BY), "Ranks"),
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
@@ -204,12 +192,11 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
         Target(spread().max(*_BY), "Slowest rank", SPREAD),
         Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
-        Target(items, "Items"),
+        Target(counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY), "Items"),
         Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),
         text="One line per loop. Steps of one rank, items of all ranks; the slowest "
         "rank as a multiple of the median. The name selects the service.",
         height=6,
-        labels=_BY,
         cell_links=(q.opening("job", "Show only this service", "training"),),
         sort="Last step",
     )
@@ -218,13 +205,12 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(31, "Where the time of runs goes", lines=(4, 3, 3))
 def time() -> Iterator[Panel]:
     """Return what the time of the runs goes into."""
-    lost = overviews.WAITING(q.JOB, re("state", _LOST))
     saving = gauge(
         catalog.ACTIVITY_RUNNING_SECONDS, eq("activity", "checkpoint"), *q.PROCESS
     )
     yield services.cost().panel("Goodput of services")
     yield timeseries(3102, "Time lost on the host")(
-        Target(lost.worst(10), "{{job}} {{state}}"),
+        overviews.WAITING(q.JOB, re("state", _LOST)).worst(10),
         text="Fraction of time that the worst rank of each service spends on what "
         "keeps its device waiting. `jaxmon explain` names the lines.",
         alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
@@ -232,16 +218,15 @@ def time() -> Iterator[Panel]:
     )
     yield compiles.calls().panel("Where the time goes")
     yield timeseries(3103, "Checkpoint in progress")(
-        Target(saving.max("job").worst(10), "{{job}}"),
+        saving.max("job").worst(10),
         text="Age of the checkpoint that each service is writing, 0 if none. One that "
         "keeps growing hangs in its storage.",
         alerts=("JaxmonCheckpointAge",),
         no_value="No checkpoint",
     )
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()
-    rate = flops.sum("job", "function").of_unit("FLOPs per second")
     yield timeseries(3107, "Model FLOPs utilization")(
-        Target(overviews.MFU(q.JOB).least(10), "{{job}}"),
+        overviews.MFU(q.JOB).least(10),
         text="FLOPs of matrix products and convolutions that the model needs, as a "
         "fraction of what the devices could do; the lowest services. Low with busy "
         "devices: small products, recomputation, memory. Processes that call functions "
@@ -249,12 +234,12 @@ def time() -> Iterator[Panel]:
         no_value="No known peak",
     )
     yield timeseries(3108, "Achieved FLOP/s")(
-        Target(overviews.FLOPS(q.JOB).worst(10), "{{job}}"),
+        overviews.FLOPS(q.JOB).worst(10),
         text="Model FLOPs per second on all devices of each service.",
         no_value="No products",
     )
     yield timeseries(3109, "Achieved FLOP/s by function")(
-        Target(rate.worst(10), "{{job}} {{function}}"),
+        flops.sum("job", "function").of_unit("FLOPs per second").worst(10),
         text="Model FLOPs per second of the functions with most. `jaxmon explain` says "
         "what fraction of the peak each reaches while it executes, and why FLOPs of "
         "others are unknown.",
@@ -262,24 +247,21 @@ def time() -> Iterator[Panel]:
     )
     by = ("job", "operation")
     seconds = histogram(catalog.CHECKPOINT_SECONDS, *q.PROCESS).mean(*by)
-    failures = events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS)
-    moved = counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by)
-    named = "{{job}} {{operation}}"
     yield timeseries(3104, "Time of a checkpoint")(
-        Target(q.defined(seconds).worst(10), named),
+        q.defined(seconds).worst(10),
         text="Mean time of Orbax checkpoints: a save until it is committed, how long "
         "it blocks the program, how much of that it waits for the save before. Much "
         "wait: saves are more frequent than storage allows.",
         no_value="No checkpoint",
     )
     yield timeseries(3105, "Checkpoints that failed")(
-        Target(failures.sum(*by).worst(10), named),
+        events.CHECKPOINT_FAILURES.within(RATE_INTERVAL, *q.PROCESS).sum(*by).worst(10),
         text="Orbax saves and restores that began and did not succeed.",
         alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
     )
     yield timeseries(3106, "Bytes of checkpoints")(
-        Target(moved.worst(10), named),
+        counter(catalog.CHECKPOINT_BYTES, *q.PROCESS).rate().sum(*by).worst(10),
         text="Array data that Orbax saves and restores, before compression.",
         no_value="No checkpoint",
     )
@@ -289,8 +271,7 @@ def goodput(*by: str) -> Expr:
     """Return the fraction of wall time that programs with a loop spend in steps."""
     by_process = counter(catalog.TIME_SECONDS, *q.PROCESS).rate().sum(*q.BY_PROCESS)
     step = counter(catalog.TIME_SECONDS, eq("activity", "step"), *q.PROCESS)
-    loops = step_age().max(*q.BY_PROCESS)
-    whole = by_process.and_(loops, *q.BY_PROCESS).sum(*by)
+    whole = by_process.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS).sum(*by)
     return q.share(step.rate().sum(*by), whole)
 
 

@@ -59,8 +59,6 @@ _SEVERITIES = (
 def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
     """Return the headline panels."""
     firing = q.firing(re("severity", "page|ticket")).max(*ALERT)
-    burning = recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times")
-    stalled = q.above(slos.limits.stalled_after)
     yield stat(101, "Firing")(
         q.or_zero(firing.count()),
         text="Number of firing pages and tickets. The table below lists them with "
@@ -68,7 +66,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         thresholds=q.above(1),
     )
     yield stat(102, "Top burn rate")(
-        burning,
+        recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
         text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
         "the period.",
         thresholds=q.BURN,
@@ -93,7 +91,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         services.STEP_AGE(q.JOB).max(),
         text="Time since the slowest running loop finished a step. If it keeps "
         "growing, a loop is stuck.",
-        thresholds=stalled,
+        thresholds=q.above(slos.limits.stalled_after),
     )
     yield stat(107, "Recompiles")(
         q.recompiling(),
@@ -141,24 +139,16 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
 @row(10, "Error budgets", lines=(2,))
 def budgets(slos: Slos) -> Iterator[Panel]:
     """Return how fast error budgets burn, and how much is left."""
-    burn = tuple(
-        Target(
-            (slo.recording("1h", q.JOB).max("job") / slo.budget)
-            .of_unit("times")
-            .worst(_SERVICES),
-            f"{slo.title} {{{{job}}}}",
-        )
-        for slo in slos
-    )
-    left = tuple(
-        Target(
-            slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
-            f"{slo.title} {{{{job}}}}",
-        )
-        for slo in slos
-    )
     yield timeseries(113, "Burn rate over one hour")(
-        *burn,
+        *tuple(
+            Target(
+                (slo.recording("1h", q.JOB).max("job") / slo.budget)
+                .of_unit("times")
+                .worst(_SERVICES),
+                f"{slo.title} {{{{job}}}}",
+            )
+            for slo in slos
+        ),
         text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
         "that burn fastest; 1 uses it up exactly over the period. Alerts page at 14.4 "
         "(and at 6 over six hours) and file tickets at 3 and 1.",
@@ -166,7 +156,13 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         alerts=tuple(slo.alert for slo in slos),
     )
     yield timeseries(114, "Error budget remaining")(
-        *left,
+        *tuple(
+            Target(
+                slo.recorded(BUDGET_REMAINING, q.JOB).min("job").least(_SERVICES),
+                f"{slo.title} {{{{job}}}}",
+            )
+            for slo in slos
+        ),
         text="Remaining error budget of each objective in its period, of the "
         f"{_SERVICES} services with the least. Below 0 the objective is missed.",
         # Further below, it only hides the others.
@@ -220,7 +216,6 @@ def listed(slos: Slos) -> Iterator[Panel]:
         text="One row per service, coloured by its objectives. The name links to the "
         "Debug dashboard.",
         height=6,
-        labels=("job",),
         cell_links=(q.opening("job", "Debug this service", "debug"),),
         sort="Burn",
     )
@@ -275,7 +270,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
     )
     left = recorded(BUDGET_REMAINING, q.JOB).min("job")
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
-    used = _mean(hosts.UTILIZATION_OF_JOBS(q.JOB)).max("job")
     yield table(5007, "Services at a glance")(
         Target(_success("job"), "Success", q.objective(slos, "request-error")),
         Target(left, "Budget left", q.BUDGET_LEFT),
@@ -286,7 +280,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(_quantile(0.95, "job"), "p95", q.latency(slos, "warm-latency")),
         Target(_quantile(0.99, "job"), "p99"),
         Target(_goodput("job"), "Goodput"),
-        Target(used, "In use"),
+        Target(_mean(hosts.UTILIZATION_OF_JOBS(q.JOB)).max("job"), "In use"),
         Target(_price().max("job").of_unit("dollars"), "Per hour"),
         Target(_per_requests(_total(_price()), _total(_requests())), "Per 1,000"),
         Target(_per_items(_total(_price()), _total(_items())), "Per million"),
@@ -295,7 +289,6 @@ def glance(slos: Slos) -> Iterator[Panel]:
         "time range; requests against last week; burn, requests and price now. The "
         "name opens On-call.",
         height=9,
-        labels=("job",),
         cell_links=(q.opening("job", "What is wrong with this service", "oncall"),),
         no_value="No rules",
         sort="Burn",
@@ -305,13 +298,11 @@ def glance(slos: Slos) -> Iterator[Panel]:
 @row(51, "Quality", lines=(3,))
 def quality(slos: Slos) -> Iterator[Panel]:
     """Return success, latency and traffic over time, and last week's traffic."""
-    bad = _requests(eq("outcome", "error")).sum("job")
     whole = _requests(ne("outcome", "client_error")).sum("job")
-    good = _ONE - q.share(bad, whole)
-    before = _requests().offset(_WEEK).sum()
+    good = _ONE - q.share(_requests(eq("outcome", "error")).sum("job"), whole)
     buckets = services.REQUEST_SECONDS(q.JOB, eq("start", "warm"))
     yield timeseries(5101, "Success rate by service")(
-        Target(good.of_unit("ratio").least(10), "{{job}}"),
+        good.of_unit("ratio").least(10),
         text="Fraction of requests without a server error, of the services with the "
         "lowest; the line is the objective.",
         thresholds=q.objective(slos, "request-error"),
@@ -331,7 +322,7 @@ def quality(slos: Slos) -> Iterator[Panel]:
     )
     yield timeseries(5103, "Requests, this week and last")(
         Target(_requests().sum(), "now"),
-        Target(before, "a week earlier"),
+        Target(_requests().offset(_WEEK).sum(), "a week earlier"),
         text="Requests per second of all services, and at the same time of the week "
         "before. Growth is what capacity is planned for.",
         no_value=_RULES,
@@ -341,28 +332,26 @@ def quality(slos: Slos) -> Iterator[Panel]:
 @row(52, "Cost and use", lines=(4,))
 def cost() -> Iterator[Panel]:
     """Return what results cost, and how well what is paid for is used."""
-    used = hosts.UTILIZATION_OF_JOBS(q.JOB).max("job")
-    step = _time(eq("activity", "step")).sum("job")
     yield timeseries(5201, "Cost of 1,000 requests")(
-        Target(_per_requests(_price(), _requests()).worst(10), "{{job}}"),
+        _per_requests(_price(), _requests()).worst(10),
         text="Price of a service's accelerators per 1,000 requests. Falls with the "
         "load that they carry: fill batches, or run fewer replicas.",
         no_value=_NO_PRICE,
     )
     yield timeseries(5202, "Cost of a million items")(
-        Target(_per_items(_price(), _items()).worst(10), "{{job}}"),
+        _per_items(_price(), _items()).worst(10),
         text="Price of a service's accelerators per million tokens, images or "
         "sequences that its loops process.",
         no_value=_NO_PRICE,
     )
     yield timeseries(5203, "Accelerator use by service")(
-        Target(used.least(10), "{{job}}"),
+        hosts.UTILIZATION_OF_JOBS(q.JOB).max("job").least(10),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. See Accelerators for which are idle.",
         no_value="No accelerators",
     )
     yield timeseries(5204, "Goodput of services")(
-        Target(q.share(step, _time().sum("job")).least(10), "{{job}}"),
+        q.share(_time(eq("activity", "step")).sum("job"), _time().sum("job")).least(10),
         text="Fraction of the wall time of training that is spent in steps; the rest "
         "went into data, compiles, checkpoints and restarts.",
         no_value="No training",
@@ -400,9 +389,8 @@ def _time(*matchers: Matcher) -> Expr:
 
 
 def _goodput(*by: str) -> Expr:
-    every = _total(services.ACTIVITY(q.JOB))
     step = _total(services.ACTIVITY(q.JOB, eq("activity", "step")))
-    loops = every.and_(step.max("job"), "job")
+    loops = _total(services.ACTIVITY(q.JOB)).and_(step.max("job"), "job")
     return q.share(step.sum(*by), loops.sum(*by))
 
 
@@ -419,13 +407,11 @@ def _items() -> Expr:
 
 
 def _per_requests(price: Expr, rate: Expr) -> Expr:
-    hour = rate.sum("job") * 3600
-    return (price.max("job") * 1000 / (hour > 0)).of_unit("dollars")
+    return (price.max("job") * 1000 / ((rate.sum("job") * 3600) > 0)).of_unit("dollars")
 
 
 def _per_items(price: Expr, rate: Expr) -> Expr:
-    hour = rate.sum("job") * 3600
-    return (price.max("job") * 1e6 / (hour > 0)).of_unit("dollars")
+    return (price.max("job") * 1e6 / ((rate.sum("job") * 3600) > 0)).of_unit("dollars")
 
 
 def _total(series: Expr, *, back: str = "") -> Expr:
