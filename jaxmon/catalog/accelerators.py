@@ -14,8 +14,8 @@ from jaxmon.catalog.values import (
 )
 
 
-_accelerators = Sheet("Accelerators", BOTH, of="uuid")
-_accelerators_of_sidecar = Sheet("Accelerators", SIDECAR, of="uuid")
+_accelerators = Sheet("Accelerators", BOTH, "uuid")
+_accelerators_of_sidecar = Sheet("Accelerators", SIDECAR, "uuid")
 
 ACCELERATOR_INFO = _accelerators.info(
     "jaxmon_accelerator_info",
@@ -93,9 +93,7 @@ ACCELERATOR_NUMA_NODE = _accelerators_of_sidecar.gauge(
 )
 
 
-_nccl = Sheet("NCCL", SIDECAR)
-
-_MANY = (0, 1e7)
+_nccl = Sheet("NCCL", SIDECAR, limits=(0, 1e7))
 
 NCCL_INFO = _nccl.info(
     "jaxmon_nccl_info",
@@ -106,31 +104,23 @@ NCCL_PROCESSES = _nccl.gauge(
     "jaxmon_nccl_processes",
     "Processes of the job, on all hosts, by what NCCL knows of them.",
     ("state", NCCL_PROCESS_STATES),
-    limits=_MANY,
 )
-NCCL_GPUS = _nccl.gauge(
-    "jaxmon_nccl_gpus", "GPUs of the job, on all hosts.", limits=_MANY
-)
-NCCL_NODES = _nccl.gauge(
-    "jaxmon_nccl_nodes", "Hosts of the job, by their addresses.", limits=_MANY
-)
+NCCL_GPUS = _nccl.gauge("jaxmon_nccl_gpus", "GPUs of the job, on all hosts.")
+NCCL_NODES = _nccl.gauge("jaxmon_nccl_nodes", "Hosts of the job, by their addresses.")
 NCCL_COMMUNICATORS = _nccl.gauge(
     "jaxmon_nccl_communicators",
     "Communicators of the job, by state.",
     ("state", NCCL_COMMUNICATOR_STATES),
-    limits=_MANY,
 )
 NCCL_FAULTY_COMMUNICATORS = _nccl.gauge(
     "jaxmon_nccl_faulty_communicators",
     "Communicators in disorder; a mismatch is normal while it moves, stuck is one "
     "that does not.",
     ("kind", NCCL_FAULTS),
-    limits=_MANY,
 )
 NCCL_LAGGING_RANKS = _nccl.gauge(
     "jaxmon_nccl_lagging_ranks",
     "Ranks behind others of a stuck communicator, of the one with the most of them.",
-    limits=_MANY,
 )
 NCCL_RANK_LAG = _nccl.gauge(
     "jaxmon_nccl_rank_lag",
@@ -142,7 +132,6 @@ NCCL_MISSING_PROCESSES = _nccl.gauge(
     "jaxmon_nccl_missing_processes",
     "Processes that do not respond or are dead, of the 8 hosts with the most.",
     "host",
-    limits=_MANY,
 )
 NCCL_REPLY_AGE_SECONDS = _nccl.gauge(
     "jaxmon_nccl_reply_age_seconds", "Age of the reply that these metrics are from."
@@ -154,158 +143,121 @@ NCCL_COLLECTION_SECONDS = _nccl.gauge(
 NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
     "jaxmon_nccl_collection_timeouts",
     "Connections between processes that NCCL gave up on meanwhile.",
-    limits=_MANY,
 )
-
-_inspector = Sheet("NCCL Inspector", SIDECAR, of="worker")
 
 _KIND = ("collective", NCCL_COLLECTIVES)
 _SIZE = ("size", NCCL_MESSAGE_SIZES)
+_inspector = Sheet("NCCL Inspector", SIDECAR, "worker", _KIND, _SIZE)
 
 NCCL_COLLECTIVES_RECORDED = _inspector.counter(
     "jaxmon_nccl_collectives_total",
     "Collectives that NCCL Inspector recorded, by kind and size of the message.",
-    _KIND,
-    _SIZE,
 )
 NCCL_MESSAGE_BYTES = _inspector.counter(
     "jaxmon_nccl_message_bytes_total",
     "Size of their messages, as NCCL counts it: of each rank.",
-    _KIND,
-    _SIZE,
 )
 NCCL_BUS_BYTES = _inspector.counter(
     "jaxmon_nccl_bus_bytes_total",
     "Bus bandwidth times kernel time of each; divided by the seconds, bus bandwidth.",
-    _KIND,
-    _SIZE,
 )
 NCCL_COLLECTIVE_SECONDS = _inspector.counter(
     "jaxmon_nccl_collective_seconds_total",
     "Time of their kernels on the GPU, including the wait for other ranks.",
-    _KIND,
-    _SIZE,
 )
-NCCL_UNRECORDED_COLLECTIVES = _inspector.counter(
+NCCL_UNRECORDED_COLLECTIVES = Sheet("NCCL Inspector", SIDECAR, "worker").counter(
     "jaxmon_nccl_unrecorded_collectives_total",
     "Collectives launched between those recorded: too small, overwritten, or not read.",
     _KIND,
 )
 
 
-_tpus = Sheet("TPUs", SIDECAR)
+_runtimes = Sheet("TPUs", SIDECAR, "runtime", limits=(0, 10))
+_chips = Sheet("TPUs", SIDECAR, "uuid")
+_cores = Sheet("TPUs", SIDECAR, "uuid core", limits=(0, 2**53))
 
 # The runtime has its own bounds; of these, the next above each of ours are kept.
 _EXECUTIONS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 _TRANSFERS = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
 
-TPU_RUNTIME_UP = _tpus.flag(
-    "jaxmon_tpu_runtime_up",
-    "1 while a process's TPU runtime responds, else 0.",
-    "runtime",
+TPU_RUNTIME_UP = _runtimes.flag(
+    "jaxmon_tpu_runtime_up", "1 while a process's TPU runtime responds, else 0."
 )
-TPU_RUNTIME_UPTIME_SECONDS = _tpus.gauge(
+TPU_RUNTIME_UPTIME_SECONDS = _runtimes.gauge(
     "jaxmon_tpu_runtime_uptime_seconds",
     "Time since the TPU runtime of a process started.",
-    "runtime",
 )
-TPU_DUTY_CYCLE_RATIO = _tpus.gauge(
+TPU_DUTY_CYCLE_RATIO = _chips.gauge(
     "jaxmon_tpu_duty_cycle_ratio",
     "Fraction of the last sample period during which the chip was busy.",
-    "uuid",
 )
-ACCELERATOR_MEMORY_BANDWIDTH_RATIO = _tpus.gauge(
-    "jaxmon_accelerator_memory_bandwidth_ratio",
-    "Fraction of memory bandwidth in use.",
-    "uuid",
+ACCELERATOR_MEMORY_BANDWIDTH_RATIO = _chips.gauge(
+    "jaxmon_accelerator_memory_bandwidth_ratio", "Fraction of memory bandwidth in use."
 )
-TPU_CORE_IDLE_SECONDS = _tpus.gauge(
-    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy.", "uuid core"
+TPU_CORE_IDLE_SECONDS = _cores.gauge(
+    "jaxmon_tpu_core_idle_seconds", "Time since the core was last busy."
 )
-TPU_HLO_QUEUE_SIZE = _tpus.gauge(
+TPU_HLO_QUEUE_SIZE = _cores.gauge(
     "jaxmon_tpu_hlo_queue_size",
     "Programs dispatched to the core and not yet finished.",
-    "uuid core",
     limits=(0, 1e9),
 )
-TPU_HLO_EXECUTION_SECONDS = _tpus.histogram(
+TPU_HLO_EXECUTION_SECONDS = _cores.histogram(
     "jaxmon_tpu_hlo_execution_seconds",
     "Execution time of programs on the core, as measured by the runtime.",
-    "uuid core",
     buckets=_EXECUTIONS,
 )
-TPU_COLLECTIVE_SECONDS = _tpus.histogram(
+TPU_COLLECTIVE_SECONDS = _runtimes.histogram(
     "jaxmon_tpu_collective_seconds",
     "End-to-end time of collectives between slices.",
-    "runtime",
     buckets=_TRANSFERS,
 )
-TPU_TRANSFER_SECONDS = _tpus.histogram(
+TPU_TRANSFER_SECONDS = _runtimes.histogram(
     "jaxmon_tpu_transfer_seconds",
     "Time of transfers between slices, including their host transfers.",
-    "runtime",
     ("direction", TPU_TRANSFER_DIRECTIONS),
     buckets=_TRANSFERS,
 )
-TPU_DCN_TRANSMIT_BYTES = _tpus.counter(
+TPU_DCN_TRANSMIT_BYTES = _runtimes.counter(
     "jaxmon_tpu_dcn_transmit_bytes_total",
     "Bytes sent to other slices over the network of the data center.",
-    "runtime",
 )
-TPU_DCN_RETRANSMIT_BYTES = _tpus.counter(
-    "jaxmon_tpu_dcn_retransmit_bytes_total",
-    "Bytes retransmitted to other slices.",
-    "runtime",
+TPU_DCN_RETRANSMIT_BYTES = _runtimes.counter(
+    "jaxmon_tpu_dcn_retransmit_bytes_total", "Bytes retransmitted to other slices."
 )
-TPU_MEGASCALE_ERRORS = _tpus.counter(
-    "jaxmon_tpu_megascale_errors_total", "Inter-slice communication errors.", "runtime"
+TPU_MEGASCALE_ERRORS = _runtimes.counter(
+    "jaxmon_tpu_megascale_errors_total", "Inter-slice communication errors."
 )
-TPU_ICI_LINK_HEALTH = _tpus.gauge(
+TPU_ICI_LINK_HEALTH = _runtimes.gauge(
     "jaxmon_tpu_ici_link_health",
     "Health of a chip's worst link: 0 healthy, 1-5 transient faults, 6-9 "
     "persistent faults, 10 unusable.",
-    "runtime",
-    limits=(0, 10),
 )
-TPU_THROTTLE_SCORE = _tpus.gauge(
-    "jaxmon_tpu_throttle_score",
-    "Worst throttling of a chip: 0 none, 10 constant.",
-    "runtime",
-    limits=(0, 10),
+TPU_THROTTLE_SCORE = _runtimes.gauge(
+    "jaxmon_tpu_throttle_score", "Worst throttling of a chip: 0 none, 10 constant."
 )
 
-TPU_CORE_QUEUED_PROGRAMS = _tpus.gauge(
+TPU_CORE_QUEUED_PROGRAMS = _cores.gauge(
     "jaxmon_tpu_core_queued_programs",
     "Programs queued for the core, by core state.",
-    "uuid core",
     limits=(0, 1e9),
 )
-TPU_CORE_PROGRAM_ID = _tpus.gauge(
+TPU_CORE_PROGRAM_ID = _cores.gauge(
     "jaxmon_tpu_core_program_id",
     "ID of the program on the core, identical on all chips that run it.",
-    "uuid core",
-    limits=(0, 2**53),
 )
-TPU_CORE_RUN_ID = _tpus.gauge(
-    "jaxmon_tpu_core_run_id",
-    "ID of the run on the core; changes with each run.",
-    "uuid core",
-    limits=(0, 2**53),
+TPU_CORE_RUN_ID = _cores.gauge(
+    "jaxmon_tpu_core_run_id", "ID of the run on the core; changes with each run."
 )
-TPU_CORE_PROGRAM_POSITION = _tpus.gauge(
-    "jaxmon_tpu_core_program_position",
-    "Program counter of the core.",
-    "uuid core",
-    limits=(0, 2**53),
+TPU_CORE_PROGRAM_POSITION = _cores.gauge(
+    "jaxmon_tpu_core_program_position", "Program counter of the core."
 )
-TPU_CORE_ERROR = _tpus.flag(
+TPU_CORE_ERROR = _cores.flag(
     "jaxmon_tpu_core_error",
     "1 while the core reports an error; the text is in the sidecar's log.",
-    "uuid core",
 )
-TPU_OWNER_PID = _tpus.gauge(
+TPU_OWNER_PID = _chips.gauge(
     "jaxmon_tpu_owner_pid",
     "Process that has the chip open, if visible to the sidecar.",
-    "uuid",
     limits=(1, 2**22),
 )

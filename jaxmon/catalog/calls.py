@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog.model import Sheet
+from jaxmon.catalog.model import AGENT, Sheet
 from jaxmon.catalog.values import (
     CAUSES,
     ERROR_KINDS,
@@ -21,31 +21,27 @@ from jaxmon.catalog.values import (
 )
 
 
-_calls = Sheet("Calls")
+_calls = Sheet("Calls", AGENT, "function")
 
 JIT_CALLS = _calls.counter(
     "jaxmon_jit_calls_total",
     "Calls to jitted functions by the program, excluding calls made while tracing.",
-    "function",
 )
 JIT_CACHE_HITS = _calls.counter(
     "jaxmon_jit_cache_hits_total",
     "Calls that stayed on the C++ fast path; hits / calls is the cache hit rate.",
-    "function",
 )
 JIT_CACHE_MISSES = _calls.counter(
     "jaxmon_jit_cache_misses_total",
     "Calls that left the C++ fast path, including functions jitted before jaxmon "
     "started.",
-    "function",
 )
 ERRORS = _calls.counter(
     "jaxmon_errors_total",
     "Exceptions raised by a jitted call, or uncaught at the top of a thread.",
-    "function",
     ("kind", ERROR_KINDS),
 )
-JAX_WARNINGS = _calls.counter(
+JAX_WARNINGS = Sheet("Calls").counter(
     "jaxmon_jax_warnings_total",
     "Warnings that JAX issued or logged, whether or not they were displayed.",
     ("kind", WARNING_KINDS),
@@ -53,19 +49,17 @@ JAX_WARNINGS = _calls.counter(
 DISPATCH_SECONDS = _calls.histogram(
     "jaxmon_dispatch_seconds",
     "Host time of sampled calls, from call to return (dispatch only).",
-    "function",
     buckets=(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 1.0, 10.0),
     few=(1e-4, 1e-3, 0.01, 0.1),
 )
 EXECUTION_SECONDS = _calls.histogram(
     "jaxmon_execution_seconds",
     "Device time of sampled calls, from the start of execution to its end.",
-    "function",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
     few=(1e-3, 0.01, 0.1, 1.0),
 )
 
-SLOWDOWN = _calls.gauge(
+SLOWDOWN = Sheet("Calls").gauge(
     "jaxmon_slowdown",
     "How many times as long a function or a step of a loop takes as before; 1 unless "
     "beyond noise.",
@@ -74,27 +68,25 @@ SLOWDOWN = _calls.gauge(
     ("against", SLOWDOWN_REFERENCES),
 )
 
+_compiles = Sheet("Compile", AGENT, "function")
 _compile = Sheet("Compile")
 
-COMPILE_SECONDS = _compile.histogram(
+COMPILE_SECONDS = _compiles.histogram(
     "jaxmon_compile_seconds",
     "Time spent tracing, lowering and compiling programs, by phase.",
-    "function",
     ("phase", PHASES),
     buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     few=(0.1, 1.0, 10.0, 100.0),
 )
-COMPILES = _compile.counter(
+COMPILES = _compiles.counter(
     "jaxmon_compiles_total",
     "Executables compiled or loaded from the persistent cache, and failed "
     "attempts, by outcome.",
-    "function",
     ("outcome", OUTCOMES),
 )
-RECOMPILES = _compile.counter(
+RECOMPILES = _compiles.counter(
     "jaxmon_recompiles_total",
     "Calls that recompiled a function, by cause.",
-    "function",
     ("cause", CAUSES),
 )
 COMPILES_IN_PROGRESS = _compile.gauge(
@@ -146,7 +138,7 @@ READY = _compile.flag(
     "Whether /-/ready responds 200: no warm-up is running or still expected.",
 )
 
-_programs = Sheet("Programs", of="function")
+_programs = Sheet("Programs", AGENT, "function")
 
 PROGRAMS = _programs.counter(
     "jaxmon_programs_total", "Distinct programs compiled or loaded for a function."
@@ -200,7 +192,7 @@ PROGRAM_DEVICES = _programs.gauge(
     "Number of devices a function's latest program runs on, across all processes.",
 )
 
-_utilization = Sheet("Model FLOPs utilization")
+_utilization = Sheet("Model FLOPs utilization", AGENT, "function")
 
 # FLOP/s of a large slice over a year.
 _MOST_FLOPS = (0.0, 1e30)
@@ -208,7 +200,6 @@ _MOST_FLOPS = (0.0, 1e30)
 FLOPS = _utilization.counter(
     "jaxmon_flops_total",
     "FLOPs of matrix products and convolutions in calls, on this process's devices.",
-    "function",
     ("work", FLOPS_WORK),
     limits=_MOST_FLOPS,
 )
@@ -216,16 +207,14 @@ IDEAL_SECONDS = _utilization.counter(
     "jaxmon_ideal_seconds_total",
     "Time that these FLOPs take all devices of the process at their peak; the rate of "
     "`model` is the MFU.",
-    "function",
     ("work", FLOPS_WORK),
 )
 FLOPS_UNKNOWN_REASON = _utilization.flag(
     "jaxmon_flops_unknown",
     "1 for a function whose FLOPs are not all known, and are not exported.",
-    "function",
     ("reason", FLOPS_UNKNOWN),
 )
-DEVICE_PEAK_FLOPS = _utilization.gauge(
+DEVICE_PEAK_FLOPS = Sheet("Model FLOPs utilization").gauge(
     "jaxmon_device_peak_flops",
     "Dense FLOP/s of one device at its peak, by format of the operands.",
     ("format", FLOPS_FORMATS),

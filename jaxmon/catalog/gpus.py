@@ -15,7 +15,7 @@ from jaxmon.catalog.values import (
 )
 
 
-_gpus = Sheet("NVIDIA GPUs", SIDECAR, of="uuid")
+_gpus = Sheet("NVIDIA GPUs", SIDECAR, "uuid")
 
 # xid is bounded by the driver's list.
 GPU_XID_ERRORS = _gpus.counter(
@@ -190,7 +190,7 @@ GPU_FABRIC_STATE = _gpus.gauge(
 )
 
 
-_activity = Sheet("NVIDIA GPU activity", SIDECAR, of="uuid")
+_activity = Sheet("NVIDIA GPU activity", SIDECAR, "uuid", limits=(0, 1e14))
 
 GPU_GRAPHICS_ACTIVE_RATIO = _activity.gauge(
     "jaxmon_gpu_graphics_active_ratio",
@@ -226,20 +226,16 @@ GPU_INTEGER_ACTIVE_RATIO = _activity.gauge(
 GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_transmit_bytes_per_second",
     "Bytes sent over PCIe per second, if the driver has no counter.",
-    limits=(0, 1e14),
 )
 GPU_PCIE_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_pcie_receive_bytes_per_second",
     "Bytes received over PCIe per second, if the driver has no counter.",
-    limits=(0, 1e14),
 )
 GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_nvlink_transmit_bytes_per_second",
     "Bytes sent over NVLink per second, if the driver has no counter.",
-    limits=(0, 1e14),
 )
 GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
     "jaxmon_gpu_nvlink_receive_bytes_per_second",
     "Bytes received over NVLink per second, if the driver has no counter.",
-    limits=(0, 1e14),
 )

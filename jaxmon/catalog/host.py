@@ -6,52 +6,44 @@ from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
 from jaxmon.catalog.values import PRESSURE_KINDS, PRESSURE_RESOURCES
 
 
-_collectors = Sheet("Collectors", SIDECAR)
+_collectors = Sheet("Collectors", SIDECAR, "collector")
+_slots = Sheet("Collectors", SIDECAR, "worker")
 
 COLLECTOR_SUCCESS = _collectors.gauge(
-    "jaxmon_collector_success",
-    "1 if the last poll of a collector succeeded.",
-    "collector",
+    "jaxmon_collector_success", "1 if the last poll of a collector succeeded."
 )
 COLLECTOR_DURATION_SECONDS = _collectors.gauge(
     "jaxmon_collector_duration_seconds",
     "Duration of a collector's last completed poll.",
-    "collector",
 )
 COLLECTOR_AGE_SECONDS = _collectors.gauge(
-    "jaxmon_collector_age_seconds", "Age of the values a collector serves.", "collector"
+    "jaxmon_collector_age_seconds", "Age of the values a collector serves."
 )
 COLLECTOR_ERRORS = _collectors.counter(
     "jaxmon_collector_errors_total",
     "Collector failures, by reason.",
-    "collector reason",
+    "reason",
 )
-AGENT_UP = _collectors.flag(
-    "jaxmon_agent_up",
-    "1 if the agent in this slot responded to the last poll, else 0.",
-    "worker",
+AGENT_UP = _slots.flag(
+    "jaxmon_agent_up", "1 if the agent in this slot responded to the last poll, else 0."
 )
-AGENT_STARTS = _collectors.counter(
-    "jaxmon_agent_starts_total",
-    "Processes with an agent that started in this slot.",
-    "worker",
+AGENT_STARTS = _slots.counter(
+    "jaxmon_agent_starts_total", "Processes with an agent that started in this slot."
 )
-AGENT_CRASHES = _collectors.counter(
+AGENT_CRASHES = _slots.counter(
     "jaxmon_agent_crashes_total",
     "Processes of this slot that ended without finishing: killed, or by an exception.",
-    "worker",
 )
-AGENT_DIED = _collectors.flag(
+AGENT_DIED = _slots.flag(
     "jaxmon_agent_died",
     "1 from when a process ended without finishing until another takes its slot; loop "
     "is what it ran.",
-    "worker loop",
+    "loop",
 )
-AGENT_ENDED_SECONDS = _collectors.gauge(
+AGENT_ENDED_SECONDS = _slots.gauge(
     "jaxmon_agent_ended_seconds",
     "Time since the last process of this slot ended, while its counts are still "
     "served.",
-    "worker",
 )
 
 _host = Sheet("Host", SIDECAR)
