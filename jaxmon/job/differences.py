@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from jaxmon.facts.rank import Rank, SharedFunction
-from jaxmon.host.formats.layout import INDENT, counted, duration
+from jaxmon.host.formats.layout import duration
 from jaxmon.job.model import (
     DeviatingRanks,
     MissCause,
@@ -24,7 +24,16 @@ from jaxmon.job.model import (
     SetupDifference,
 )
 from jaxmon.job.waiting import devices
-from jaxmon.job.words import MOST_NUMBERS, advice_lines, numbers, point, short, who
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    advice_lines,
+    agreeing,
+    numbers,
+    point,
+    rest,
+    short,
+    who,
+)
 from jaxmon.limits import Limits
 
 
@@ -38,6 +47,7 @@ _FIRST = ("python", "jax", "jaxlib", "driver", "platform", "device", "devices")
 _MOST_VALUES = 3
 _DIGITS = 8
 _MOST_GROUPS, _MOST_NAMED = 5, 4
+_VERBS = ("differs", "has")
 _ADVICE = (
     "Start all ranks with the same image, flags and settings: programs that differ "
     "hang, or compute something else."
@@ -147,12 +157,10 @@ def _settled(name: str, values: _Values) -> _Values:
 def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
     """Yield *odd* in lines of at most *width* columns, one or two dozens at most."""
     for group in odd[:_MOST_GROUPS]:
-        text = f"differs: {who(group)} has {sentence(group)}"
-        if len(group.numbers) > 1:
-            text = f"differ: {who(group)} have {sentence(group)}"
-        yield from point(text, width)
-    if (left := len(odd) - _MOST_GROUPS) > 0:
-        yield f"{INDENT}and {counted(left, 'further group')} of ranks that differ"
+        differ, have = (agreeing(verb, len(group.numbers)) for verb in _VERBS)
+        yield from point(f"{differ}: {who(group)} {have} {sentence(group)}", width)
+    for line in rest(odd, _MOST_GROUPS, "further group"):
+        yield f"{line} of ranks that differ"
     if odd:
         yield from advice_lines(_ADVICE, width)
 
@@ -160,9 +168,8 @@ def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
 def sentence(odd: DeviatingRanks) -> str:
     """Return in what *odd* differ from most others."""
     found = [_clause(difference) for difference in odd.differences[:_MOST_NAMED]]
-    if (left := len(odd.differences) - _MOST_NAMED) > 0:
-        found.append(f"and {counted(left, 'more difference')}")
-    return "; ".join(found)
+    more = rest(odd.differences, _MOST_NAMED, "more difference", "")
+    return "; ".join([*found, *more])
 
 
 def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:

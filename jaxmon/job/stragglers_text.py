@@ -6,10 +6,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.host.formats.layout import INDENT, ago, counted, duration
+from jaxmon.host.formats.layout import ago, counted, duration
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.job.waiting import numbers_of
-from jaxmon.job.words import MOST_NUMBERS, Phrases, advice_lines, numbers, point, short
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    Phrases,
+    advice_lines,
+    identity,
+    numbers,
+    point,
+    rest,
+    short,
+)
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3
@@ -19,42 +28,32 @@ _FASTER_BEFORE = 1.1
 _PHRASES: Mapping[SlowKind, Phrases] = {
     SlowKind.DATA: Phrases(
         "waits for data",
-        "wait for data",
         "Look at what its loader reads, and at the host that it runs on.",
     ),
     SlowKind.PYTHON: Phrases(
-        "runs Python",
-        "run Python",
-        "What one process does between steps, all others wait for.",
+        "runs Python", "What one process does between steps, all others wait for."
     ),
     SlowKind.GIL: Phrases(
         "waits for the GIL, which another thread holds,",
-        "wait for the GIL, which another thread holds,",
         "Move the work of that thread to a process of its own.",
     ),
     SlowKind.BLOCKED: Phrases(
-        "is blocked outside of JAX",
-        "are blocked outside of JAX",
-        "What one process waits for, all others do.",
+        "is blocked outside of JAX", "What one process waits for, all others do."
     ),
     SlowKind.COMPILE: Phrases(
         "compiles",
-        "compile",
         "`jaxmon explain` on its host shows why it compiles again and again.",
     ),
     SlowKind.TRANSFER: Phrases(
         "copies to its devices",
-        "copy to their devices",
         "Look at the PCIe link and the NUMA node of its devices.",
     ),
     SlowKind.HOST: Phrases(
-        "cannot run",
         "cannot run",
         "Other processes take its processors, or something stops it again and again.",
     ),
     SlowKind.COMPUTE: Phrases(
         "runs programs of its own on its devices",
-        "run programs of their own on their devices",
         "`jaxmon explain` on its host shows how long each of them takes.",
     ),
 }
@@ -68,8 +67,8 @@ def lines(slowness: Slowness, width: int) -> Iterator[str]:
     for some in groups[:_MOST_SHOWN]:
         yield from point(_sentence(some), width)
         yield from advice_lines(_PHRASES[some[0].kind].advice, width)
-    if (left := len(groups) - _MOST_SHOWN) > 0:
-        yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
+    for line in rest(groups, _MOST_SHOWN, "further group"):
+        yield f"{line} of stragglers"
     for straggler in slowness.former[:_MOST_FORMER]:
         yield from point(_former_sentence(straggler), width)
 
@@ -106,8 +105,7 @@ def _headline(slowness: Slowness) -> str:
 def _sentence(some: Sequence[Straggler]) -> str:
     """Return what stragglers that are alike spend their time on, and since when."""
     first = some[0]
-    words = _PHRASES[first.kind]
-    what = words.several if len(some) > 1 else words.single
+    what = _PHRASES[first.kind].text(len(some))
     most = "up to " if len(some) > 1 else ""
     where = f" at {first.place}" if first.place else ""
     activity = f", in the activity {first.activity}" if first.activity else ""
@@ -190,12 +188,7 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
 
 
 def _straggler_document(straggler: Straggler) -> dict[str, Any]:
-    rank = straggler.rank
-    return {
-        "rank": rank.index,
-        "host": rank.host,
-        "pid": rank.pid,
-        "worker": rank.worker,
+    return identity(straggler.rank) | {
         "kind": straggler.kind.value,
         "verdict": _former_sentence(straggler)
         if straggler.ended_seconds
