@@ -23,7 +23,7 @@ from jaxmon import catalog
 from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
-from jaxmon.exposition.families import Family, by_label, gauge, series
+from jaxmon.exposition.families import Family, by_label, family_of, gauge, series
 from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import SlotEnds
@@ -68,15 +68,10 @@ class SlotSeries:
             # An agent of a release without records may have the slot now.
             died[worker, record.running] = float(dead and worker not in up)
         self._counted = counted
+        numbers = [(worker, *counts) for worker, counts in counted.items()]
         return [
-            by_label(
-                catalog.AGENT_STARTS,
-                {worker: starts for worker, (starts, _) in counted.items()},
-            ),
-            by_label(
-                catalog.AGENT_CRASHES,
-                {worker: died for worker, (_, died) in counted.items()},
-            ),
+            family_of(catalog.AGENT_STARTS, [row[:2] for row in numbers]),
+            family_of(catalog.AGENT_CRASHES, [row[::2] for row in numbers]),
             by_label(catalog.AGENT_DIED, died),
         ]
 
@@ -125,12 +120,10 @@ class ExitStatuses:
                     os.close(listening)
 
     def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        try:
+        now = None
+        with suppress(NewerSchemaError):
             now = endings.slot(self._path(worker))
-        except NewerSchemaError:
-            return False
-        same = now is not None and now.latest.starts == slot.latest.starts
-        return same and now is not None and bool(now.held)
+        return now is not None and bool(now.held) and _are_same(now, slot)
 
     def _path(self, worker: str) -> Path:
         return self._run_dir / f"agent-{worker}.end"
@@ -172,13 +165,10 @@ class EndedCounts:
                 try:
                     counts = self._read(worker, of)
                 except (PageError, ValueError) as error:
-                    msg = f"counts of ended processes: {error}"
-                    troubles[worker] = PageError(msg)
+                    troubles[worker] = PageError(f"counts of ended processes: {error}")
                     counts = LeftCounts(of, [], 0)
-            if counts is None:
-                continue
-            total += counts.size
-            if total <= self._max_total:
+            total += 0 if counts is None else counts.size
+            if counts is not None and total <= self._max_total:
                 found[worker] = counts
         self._left_counts = found
         return troubles
@@ -190,15 +180,14 @@ class EndedCounts:
         for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
             counts = self._left_counts.get(worker)
-            if counts is None or not counts.families or slot is None:
-                yield worker, page
-            elif counts.of.starts == slot.latest.starts:
-                # It has ended, and what is left has more than it responded.
-                yield worker, _left(worker, counts)
-            elif counts.of.starts + 1 == slot.latest.starts:
-                yield worker, _continued(worker, page, counts)
-            else:
-                yield worker, page
+            if counts is not None and counts.families and slot is not None:
+                later = slot.latest.starts - counts.of.starts
+                if not later:
+                    # It has ended, and what is left has more than it responded.
+                    page = _left(worker, counts)
+                elif later == 1:
+                    page = _continued(worker, page, counts)
+            yield worker, page
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
         """Return the counts left by *of*, `None` if void; `PageError` if bad."""
@@ -212,14 +201,9 @@ class EndedCounts:
         return LeftCounts(of, found, len(text))
 
 
-def changed(
-    before: Mapping[str, SlotEnds], after: Mapping[str, SlotEnds], worker: str
-) -> bool:
-    """Return whether another process started in a slot in between."""
-    old, new = before.get(worker), after.get(worker)
-    return (
-        old is not None and new is not None and old.latest.starts != new.latest.starts
-    )
+def _are_same(slot: SlotEnds | None, other: SlotEnds | None) -> bool:
+    """Return whether no other process started in a slot in between, as far as known."""
+    return not slot or not other or slot.latest.starts == other.latest.starts
 
 
 def _identity(of: ProcessEnd) -> tuple[object, ...]:
@@ -323,7 +307,7 @@ class Agents(Collector):
         served = {
             worker: page
             for worker, page in pages.items()
-            if page and not changed(before, slots, worker)
+            if page and _are_same(before.get(worker), slots.get(worker))
         }
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
@@ -363,20 +347,20 @@ class Agents(Collector):
         return pages, unheard
 
     def _sockets(self) -> dict[str, Path]:
+        lead = f"run directory {self._run_dir}"
         try:
             found = rundir.sockets(self._run_dir)
         except OSError as error:
             message = (
-                f"run directory {self._run_dir}: {error.strerror}; run as the "
-                "agents' user or set --run-dir"
+                f"{lead}: {error.strerror}; run as the agents' user or set --run-dir"
             )
             reason = "run_dir"
             raise CollectorUnavailable(reason, message, costly=False) from error
         if not found and not os.path.lexists(self._run_dir):
             message = (
-                f"run directory {self._run_dir} does not exist: no agent has run "
-                "here yet, or it was removed (running agents recreate it within "
-                "seconds); if agents use another directory, set --run-dir"
+                f"{lead} does not exist: no agent has run here yet, or it was removed "
+                "(running agents recreate it within seconds); if agents use another "
+                "directory, set --run-dir"
             )
             raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
         return found
