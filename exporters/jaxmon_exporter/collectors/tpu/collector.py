@@ -12,7 +12,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -45,52 +44,29 @@ Standing: TypeAlias = "tuple[str, int, str, CoreState]"
 """Uuid of a chip, core, runtime, state."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    state: CoreState
-    since: float
-    logged: bool = False
-
-
 class HangDetector:
     """Remembers the position of each core, and since when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[tuple[str, int], _Seen] = {}
+        # Its state, since when, and whether that was logged.
+        self._seen: dict[tuple[str, int], tuple[CoreState, float, bool]] = {}
         self._errors: dict[tuple[str, int], str] = {}
 
     def update(self, states: Iterable[Standing]) -> list[Standing]:
         """Record *states*; return those newly without progress."""
-        now = self._clock()
-        seen: dict[tuple[str, int], _Seen] = {}
-        hung = []
+        now, before = self._clock(), self._seen
+        self._seen, hung = {}, []
         for uuid, core, runtime, state in states:
-            before = self._seen.get((uuid, core))
-            if before is None or _moved(before.state, state) or not state.queued:
-                before = _Seen(state, now)
-            elif not before.logged and now - before.since >= _STILL_SECONDS:
-                before.logged = True
+            last, since, logged = before.get((uuid, core), (state, now, False))
+            if _moved(last, state) or not state.queued:
+                last, since, logged = state, now, False
+            elif not logged and now - since >= _STILL_SECONDS:
+                logged = True
                 hung.append((uuid, core, runtime, state))
-            seen[uuid, core] = before
+            self._seen[uuid, core] = last, since, logged
             self._report_error(uuid, core, state)
-        self._seen = seen
         return hung
-
-    def report(
-        self, uuid: str, core: int, state: CoreState, location: str | None
-    ) -> None:
-        """Log that a core makes no progress, and its position."""
-        log.warning(
-            "core %d of %s has made no progress for a minute with %d programs "
-            "queued: run %s of program %s, at %s",
-            core,
-            uuid,
-            state.queued,
-            state.run,
-            state.program,
-            _plain(location) if location else f"instruction {state.counter}",
-        )
 
     def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
         if state.error and self._errors.get((uuid, core)) != state.error:
@@ -219,7 +195,12 @@ class Tpus(Collector):
             locations = self._runtimes.locations(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
                 location = locations.get((runtime, state.chip, state.core))
-                self._hangs.report(uuid, core, state, location)
+                log.warning(
+                    "core %d of %s has made no progress for a minute with %d programs "
+                    "queued: run %s of program %s, at %s",
+                    *(core, uuid, state.queued, state.run, state.program),
+                    _plain(location) if location else f"instruction {state.counter}",
+                )
 
 
 def _placeholder_chips(readings: Sequence[RuntimeReading]) -> tuple[list[str], int]:

@@ -83,6 +83,10 @@ _COUNTERS = (
     (catalog.TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
     (catalog.TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
 )
+_QUEUES = (
+    (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+    (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+)
 _WORST = (
     (catalog.TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
     (catalog.TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
@@ -94,26 +98,29 @@ _MICROSECONDS = 1e6
 _EXACT = (1 << 53) - 1
 
 
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The families of one poll, of chips with these *uuids*, in order."""
 
-    def __init__(
-        self,
-        uuids: Sequence[str],
-        per_chip: int,
-        readings: Sequence[RuntimeReading],
-        failures: Counter[str],
-    ) -> None:
-        self._uuids = uuids
-        self._per_chip = per_chip
-        self._readings = readings
-        self._failures = failures
+    uuids: Sequence[str]
+    per_chip: int
+    readings: Sequence[RuntimeReading]
+    failures: Counter[str]
 
     def families(self) -> Iterator[Family]:
         """Yield all data of the runtimes."""
         yield from self._memory()
-        yield from self._shares()
-        yield from self._queues()
+        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
+        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
+        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+        for metric, name in _QUEUES:
+            found = {
+                (self.uuids[place.chip], place.core): value
+                for place, value in sorted(self._by_core(name))
+            }
+            yield by_label(metric, found)
         yield self._executions()
         yield from self._processes()
         yield from self._states()
@@ -123,18 +130,18 @@ class Figures:
         reported: set[tuple[int, int]] = set()
         keys = [
             (reading.runtime, state.chip)
-            for reading in self._readings
+            for reading in self.readings
             for state in reading.states
         ]
-        chips = self._complete(keys, numbered(keys, len(self._uuids)))
-        for reading in self._readings:
+        chips = self._complete(keys, numbered(keys, len(self.uuids)))
+        for reading in self.readings:
             for state in reading.states:
                 chip = chips.get((reading.runtime, state.chip))
-                if chip is None or not 0 <= state.core < self._per_chip:
+                if chip is None or not 0 <= state.core < self.per_chip:
                     continue
                 if (chip, state.core) not in reported:
                     reported.add((chip, state.core))
-                    yield self._uuids[chip], state.core, reading.runtime, state
+                    yield self.uuids[chip], state.core, reading.runtime, state
 
     def _memory(self) -> Iterator[Family]:
         """Yield size and use by chip, if all of its cores are reported."""
@@ -148,43 +155,25 @@ class Figures:
             whole = {
                 chip: sum(values)
                 for chip, values in chips.items()
-                if len(values) == self._per_chip
+                if len(values) == self.per_chip
             }
             yield self._chip_family(metric, whole)
 
-    def _shares(self) -> Iterator[Family]:
-        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
-        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
-        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
-        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
-        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
-
-    def _queues(self) -> Iterator[Family]:
-        for metric, name in (
-            (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
-            (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
-        ):
-            found = {
-                (self._uuids[place.chip], place.core): value
-                for place, value in sorted(self._by_core(name))
-            }
-            yield by_label(metric, found)
-
     def _executions(self) -> Family:
         found: dict[Key, list[BucketCounts]] = defaultdict(list)
-        for reading in self._readings:
+        for reading in self.readings:
             for device, distribution in reading.distributions(tpu_reading.EXECUTION):
                 if device is not None:
                     found[reading.runtime, device].append(distribution)
         places = self._placed(found)
         samples: list[Sample] = []
         for key, place in sorted(places.items(), key=lambda item: item[1]):
-            labels = (self._uuids[place.chip], str(place.core))
+            labels = (self.uuids[place.chip], str(place.core))
             samples += _histogram(catalog.TPU_HLO_EXECUTION_SECONDS, labels, found[key])
         return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
 
     def _processes(self) -> Iterator[Family]:
-        for reading in self._readings:
+        for reading in self.readings:
             runtime = reading.runtime
             for metric, labels, name in _LATENCIES:
                 reported = [
@@ -220,7 +209,7 @@ class Figures:
     def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
         reported = {
             (reading.runtime, device): value
-            for reading in self._readings
+            for reading in self.readings
             for device, value in reading.numbers(name).items()
         }
         return [(place, reported[key]) for key, place in self._placed(reported).items()]
@@ -228,9 +217,9 @@ class Figures:
     def _by_chip(self, name: str) -> dict[int, float]:
         """Return shares of a metric that has a value for each chip or core."""
         chips: dict[int, list[float]] = defaultdict(list)
-        for reading in self._readings:
+        for reading in self.readings:
             places = self._held_by(reading.runtime)
-            for place, percent in spread(reading.numbers(name), places, self._per_chip):
+            for place, percent in spread(reading.numbers(name), places, self.per_chip):
                 chips[place.chip].append(percent / _PERCENT)
         return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
 
@@ -238,7 +227,7 @@ class Figures:
         """Return the cores that a process holds: those whose memory it reports."""
         keys = [
             (reading.runtime, device)
-            for reading in self._readings
+            for reading in self.readings
             for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
         ]
         placed = self._placed(keys)
@@ -246,15 +235,15 @@ class Figures:
 
     def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
         listed = list(keys)
-        return self._complete(listed, cores(listed, len(self._uuids), self._per_chip))
+        return self._complete(listed, cores(listed, len(self.uuids), self.per_chip))
 
     def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
         if keys and not placed:
-            self._failures["device_unplaced"] += 1
+            self.failures["device_unplaced"] += 1
         return placed
 
     def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
-        found = {self._uuids[chip]: values[chip] for chip in sorted(values)}
+        found = {self.uuids[chip]: values[chip] for chip in sorted(values)}
         return by_label(metric, found)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import selectors
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from errno import EAGAIN, EINPROGRESS
+from errno import EAGAIN
 from typing import Any, NamedTuple
 
 from jaxmon.catalog import TPU_RUNTIME_UP
@@ -186,28 +184,22 @@ def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
     """Return the *targets* where nothing is listening, and why."""
     found: dict[Target, GrpcFailure] = {}
     end = time.monotonic() + _CONNECT_SECONDS
-    with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
-        for target in targets:
-            try:
-                family, address = _socket_address(target)
-            except (OSError, UnicodeError):
-                continue
-            try:
-                sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                sock.setblocking(False)  # noqa: FBT003 - the standard library's
-                error = sock.connect_ex(address)
-            except OSError:  # such as a path that is too long
-                found[target] = GONE
-                continue
-            if error == EINPROGRESS:
-                waiting.register(sock, selectors.EVENT_WRITE, target)
-            elif error:  # of a Unix socket the queue may be full
-                found[target] = SLOW if error == EAGAIN else GONE
-        while waiting.get_map() and (left := end - time.monotonic()) > 0:
-            for key, _ in waiting.select(left):
-                waiting.unregister(key.fileobj)
-                if key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):  # type: ignore[union-attr]  # a socket
-                    found[key.data] = GONE
+    for target in targets:
+        try:
+            family, address = _socket_address(target)
+        except (OSError, UnicodeError):
+            continue
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(max(end - time.monotonic(), 0.0))
+                probe.connect(address)
+        except BlockingIOError as error:  # of a Unix socket the queue may be full
+            if error.errno == EAGAIN:
+                found[target] = SLOW
+        except TimeoutError:
+            continue
+        except OSError:  # also a path that is too long
+            found[target] = GONE
     return found
 
 
@@ -273,33 +265,25 @@ class Runtimes:
         up = [runtime for runtime in self._runtimes if runtime.up]
         # Several processes each report their own; a single one reports for all. One
         # that hangs is not queried again: that would hang as well.
-        single = (
-            sum(
-                runtime.slow or (runtime.up and runtime.met)
-                for runtime in self._runtimes
-            )
-            > 1
-        )
-        asked = [
-            (runtime, name, runtime.call(tpu_messages.METRIC, request))
-            for runtime in up
-            for name in runtime.names()
-            for request in (tpu_messages.metric_request(name, single=single),)
-        ]
+        there = [of for of in self._runtimes if of.slow or (of.up and of.met)]
         status, request = tpu_messages.STATUS, tpu_messages.STATUS_REQUEST
-        asked += [
-            (runtime, status, runtime.call(status, request))
-            for runtime in up
-            if status not in runtime.unknown
-        ]
-        replies = call_all([call for _, _, call in asked], _SECONDS)
+        asked = []
+        for runtime in up:
+            for name in runtime.names():
+                wanted = tpu_messages.metric_request(name, single=len(there) > 1)
+                asked.append((runtime, name, tpu_messages.METRIC, wanted))
+            if status not in runtime.unknown:
+                asked.append((runtime, status, status, request))
+        calls = [runtime.call(method, wanted) for runtime, _, method, wanted in asked]
         readings = {runtime.name: RuntimeReading(runtime.name) for runtime in up}
-        of_runtime: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
-        for (runtime, name, _), reply in zip(asked, replies, strict=True):
-            of_runtime[runtime.name].append(reply)
+        replies: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
+        for (runtime, name, *_), reply in zip(
+            asked, call_all(calls, _SECONDS), strict=True
+        ):
+            replies[runtime.name].append(reply)
             self._take(runtime, readings[runtime.name], name, reply)
         for runtime in up:
-            self._judge(runtime, readings[runtime.name], of_runtime[runtime.name])
+            self._judge(runtime, readings[runtime.name], replies[runtime.name])
             if runtime.name in before and not runtime.up:
                 log.info("TPU runtime %s no longer responds", runtime.name)
         return [readings[runtime.name] for runtime in up if runtime.up]
