@@ -9,8 +9,7 @@ from typing import Any
 from jaxmon.facts.host import JobHost
 from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
 from jaxmon.job import words as job_words
-from jaxmon.job.failures import FailureKind, RankFailure
-from jaxmon.job.post_mortem import PostMortem, PostMortems
+from jaxmon.job.post_mortem import FailureKind, PostMortem, PostMortems, RankFailure
 from jaxmon.job.words import MOST_NUMBERS, advice_lines, agreeing, numbers, point, rest
 
 

@@ -10,18 +10,18 @@ ranks have made a few more calls than others says nothing by itself.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, ProcessEnd
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.job.collectives import late_ranks, ras_view
 from jaxmon.job.differences import deviating_ranks, repeated
-from jaxmon.job.failures import is_of_peers
 from jaxmon.job.model import (
     FAILED,
     DeviceWait,
@@ -70,6 +70,25 @@ _ENDS = {
     CRASHED: SuspectKind.CRASHED,
     FINISHED: SuspectKind.FINISHED,
 }
+# What a process says when others are gone: seen in jobs with gloo, and known of JAX's
+# coordination service, of gRPC and of NCCL.
+_OF_PEERS = (
+    r"\bgloo \S+ failed|gloo/transport|PollForError|polled an error"
+    r"|coordination[ _]?service|JAX distributed service"
+    r"|another task (died|is unhealthy)|tasks? (is|are) unhealthy|heartbeat timeout"
+    r"|barrier (timed out|failed|has been aborted)|ncclRemoteError|ncclSystemError"
+    r"|\bnccl\b.{0,200}(unhandled system error|timed? ?out|abort|remote)"
+    r"|collective (operation )?timed? ?out"
+    r"|rendezvous.{0,200}(timed? ?out|stuck|participants)"
+)
+# Programs have connections of their own; those of the runtime have a status before.
+_OF_RUNTIME = (
+    r"\b(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED"
+    r"|FAILED_PRECONDITION): .*("
+    r"connection (was )?(reset|refused|aborted|closed)|broken pipe|socket closed"
+    r"|failed to connect|heartbeat|preempt|peer|barrier)"
+)
+
 _ORDER = {kind: order for order, kind in enumerate(SuspectKind)}
 _WORST = {state: order for order, state in enumerate(JobState)}
 
@@ -320,6 +339,16 @@ def _end(rank: Rank) -> SuspectKind:
         kind = SuspectKind.EXITED
     failed = kind in {SuspectKind.CRASHED, SuspectKind.EXITED}
     return SuspectKind.LOST if failed and is_of_peers(rank.words) else kind
+
+
+def is_of_peers(words: ProcessEnd) -> bool:
+    """Return whether *words* say that another process is gone, or unreachable."""
+    messages = (words.message, *(cause.message for cause in words.causes))
+    return any(
+        re.search(pattern, message, re.IGNORECASE)
+        for message in messages
+        for pattern in (_OF_PEERS, _OF_RUNTIME)
+    )
 
 
 def _has_dispatched(rank: Rank, waiting: DeviceWait) -> bool:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, by_label, gauge
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
-from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
-from jaxmon_exporter.collectors.tpu.messages import CoreState
+from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
+from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
+from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
 from jaxmon_exporter.polling import (
     Clock,
     Collector,
@@ -30,9 +34,284 @@ from jaxmon_exporter.polling import (
 )
 
 
-if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
+T = TypeVar("T")
+
+Key: TypeAlias = "tuple[str, int]"
+"""Name of a runtime, and a number that it uses."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CorePlace:
+    """A core of a chip, which has an index among those of the host."""
+
+    chip: int
+    core: int
+
+
+def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
+    """Return which of *total* cores or chips *keys* mean; empty if ambiguous."""
+    distinct = list(dict.fromkeys(keys))
+    numbers = [number for _, number in distinct]
+    if not distinct or total < 1 or min(numbers) < 0:
+        return {}
+    if len(set(numbers)) == len(distinct):
+        # One numbering for all processes, which continues from host to host.
+        local = {key: key[1] % total for key in distinct}
+        return local if len(set(local.values())) == len(distinct) else {}
+    if len(distinct) != total:
+        return {}
+    # Each process counts for itself: they follow each other as their ports do.
+    order = {runtime: index for index, (runtime, _) in enumerate(reversed(distinct))}
+    ranked = sorted(distinct, key=lambda key: (-order[key[0]], key[1]))
+    return {key: index for index, key in enumerate(ranked)}
+
+
+def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, CorePlace]:
+    """Return the place of each core that *keys* number."""
+    return {
+        key: CorePlace(*divmod(number, per_chip))
+        for key, number in numbered(keys, chips * per_chip).items()
+    }
+
+
+def spread(
+    values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
+) -> list[tuple[CorePlace, T]]:
+    """Return the value at each of *places*, whether they are by core or by chip."""
+    ordered = [values[number] for number in sorted(values)]
+    at = sorted(places)
+    if len(ordered) * per_chip == len(at):
+        ordered = [value for value in ordered for _ in range(per_chip)]
+    if len(ordered) != len(at):
+        return []
+    return list(zip(at, ordered, strict=True))
+
+
+# Of a process, not of a chip: metric, further labels, name at the runtime.
+_LATENCIES = (
+    (catalog.TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
+    (catalog.TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
+    (catalog.TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
+    (catalog.TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
+)
+_COUNTERS = (
+    (catalog.TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
+    (catalog.TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
+    (catalog.TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
+)
+_QUEUES = (
+    (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+    (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+)
+_WORST = (
+    (catalog.TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (catalog.TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
+)
+
+_PERCENT = 100
+_MICROSECONDS = 1e6
+# Beyond this, a float cannot represent every integer.
+_EXACT = (1 << 53) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The families of one poll, of chips with these *uuids*, in order."""
+
+    uuids: Sequence[str]
+    per_chip: int
+    readings: Sequence[RuntimeReading]
+    failures: Counter[str]
+
+    def families(self) -> Iterator[Family]:
+        """Yield all data of the runtimes."""
+        yield from self._memory()
+        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
+        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
+        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+        for metric, name in _QUEUES:
+            found = {
+                (self.uuids[place.chip], place.core): value
+                for place, value in sorted(self._by_core(name))
+            }
+            yield by_label(metric, found)
+        yield self._executions()
+        yield from self._processes()
+        yield from self._states()
+
+    def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
+        """Yield uuid, core, runtime and state of each tensor core, once."""
+        reported: set[tuple[int, int]] = set()
+        keys = [
+            (reading.runtime, state.chip)
+            for reading in self.readings
+            for state in reading.states
+        ]
+        chips = self._complete(keys, numbered(keys, len(self.uuids)))
+        for reading in self.readings:
+            for state in reading.states:
+                chip = chips.get((reading.runtime, state.chip))
+                if chip is None or not 0 <= state.core < self.per_chip:
+                    continue
+                if (chip, state.core) not in reported:
+                    reported.add((chip, state.core))
+                    yield self.uuids[chip], state.core, reading.runtime, state
+
+    def _memory(self) -> Iterator[Family]:
+        """Yield size and use by chip, if all of its cores are reported."""
+        for metric, name in (
+            (catalog.ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (catalog.ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
+        ):
+            chips: dict[int, list[float]] = defaultdict(list)
+            for place, value in self._by_core(name):
+                chips[place.chip].append(value)
+            whole = {
+                chip: sum(values)
+                for chip, values in chips.items()
+                if len(values) == self.per_chip
+            }
+            yield self._chip_family(metric, whole)
+
+    def _executions(self) -> Family:
+        found: dict[Key, list[BucketCounts]] = defaultdict(list)
+        for reading in self.readings:
+            for device, distribution in reading.distributions(tpu_reading.EXECUTION):
+                if device is not None:
+                    found[reading.runtime, device].append(distribution)
+        places = self._placed(found)
+        samples: list[Sample] = []
+        for key, place in sorted(places.items(), key=lambda item: item[1]):
+            labels = (self.uuids[place.chip], str(place.core))
+            samples += _histogram(catalog.TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+        return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
+
+    def _processes(self) -> Iterator[Family]:
+        for reading in self.readings:
+            runtime = reading.runtime
+            for metric, labels, name in _LATENCIES:
+                reported = [
+                    distribution for _, distribution in reading.distributions(name)
+                ]
+                # Sizes of buffers are apart there; their sum is exact.
+                yield Family(metric, _histogram(metric, (runtime, *labels), reported))
+            for metric, name in _COUNTERS:
+                yield _of_runtime(metric, runtime, reading.values(name), sum)
+            uptimes = reading.values(tpu_reading.UPTIME)
+            yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
+            for metric, part in _WORST:
+                values = [
+                    value
+                    for name in reading.measures
+                    if part in name
+                    for value in reading.values(name)
+                ]
+                yield _of_runtime(metric, runtime, values, max)
+
+    def _states(self) -> Iterator[Family]:
+        for uuid, core, _, state in self.states():
+            for metric, value in (
+                (catalog.TPU_CORE_QUEUED_PROGRAMS, state.queued),
+                (catalog.TPU_CORE_PROGRAM_ID, state.program),
+                (catalog.TPU_CORE_RUN_ID, state.run),
+                (catalog.TPU_CORE_PROGRAM_POSITION, state.counter),
+                (catalog.TPU_CORE_ERROR, int(bool(state.error))),
+            ):
+                if value is not None:
+                    yield gauge(metric, value & _EXACT, uuid, core)
+
+    def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
+        reported = {
+            (reading.runtime, device): value
+            for reading in self.readings
+            for device, value in reading.numbers(name).items()
+        }
+        return [(place, reported[key]) for key, place in self._placed(reported).items()]
+
+    def _by_chip(self, name: str) -> dict[int, float]:
+        """Return shares of a metric that has a value for each chip or core."""
+        chips: dict[int, list[float]] = defaultdict(list)
+        for reading in self.readings:
+            places = self._held_by(reading.runtime)
+            for place, percent in spread(reading.numbers(name), places, self.per_chip):
+                chips[place.chip].append(percent / _PERCENT)
+        return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
+
+    def _held_by(self, runtime: str) -> list[CorePlace]:
+        """Return the cores that a process holds: those whose memory it reports."""
+        keys = [
+            (reading.runtime, device)
+            for reading in self.readings
+            for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
+        ]
+        placed = self._placed(keys)
+        return [place for (process, _), place in placed.items() if process == runtime]
+
+    def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
+        listed = list(keys)
+        return self._complete(listed, cores(listed, len(self.uuids), self.per_chip))
+
+    def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
+        if keys and not placed:
+            self.failures["device_unplaced"] += 1
+        return placed
+
+    def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
+        found = {self.uuids[chip]: values[chip] for chip in sorted(values)}
+        return by_label(metric, found)
+
+
+def _of_runtime(
+    metric: Metric,
+    runtime: str,
+    values: Sequence[float],
+    together: Callable[[Sequence[float]], float],
+) -> Family:
+    return by_label(metric, {runtime: together(values)} if values else {})
+
+
+def _histogram(
+    metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
+) -> list[Sample]:
+    """Return a histogram in seconds; *reported* is in microseconds, counts exact."""
+    if not reported:
+        return []
+    count = sum(counted.count for counted in reported)
+    text = labels_text(metric.labels, labels)
+    samples: list[Sample] = []
+    bounds = reported[0].bounds
+    if all(counted.bounds == bounds for counted in reported):
+        counts = [0] * (len(bounds) + 1)
+        for counted in reported:
+            for index, some in enumerate(counted.counts):
+                counts[index] += some
+        running = list(accumulate(counts))
+        count = max(count, running[-1])
+        for bound, below in _kept(metric.buckets, bounds, running):
+            samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
+    seconds = sum(counted.mean * counted.count for counted in reported) / _MICROSECONDS
+    return [
+        *samples,
+        (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),
+        (f"{metric.name}_sum{{{text}}}", seconds),
+        (f"{metric.name}_count{{{text}}}", count),
+    ]
+
+
+def _kept(
+    wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
+) -> Iterator[tuple[float, int]]:
+    # Six digits: the name of a series must not depend on how a float rounds.
+    seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
+    chosen = {
+        next((index for index, bound in enumerate(seconds) if bound >= want), None)
+        for want in wanted
+    }
+    for index in sorted(index for index in chosen if index is not None):
+        yield seconds[index], running[index]
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -105,7 +384,10 @@ class Tpus(Collector):
         self._root = root
         self._clock = clock
         self._failures: Counter[str] = Counter()
-        self._addresses, self._configured = tpu_addresses.addresses(environ)
+        self._addresses, self._configured = tpu_reading.addresses(environ)
+        self._runtimes = Runtimes(
+            self._addresses, configured=self._configured, failures=self._failures
+        )
         self._chips: dict[str, Chip] = {}
         self._owners: dict[str, int] = {}
         self._owners_at: float | None = None
@@ -123,7 +405,6 @@ class Tpus(Collector):
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # disabled by the variable that enables them
             return identity
-        from jaxmon_exporter.collectors.tpu.figures import Figures  # noqa: PLC0415 - see above
 
         readings = self._read(identity)
         uuids, per_chip = self._layout(readings, present)
@@ -131,14 +412,6 @@ class Tpus(Collector):
         found = [*identity, self._runtimes.up(), *figures.families()]
         self._watch(figures)
         return [*found, partial_failures(self.name, self._failures)]
-
-    @cached_property
-    def _runtimes(self) -> Runtimes:
-        from jaxmon_exporter.collectors.tpu.runtimes import Runtimes  # noqa: PLC0415 - see above
-
-        return Runtimes(
-            self._addresses, configured=self._configured, failures=self._failures
-        )
 
     def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
