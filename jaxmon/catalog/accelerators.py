@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
+from jaxmon.catalog import values
 from jaxmon.catalog.model import BOTH, SIDECAR, Sheet
-from jaxmon.catalog.values import (
-    CLOCKS,
-    NCCL_COLLECTIVES,
-    NCCL_COMMUNICATOR_STATES,
-    NCCL_FAULTS,
-    NCCL_MESSAGE_SIZES,
-    NCCL_PROCESS_STATES,
-    TPU_TRANSFER_DIRECTIONS,
-)
 
 
 _accelerators = Sheet("Accelerators", BOTH, "uuid")
@@ -79,7 +71,7 @@ ACCELERATOR_MEMORY_RESERVED_BYTES = _accelerators_of_sidecar.gauge(
 ACCELERATOR_CLOCK_HERTZ = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_clock_hertz",
     "Clock frequency of an accelerator domain.",
-    ("clock", CLOCKS),
+    ("clock", values.CLOCKS),
 )
 ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS = _accelerators_of_sidecar.gauge(
     "jaxmon_accelerator_temperature_margin_celsius",
@@ -103,20 +95,20 @@ NCCL_INFO = _nccl.info(
 NCCL_PROCESSES = _nccl.gauge(
     "jaxmon_nccl_processes",
     "Processes of the job, on all hosts, by what NCCL knows of them.",
-    ("state", NCCL_PROCESS_STATES),
+    ("state", values.NCCL_PROCESS_STATES),
 )
 NCCL_GPUS = _nccl.gauge("jaxmon_nccl_gpus", "GPUs of the job, on all hosts.")
 NCCL_NODES = _nccl.gauge("jaxmon_nccl_nodes", "Hosts of the job, by their addresses.")
 NCCL_COMMUNICATORS = _nccl.gauge(
     "jaxmon_nccl_communicators",
     "Communicators of the job, by state.",
-    ("state", NCCL_COMMUNICATOR_STATES),
+    ("state", values.NCCL_COMMUNICATOR_STATES),
 )
 NCCL_FAULTY_COMMUNICATORS = _nccl.gauge(
     "jaxmon_nccl_faulty_communicators",
     "Communicators in disorder; a mismatch is normal while it moves, stuck is one "
     "that does not.",
-    ("kind", NCCL_FAULTS),
+    ("kind", values.NCCL_FAULTS),
 )
 NCCL_LAGGING_RANKS = _nccl.gauge(
     "jaxmon_nccl_lagging_ranks",
@@ -145,8 +137,8 @@ NCCL_COLLECTION_TIMEOUTS = _nccl.gauge(
     "Connections between processes that NCCL gave up on meanwhile.",
 )
 
-_KIND = ("collective", NCCL_COLLECTIVES)
-_SIZE = ("size", NCCL_MESSAGE_SIZES)
+_KIND = ("collective", values.NCCL_COLLECTIVES)
+_SIZE = ("size", values.NCCL_MESSAGE_SIZES)
 _inspector = Sheet("NCCL Inspector", SIDECAR, "worker", _KIND, _SIZE)
 
 NCCL_COLLECTIVES_RECORDED = _inspector.counter(
@@ -215,7 +207,7 @@ TPU_COLLECTIVE_SECONDS = _runtimes.histogram(
 TPU_TRANSFER_SECONDS = _runtimes.histogram(
     "jaxmon_tpu_transfer_seconds",
     "Time of transfers between slices, including their host transfers.",
-    ("direction", TPU_TRANSFER_DIRECTIONS),
+    ("direction", values.TPU_TRANSFER_DIRECTIONS),
     buckets=_TRANSFERS,
 )
 TPU_DCN_TRANSMIT_BYTES = _runtimes.counter(

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
+from jaxmon.catalog import values
 from jaxmon.catalog.model import AGENT, Sheet
-from jaxmon.catalog.values import (
-    CAUSES,
-    ERROR_KINDS,
-    FLOPS_FORMATS,
-    FLOPS_UNKNOWN,
-    FLOPS_WORK,
-    OUTCOMES,
-    PERSISTENT_CACHE_OBSTACLES,
-    PERSISTENT_CACHE_OPERATIONS,
-    PERSISTENT_CACHE_RESULTS,
-    PHASES,
-    SLOWDOWN_KINDS,
-    SLOWDOWN_REFERENCES,
-    WARMUP_RESULTS,
-    WARNING_KINDS,
-)
 
 
 _calls = Sheet("Calls", AGENT, "function")
@@ -39,12 +24,12 @@ JIT_CACHE_MISSES = _calls.counter(
 ERRORS = _calls.counter(
     "jaxmon_errors_total",
     "Exceptions raised by a jitted call, or uncaught at the top of a thread.",
-    ("kind", ERROR_KINDS),
+    ("kind", values.ERROR_KINDS),
 )
 JAX_WARNINGS = Sheet("Calls").counter(
     "jaxmon_jax_warnings_total",
     "Warnings that JAX issued or logged, whether or not they were displayed.",
-    ("kind", WARNING_KINDS),
+    ("kind", values.WARNING_KINDS),
 )
 DISPATCH_SECONDS = _calls.histogram(
     "jaxmon_dispatch_seconds",
@@ -64,8 +49,8 @@ SLOWDOWN = Sheet("Calls").gauge(
     "How many times as long a function or a step of a loop takes as before; 1 unless "
     "beyond noise.",
     "name",
-    ("kind", SLOWDOWN_KINDS),
-    ("against", SLOWDOWN_REFERENCES),
+    ("kind", values.SLOWDOWN_KINDS),
+    ("against", values.SLOWDOWN_REFERENCES),
 )
 
 _compiles = Sheet("Compile", AGENT, "function")
@@ -74,7 +59,7 @@ _compile = Sheet("Compile")
 COMPILE_SECONDS = _compiles.histogram(
     "jaxmon_compile_seconds",
     "Time spent tracing, lowering and compiling programs, by phase.",
-    ("phase", PHASES),
+    ("phase", values.PHASES),
     buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     few=(0.1, 1.0, 10.0, 100.0),
 )
@@ -82,12 +67,12 @@ COMPILES = _compiles.counter(
     "jaxmon_compiles_total",
     "Executables compiled or loaded from the persistent cache, and failed "
     "attempts, by outcome.",
-    ("outcome", OUTCOMES),
+    ("outcome", values.OUTCOMES),
 )
 RECOMPILES = _compiles.counter(
     "jaxmon_recompiles_total",
     "Calls that recompiled a function, by cause.",
-    ("cause", CAUSES),
+    ("cause", values.CAUSES),
 )
 COMPILES_IN_PROGRESS = _compile.gauge(
     "jaxmon_compiles_in_progress",
@@ -99,7 +84,7 @@ COMPILE_OLDEST_SECONDS = _compile.gauge(
 PERSISTENT_CACHE_REQUESTS = _compile.counter(
     "jaxmon_persistent_cache_requests_total",
     "Lookups in JAX's persistent compilation cache, by result.",
-    ("result", PERSISTENT_CACHE_RESULTS),
+    ("result", values.PERSISTENT_CACHE_RESULTS),
 )
 PERSISTENT_CACHE_WRITES = _compile.counter(
     "jaxmon_persistent_cache_writes_total",
@@ -108,7 +93,7 @@ PERSISTENT_CACHE_WRITES = _compile.counter(
 PERSISTENT_CACHE_ERRORS = _compile.counter(
     "jaxmon_persistent_cache_errors_total",
     "Persistent cache failures, which JAX only reports as warnings.",
-    ("operation", PERSISTENT_CACHE_OPERATIONS),
+    ("operation", values.PERSISTENT_CACHE_OPERATIONS),
 )
 PERSISTENT_CACHE_SAVED_SECONDS = _compile.counter(
     "jaxmon_persistent_cache_saved_seconds_total",
@@ -126,12 +111,12 @@ PERSISTENT_CACHE_OBSTACLE = _compile.gauge(
     "jaxmon_persistent_cache_obstacle",
     "1 while this reason prevents programs from being stored in, or found in, the "
     "persistent cache.",
-    ("reason", PERSISTENT_CACHE_OBSTACLES),
+    ("reason", values.PERSISTENT_CACHE_OBSTACLES),
 )
 WARMUP_SIGNATURES = _compile.counter(
     "jaxmon_warmup_signatures_total",
     "Signatures tried by `jaxmon.warmup`, by result.",
-    ("result", WARMUP_RESULTS),
+    ("result", values.WARMUP_RESULTS),
 )
 READY = _compile.flag(
     "jaxmon_ready",
@@ -158,7 +143,7 @@ PROGRAM_MATRIX_FLOPS = _programs.gauge(
     "jaxmon_program_matrix_flops",
     "FLOPs of matrix products and convolutions in the latest program, with loops, on "
     "all devices.",
-    ("work", FLOPS_WORK),
+    ("work", values.FLOPS_WORK),
 )
 PROGRAM_ACCESSED_BYTES = _programs.gauge(
     "jaxmon_program_accessed_bytes",
@@ -200,22 +185,22 @@ _MOST_FLOPS = (0.0, 1e30)
 FLOPS = _utilization.counter(
     "jaxmon_flops_total",
     "FLOPs of matrix products and convolutions in calls, on this process's devices.",
-    ("work", FLOPS_WORK),
+    ("work", values.FLOPS_WORK),
     limits=_MOST_FLOPS,
 )
 IDEAL_SECONDS = _utilization.counter(
     "jaxmon_ideal_seconds_total",
     "Time that these FLOPs take all devices of the process at their peak; the rate of "
     "`model` is the MFU.",
-    ("work", FLOPS_WORK),
+    ("work", values.FLOPS_WORK),
 )
 FLOPS_UNKNOWN_REASON = _utilization.flag(
     "jaxmon_flops_unknown",
     "1 for a function whose FLOPs are not all known, and are not exported.",
-    ("reason", FLOPS_UNKNOWN),
+    ("reason", values.FLOPS_UNKNOWN),
 )
 DEVICE_PEAK_FLOPS = Sheet("Model FLOPs utilization").gauge(
     "jaxmon_device_peak_flops",
     "Dense FLOP/s of one device at its peak, by format of the operands.",
-    ("format", FLOPS_FORMATS),
+    ("format", values.FLOPS_FORMATS),
 )

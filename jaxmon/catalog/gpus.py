@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
+from jaxmon.catalog import values
 from jaxmon.catalog.model import SIDECAR, Sheet
-from jaxmon.catalog.values import (
-    CLOCK_EVENTS,
-    ECC_SCOPES,
-    ENGINES,
-    LINK_KINDS,
-    NVLINK_ERRORS,
-    PCIE_ERRORS,
-    SEVERITIES,
-    THROTTLE_REASONS,
-)
 
 
 _gpus = Sheet("NVIDIA GPUs", SIDECAR, "uuid")
@@ -46,7 +37,7 @@ GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO = _gpus.gauge(
 GPU_ENGINE_UTILIZATION_RATIO = _gpus.gauge(
     "jaxmon_gpu_engine_utilization_ratio",
     "Fraction of the last sample period during which a media engine was busy.",
-    ("engine", ENGINES),
+    ("engine", values.ENGINES),
 )
 GPU_BAR1_USED_BYTES = _gpus.gauge(
     "jaxmon_gpu_bar1_used_bytes", "BAR1 memory currently mapped by the host."
@@ -65,14 +56,14 @@ GPU_ECC_ERRORS = _gpus.counter(
     "jaxmon_gpu_ecc_errors_total",
     "ECC memory errors, since driver load (volatile) or over the GPU's lifetime "
     "(aggregate).",
-    ("severity", SEVERITIES),
-    ("scope", ECC_SCOPES),
+    ("severity", values.SEVERITIES),
+    ("scope", values.ECC_SCOPES),
 )
 GPU_SRAM_ECC_ERRORS = _gpus.counter(
     "jaxmon_gpu_sram_ecc_errors_total",
     "ECC errors in SRAM (caches and registers), with the same scopes.",
-    ("severity", SEVERITIES),
-    ("scope", ECC_SCOPES),
+    ("severity", values.SEVERITIES),
+    ("scope", values.ECC_SCOPES),
 )
 GPU_SRAM_ECC_THRESHOLD_EXCEEDED = _gpus.flag(
     "jaxmon_gpu_sram_ecc_threshold_exceeded",
@@ -81,7 +72,7 @@ GPU_SRAM_ECC_THRESHOLD_EXCEEDED = _gpus.flag(
 GPU_REMAPPED_ROWS = _gpus.counter(
     "jaxmon_gpu_remapped_rows_total",
     "Remapped memory rows, by the kind of error that caused it.",
-    ("cause", SEVERITIES),
+    ("cause", values.SEVERITIES),
 )
 GPU_ROW_REMAP_PENDING = _gpus.flag(
     "jaxmon_gpu_row_remap_pending", "1 while a row remapping is pending a GPU reset."
@@ -93,7 +84,7 @@ GPU_ROW_REMAP_FAILURE = _gpus.flag(
 GPU_RETIRED_PAGES = _gpus.counter(
     "jaxmon_gpu_retired_pages_total",
     "Memory pages retired because of errors, on GPUs before Ampere.",
-    ("cause", SEVERITIES),
+    ("cause", values.SEVERITIES),
 )
 GPU_RETIRED_PAGES_PENDING = _gpus.flag(
     "jaxmon_gpu_retired_pages_pending", "1 while a page retirement is pending a reboot."
@@ -101,13 +92,13 @@ GPU_RETIRED_PAGES_PENDING = _gpus.flag(
 GPU_THROTTLE_SECONDS = _gpus.counter(
     "jaxmon_gpu_throttle_seconds_total",
     "Time during which the GPU was throttled, by reason; reasons can overlap.",
-    ("reason", THROTTLE_REASONS),
+    ("reason", values.THROTTLE_REASONS),
     limits=(0, 1e10),
 )
 GPU_CLOCK_EVENT_ACTIVE = _gpus.flag(
     "jaxmon_gpu_clock_event_active",
     "1 for each active throttle reason, else 0.",
-    ("reason", CLOCK_EVENTS),
+    ("reason", values.CLOCK_EVENTS),
 )
 GPU_PERFORMANCE_STATE = _gpus.gauge(
     "jaxmon_gpu_performance_state",
@@ -157,18 +148,18 @@ GPU_PCIE_REPLAYS = _gpus.counter(
 GPU_PCIE_ERRORS = _gpus.counter(
     "jaxmon_gpu_pcie_errors_total",
     "PCIe link errors, by severity.",
-    ("type", PCIE_ERRORS),
+    ("type", values.PCIE_ERRORS),
 )
 GPU_PCIE_LINK_GENERATION = _gpus.gauge(
     "jaxmon_gpu_pcie_link_generation",
     "Current and maximum PCIe link generation.",
-    ("kind", LINK_KINDS),
+    ("kind", values.LINK_KINDS),
     limits=(0, 15),
 )
 GPU_PCIE_LINK_WIDTH = _gpus.gauge(
     "jaxmon_gpu_pcie_link_width",
     "Current and maximum PCIe link width.",
-    ("kind", LINK_KINDS),
+    ("kind", values.LINK_KINDS),
     limits=(0, 64),
 )
 GPU_NVLINK_TRANSMIT_BYTES = _gpus.counter(
@@ -181,7 +172,7 @@ GPU_NVLINK_RECEIVE_BYTES = _gpus.counter(
 GPU_NVLINK_ERRORS = _gpus.counter(
     "jaxmon_gpu_nvlink_errors_total",
     "NVLink errors and recoveries on all links, by type.",
-    ("type", NVLINK_ERRORS),
+    ("type", values.NVLINK_ERRORS),
 )
 GPU_FABRIC_STATE = _gpus.gauge(
     "jaxmon_gpu_fabric_state",

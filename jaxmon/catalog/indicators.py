@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
+from jaxmon.catalog import values
 from jaxmon.catalog.model import AGENT, Sheet
-from jaxmon.catalog.values import (
-    CHECKPOINT_DIRECTIONS,
-    CHECKPOINT_OPERATIONS,
-    INSTANCE_STARTS,
-    REQUEST_OUTCOMES,
-    STARTS,
-)
 
 
 # Thirteen bounds for each decade, on average 19 % apart.
@@ -21,8 +15,8 @@ REQUEST_SECONDS = _requests.histogram(
     "jaxmon_request_seconds",
     "Request latency; cold if a compile ran on its behalf, delayed if it waited for "
     "another, else warm.",
-    ("outcome", REQUEST_OUTCOMES),
-    ("start", STARTS),
+    ("outcome", values.REQUEST_OUTCOMES),
+    ("start", values.STARTS),
     # 0.2 s and 1 s are thresholds of the default SLOs. What crosses a bound changes an
     # estimate by less than what counts as slow, `Limits.slow_requests`.
     buckets=(
@@ -34,8 +28,8 @@ REQUEST_SECONDS = _requests.histogram(
 REQUESTS = _requests.counter(
     "jaxmon_requests_total",
     "Finished requests, by outcome; client_error is the client's fault.",
-    ("outcome", REQUEST_OUTCOMES),
-    ("start", STARTS),
+    ("outcome", values.REQUEST_OUTCOMES),
+    ("start", values.STARTS),
 )
 REQUESTS_IN_PROGRESS = _requests.gauge(
     "jaxmon_requests_in_progress", "Requests in progress."
@@ -47,7 +41,7 @@ INVOCATIONS = _requests.counter(
     "jaxmon_invocations_total",
     "Invocations of a serverless function; a cold instance start is the first of a "
     "process.",
-    ("instance_start", INSTANCE_STARTS),
+    ("instance_start", values.INSTANCE_STARTS),
 )
 INSTANCE_START_SECONDS = Sheet("Requests").histogram(
     "jaxmon_instance_start_seconds",
@@ -67,7 +61,7 @@ BATCH_FILL_RATIO = _requests.histogram(
 
 _loops = Sheet("Training", AGENT, "loop")
 _activities = Sheet("Training", AGENT, "activity")
-_checkpoints = Sheet("Training", AGENT, ("operation", CHECKPOINT_DIRECTIONS))
+_checkpoints = Sheet("Training", AGENT, ("operation", values.CHECKPOINT_DIRECTIONS))
 _values = Sheet("Training", AGENT, "name")
 
 STEP_SECONDS = _loops.histogram(
@@ -114,7 +108,7 @@ CHECKPOINT_SECONDS = Sheet("Training").histogram(
     "jaxmon_checkpoint_seconds",
     "Time of an Orbax restore or save, what of a save blocked the program, and what of "
     "that was waiting for another.",
-    ("operation", CHECKPOINT_OPERATIONS),
+    ("operation", values.CHECKPOINT_OPERATIONS),
     buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0),
     few=(1.0, 10.0, 100.0, 1000.0),
 )

@@ -5,17 +5,8 @@ together; identity and health, including jaxmon's own.
 
 from __future__ import annotations
 
+from jaxmon.catalog import values
 from jaxmon.catalog.model import AGENT, BOTH, SIDECAR, Sheet
-from jaxmon.catalog.values import (
-    CHECK_OUTCOMES,
-    EXPORT_OUTCOMES,
-    EXPORT_SIGNALS,
-    MEMORY_KINDS,
-    RUN_ACTIVITIES,
-    RUN_ENDINGS,
-    TRANSFER_DIRECTIONS,
-    WALL_STATES,
-)
 
 
 _identity = Sheet("Identity")
@@ -92,8 +83,8 @@ SCRAPE_SECONDS = _self_of_both.histogram(
 OTLP_EXPORTS = _self_of_both.counter(
     "jaxmon_otlp_exports_total",
     "Exports by OTLP, by outcome; only there while something is pushed.",
-    ("signal", EXPORT_SIGNALS),
-    ("outcome", EXPORT_OUTCOMES),
+    ("signal", values.EXPORT_SIGNALS),
+    ("outcome", values.EXPORT_OUTCOMES),
 )
 
 _process = Sheet("Process", BOTH)
@@ -136,24 +127,24 @@ _time = Sheet("Time")
 WALL_SECONDS = _time.counter(
     "jaxmon_wall_seconds_total",
     "Wall time by what the program was doing, from looks at its threads.",
-    ("state", WALL_STATES),
+    ("state", values.WALL_STATES),
 )
 CALL_AGE_SECONDS = _time.gauge(
     "jaxmon_call_age_seconds",
     "Time since a process of a job last called what they call together, by what it is "
     "doing; absent unless unusually long.",
-    ("state", WALL_STATES),
+    ("state", values.WALL_STATES),
 )
 
 
 _devices = Sheet("Memory", AGENT, "device")
-_transfers = Sheet("Memory", AGENT, ("direction", TRANSFER_DIRECTIONS))
+_transfers = Sheet("Memory", AGENT, ("direction", values.TRANSFER_DIRECTIONS))
 _memory = Sheet("Memory")
 
 DEVICE_MEMORY_BYTES = _devices.gauge(
     "jaxmon_device_memory_bytes",
     "Allocator statistics of a local device; absent where JAX provides none (CPU).",
-    ("kind", MEMORY_KINDS),
+    ("kind", values.MEMORY_KINDS),
 )
 DEVICE_ALLOCATIONS = _devices.counter(
     "jaxmon_device_allocations_total", "Allocations made by a local device's allocator."
@@ -224,7 +215,7 @@ DETERMINISM_CHECKS = _numerics.counter(
     "jaxmon_determinism_checks_total",
     "Determinism checks (second runs on the same input), by outcome; passed if "
     "outputs were identical.",
-    ("outcome", CHECK_OUTCOMES),
+    ("outcome", values.CHECK_OUTCOMES),
 )
 DEVICE_DEVIATIONS = _numerics.counter(
     "jaxmon_device_deviations_total",
@@ -235,7 +226,7 @@ DEVICE_DEVIATIONS = _numerics.counter(
 GRADIENT_CHECKS = _numerics.counter(
     "jaxmon_gradient_checks_total",
     "Gradient checks against finite differences by jaxmon.check_gradients, by outcome.",
-    ("outcome", CHECK_OUTCOMES),
+    ("outcome", values.CHECK_OUTCOMES),
 )
 KEY_REUSE = _numerics.counter(
     "jaxmon_key_reuse_total", "PRNG key reuses rejected by JAX's key-reuse checker."
@@ -250,12 +241,12 @@ _runs = Sheet(RUNS_GROUP, AGENT, "run")
 RUN_SECONDS = _runs.counter(
     "jaxmon_run_seconds_total",
     "Wall time since the first attempt of a run began, by what it went into.",
-    ("activity", RUN_ACTIVITIES),
+    ("activity", values.RUN_ACTIVITIES),
 )
 RUN_INTERRUPTIONS = _runs.counter(
     "jaxmon_run_interruptions_total",
     "Attempts of a run that ended before the current one, by how.",
-    ("ending", RUN_ENDINGS),
+    ("ending", values.RUN_ENDINGS),
 )
 RUN_STEPS = _runs.counter(
     "jaxmon_run_steps_total",

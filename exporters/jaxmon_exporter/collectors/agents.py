@@ -34,14 +34,7 @@ from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung
-from jaxmon_exporter.polling import (
-    NO_RUN_DIR,
-    Collector,
-    CollectorUnavailable,
-    device_of,
-    partial_failures,
-    unowned,
-)
+from jaxmon_exporter import polling
 
 
 # An agent may be newer than this, but must not report that a target is down.
@@ -143,7 +136,7 @@ def _check_devices(family: Family) -> None:
         if len(name) > _LONGEST:
             msg = f"{metric.name} has a series of more than {_LONGEST} characters"
             raise PageError(msg)
-        if not device_of(name):
+        if not polling.device_of(name):
             msg = f"{metric.name} does not start with a device uuid"
             raise PageError(msg)
         if missing := set(metric.labels) - labels(name).keys():
@@ -349,7 +342,7 @@ _ACCEPT = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
-class Agents(Collector):
+class Agents(polling.Collector):
     """
     Collects from the agents in *run_dir*, which may be missing until an agent creates
     it; each poll waits *timeout* seconds for the slowest.
@@ -419,9 +412,9 @@ class Agents(Collector):
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
         for worker, page in self._ended.merged(served, slots):
-            found += unowned(self._compatible(worker, page, taken), owned)
+            found += polling.unowned(self._compatible(worker, page, taken), owned)
         ends = self._series.families(slots, up=responded, unheard=unheard)
-        return [*found, *ends, partial_failures(self.name, self._failures)]
+        return [*found, *ends, polling.partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
         """Follow no process any more."""
@@ -464,14 +457,16 @@ class Agents(Collector):
                 f"{lead}: {error.strerror}; run as the agents' user or set --run-dir"
             )
             reason = "run_dir"
-            raise CollectorUnavailable(reason, message, costly=False) from error
+            raise polling.CollectorUnavailable(reason, message, costly=False) from error
         if not found and not os.path.lexists(self._run_dir):
             message = (
                 f"{lead} does not exist: no agent has run here yet, or it was removed "
                 "(running agents recreate it within seconds); if agents use another "
                 "directory, set --run-dir"
             )
-            raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
+            raise polling.CollectorUnavailable(
+                polling.NO_RUN_DIR, message, costly=False
+            )
         return found
 
     def _slots(self, refused: dict[str, str] | None = None) -> dict[str, SlotEnds]:

@@ -19,13 +19,7 @@ from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collectors.collectives import (
-    BrokenRecordError,
-    InspectedProcess,
-    RecentCollectives,
-    Tallies,
-    parse,
-)
+from jaxmon_exporter.collectors import collectives
 from jaxmon_exporter.polling import (
     NO_JOB,
     Clock,
@@ -50,7 +44,7 @@ _LONGEST_LINE = 1 << 18
 _HEAD = 512
 
 
-_Key: TypeAlias = tuple[InspectedProcess, int]
+_Key: TypeAlias = tuple[collectives.InspectedProcess, int]
 """Whose file, and its inode: log rotation changes its name."""
 
 
@@ -94,13 +88,13 @@ class Directory:
         # last ones were seen last.
         self._files: dict[_Key, _InspectedFile] = {}
         self._first = True
-        self.processes: set[InspectedProcess] = set()
+        self.processes: set[collectives.InspectedProcess] = set()
 
     def none(self) -> None:
         """Note that the directory does not exist: files that it will have are new."""
         self._first, self.processes = False, set()
 
-    def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
+    def lines(self) -> Iterator[tuple[collectives.InspectedProcess, bytes]]:
         """Return the lines appended since the last call, and who wrote them."""
         growing = self._growing()
         left = self._budget
@@ -132,7 +126,7 @@ class Directory:
                 if not stat.S_ISREG(status.st_mode):
                     self.failures[NOT_A_FILE] += 1
                     continue
-                process = InspectedProcess(match[1], int(match[2]))
+                process = collectives.InspectedProcess(match[1], int(match[2]))
                 key = process, status.st_ino
                 file = self._files.pop(key, None)
                 if file is None:
@@ -234,8 +228,8 @@ class Inspector(Collector):
         self._host = host or os.uname().nodename
         self._directory = Directory(directory, self._host, budget=budget)
         self._owners = _Owners(run_dir, clock)
-        self._tallies = Tallies(clock)
-        self._recent = RecentCollectives(clock)
+        self._tallies = collectives.Tallies(clock)
+        self._recent = collectives.RecentCollectives(clock)
         self._bad = Counter(dict.fromkeys(_REASONS, 0))
         self._found: tuple[InspectedCollectives | None, float] = None, 0.0
         self._clock = clock
@@ -272,10 +266,10 @@ class Inspector(Collector):
         age = max(self._clock() - made, 0.0)
         return None if found is None else found.replace(age_seconds=age)
 
-    def _read(self, process: InspectedProcess, line: bytes) -> None:
+    def _read(self, process: collectives.InspectedProcess, line: bytes) -> None:
         try:
-            record = parse(line)
-        except BrokenRecordError:
+            record = collectives.parse(line)
+        except collectives.BrokenRecordError:
             self._bad[BAD_RECORD] += 1
             return
         if record is not None:
@@ -297,12 +291,12 @@ class _Owners:
     def __init__(self, run_dir: Path, clock: Clock) -> None:
         self._run_dir = run_dir
         self._clock = clock
-        self._workers: dict[InspectedProcess, str] = {}
-        self._asked: set[InspectedProcess] = set()
+        self._workers: dict[collectives.InspectedProcess, str] = {}
+        self._asked: set[collectives.InspectedProcess] = set()
         self._read: float | None = None
         self._fresh = False
 
-    def worker(self, process: InspectedProcess) -> str:
+    def worker(self, process: collectives.InspectedProcess) -> str:
         """Return the slot of the agent in *process*; it may just have exited."""
         # A job starts all its processes at once, and an agent may hang.
         new = process not in self._asked and not self._fresh
@@ -311,7 +305,7 @@ class _Owners:
         self._asked.add(process)
         return self._workers.get(process, _OTHER)
 
-    def keep(self, processes: Collection[InspectedProcess]) -> None:
+    def keep(self, processes: Collection[collectives.InspectedProcess]) -> None:
         """Forget all but *processes*; agents may be read again. Ends a poll."""
         self._fresh = False
         self._asked.intersection_update(processes)
@@ -338,4 +332,4 @@ class _Owners:
                 continue
             host, pid = rank.get("host"), rank.get("pid")
             if isinstance(host, str) and isinstance(pid, int):
-                self._workers[InspectedProcess(host, pid)] = worker
+                self._workers[collectives.InspectedProcess(host, pid)] = worker

@@ -8,7 +8,6 @@ the first that a device supports is kept; the other is for older or newer driver
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ctypes import byref
@@ -108,7 +107,7 @@ class NvmlCall:
     steady: bool = False
 
 
-def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
+def read(nvml: Nvml, device: NvmlDevice) -> list[Reading]:
     """Return the results of all calls of *device* that are due; as `on_failure`."""
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:
@@ -117,11 +116,11 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading
         try:
             values = call.query(nvml, device.handle)
         except nvml.NVMLError as error:
-            device.on_failure(call, error, failures)
+            device.on_failure(call, error)
         except AttributeError:
             # An older pynvml does not know the function.
             unknown = nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-            device.on_failure(call, unknown, failures)
+            device.on_failure(call, unknown)
         else:
             answers = zip(call.figures, values, strict=True)
             device.take(call, answers, device.steady if call.steady else found)
@@ -321,9 +320,7 @@ class Field:
         return raw if self.divisor == 1 else raw / self.divisor
 
 
-def read_fields(
-    nvml: Nvml, device: NvmlDevice, failures: Counter[str]
-) -> list[Reading]:
+def read_fields(nvml: Nvml, device: NvmlDevice) -> list[Reading]:
     """Return the values of all fields of *device* that are due, likewise."""
     fields = FIELDS if device.thorough else _LIVELY_FIELDS
     due = [field for field in fields if device.is_due(field)]
@@ -335,14 +332,14 @@ def read_fields(
             device.handle, [(field.number, field.scope) for field in due]
         )
     except nvml.NVMLError as error:
-        device.on_failure(read_fields, error, failures)
+        device.on_failure(read_fields, error)
         return found
     for field, result in zip(due, results, strict=True):
         if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
             failed = nvml.NVMLError(code)
-            device.on_failure(field, failed, failures, unsupported=unknown)
+            device.on_failure(field, failed, unsupported=unknown)
         else:
             into = device.steady if field.steady else found
             device.take(field, ((field.figure, field.value(result)),), into)

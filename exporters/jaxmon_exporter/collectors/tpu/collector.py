@@ -23,15 +23,10 @@ from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
+from jaxmon_exporter import polling
 from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
 from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
 from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
-from jaxmon_exporter.polling import (
-    Clock,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-)
 
 
 T = TypeVar("T")
@@ -326,7 +321,7 @@ Standing: TypeAlias = "tuple[str, int, str, CoreState]"
 class HangDetector:
     """Remembers the position of each core, and since when."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: polling.Clock) -> None:
         self._clock = clock
         # Its state, since when, and whether that was logged.
         self._seen: dict[tuple[str, int], tuple[CoreState, float, bool]] = {}
@@ -366,7 +361,7 @@ def _plain(text: str) -> str:
 _OWNERS_EVERY = 30.0
 
 
-class Tpus(Collector):
+class Tpus(polling.Collector):
     """Reads every TPU of this host, and every runtime that serves metrics."""
 
     name = "tpu"
@@ -378,7 +373,7 @@ class Tpus(Collector):
         interval: float = 5.0,
         root: Path = tpus.ROOT,
         environ: Mapping[str, str] = os.environ,
-        clock: Clock = time.monotonic,
+        clock: polling.Clock = time.monotonic,
     ) -> None:
         self.interval = interval
         self._root = root
@@ -401,7 +396,7 @@ class Tpus(Collector):
         if not present <= self._chips.keys():
             self._chips = {chip.uuid: chip for chip in chips}
         if not self._chips and not self._configured:
-            raise CollectorUnavailable(*tpus.NONE)
+            raise polling.CollectorUnavailable(*tpus.NONE)
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # disabled by the variable that enables them
             return identity
@@ -411,7 +406,7 @@ class Tpus(Collector):
         figures = Figures(uuids, per_chip, readings, self._failures)
         found = [*identity, self._runtimes.up(), *figures.families()]
         self._watch(figures)
-        return [*found, partial_failures(self.name, self._failures)]
+        return [*found, polling.partial_failures(self.name, self._failures)]
 
     def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
@@ -422,7 +417,7 @@ class Tpus(Collector):
                 "the package grpcio is missing; pip install 'jaxmon[tpu]' to read what "
                 "TPUs do, or pass --disable tpu"
             )
-            raise CollectorUnavailable(reason, message, identity) from error
+            raise polling.CollectorUnavailable(reason, message, identity) from error
 
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
