@@ -9,15 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
-from jaxmon.job.model import (
-    FAILED,
-    DeviatingRanks,
-    DeviceWait,
-    Job,
-    RepeatedCompiles,
-    SuspectKind,
-    Suspects,
-)
+from jaxmon.job import model
 
 
 SCHEMA = 1
@@ -40,21 +32,10 @@ _SEVERAL = {
 _MOST_RANGES = 6
 _MOST_NAMED = 3
 
-# Where they are is not known, or does not matter.
-_ABSENT = frozenset(
-    (
-        *(*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING),
-        *(SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE),
-    )
-)
-_NOT_BEHIND = frozenset((*_ABSENT, SuspectKind.PROGRAM)) - {
-    SuspectKind.STOPPED,
-    SuspectKind.SILENT,
-}
-_PAST = frozenset((*FAILED, SuspectKind.FINISHED))
+_NOT_BEHIND = model.OVER | {model.SuspectKind.UNREACHABLE, model.SuspectKind.PROGRAM}
 
 
-RankGroup: TypeAlias = Suspects | DeviatingRanks | RepeatedCompiles
+RankGroup: TypeAlias = model.Suspects | model.DeviatingRanks | model.RepeatedCompiles
 """Ranks that have something in common: the numbers of all, and those known."""
 
 
@@ -76,90 +57,92 @@ class Phrases(NamedTuple):
 _RESTART = "Restart the job: JAX cannot replace a single process."
 
 WORDS = {
-    SuspectKind.KILLED: Phrases(
+    model.SuspectKind.KILLED: Phrases(
         "was killed, or ended without a word",
         f"The logs of kernel, scheduler and program say why. {_RESTART}",
     ),
-    SuspectKind.CRASHED: Phrases(
+    model.SuspectKind.CRASHED: Phrases(
         "ended by an uncaught exception",
         "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
         f"{_RESTART}",
         "ended by uncaught exceptions",
     ),
-    SuspectKind.EXITED: Phrases(
+    model.SuspectKind.EXITED: Phrases(
         "exited with an error code",
         f"`jaxmon job post-mortem` shows the code and the line. {_RESTART}",
         "exited with error codes",
     ),
-    SuspectKind.FINISHED: Phrases(
+    model.SuspectKind.FINISHED: Phrases(
         "has finished its program",
         "All have to stop after the same step: give them the same number of batches, "
         "decide on values that all share, and on a signal stop where "
         "`multihost_utils.reached_preemption_sync_point` says.",
     ),
-    SuspectKind.MISSING: Phrases(
+    model.SuspectKind.MISSING: Phrases(
         "is reported by no sidecar",
         "The host is gone, or its sidecar is not among the targets, or the process has "
         "no agent, has not joined the job yet, or failed before: see its log.",
     ),
-    SuspectKind.STOPPED: Phrases(
+    model.SuspectKind.STOPPED: Phrases(
         "is stopped by a signal or a debugger",
         "`kill -CONT PID` lets a process continue.",
     ),
-    SuspectKind.SILENT: Phrases(
+    model.SuspectKind.SILENT: Phrases(
         "does not respond",
         "`jaxmon explain --stacks` on the host prints what the kernel knows.",
     ),
-    SuspectKind.UNREACHABLE: Phrases(
+    model.SuspectKind.UNREACHABLE: Phrases(
         "was not found, and a host did not answer",
         "Find out what is wrong with that host.",
     ),
-    SuspectKind.COMPILE: Phrases(
+    model.SuspectKind.COMPILE: Phrases(
         "compiles", "A persistent cache that all share saves compiles after the first."
     ),
-    SuspectKind.ACTIVITY: Phrases(
+    model.SuspectKind.ACTIVITY: Phrases(
         "is in the activity", "What one process does alone, all others wait for."
     ),
-    SuspectKind.LOCK: Phrases(
+    model.SuspectKind.LOCK: Phrases(
         "waits for a lock",
         "`jaxmon explain --stacks` on the host shows which thread may hold it.",
     ),
-    SuspectKind.DATA: Phrases(
+    model.SuspectKind.DATA: Phrases(
         "waits for data",
         "The stack shows what the loader waits for: a file system, a worker process "
         "that has died, a queue that nothing fills.",
     ),
-    SuspectKind.BLOCKED: Phrases(
+    model.SuspectKind.BLOCKED: Phrases(
         "is blocked outside of JAX", "The stack shows what it waits for."
     ),
-    SuspectKind.IDLE: Phrases(
+    model.SuspectKind.IDLE: Phrases(
         "waits for work",
         "Its event loop or thread pool has nothing to do: look at what its tasks "
         "await, and for one that has failed.",
     ),
-    SuspectKind.CALLBACK: Phrases(
+    model.SuspectKind.CALLBACK: Phrases(
         "runs a callback of an XLA program",
         "The XLA program waits until the callback returns, and the others with it. A "
         "callback must not call JAX.",
         "run callbacks of XLA programs",
     ),
-    SuspectKind.LOCAL: Phrases(
+    model.SuspectKind.LOCAL: Phrases(
         "runs, on its own devices,", "The others wait until that is done."
     ),
-    SuspectKind.CODE: Phrases("runs Python", "The stack shows the loop it is in."),
-    SuspectKind.PROGRAM: Phrases(
+    model.SuspectKind.CODE: Phrases(
+        "runs Python", "The stack shows the loop it is in."
+    ),
+    model.SuspectKind.PROGRAM: Phrases(
         "waits in another program,",
         "All processes have to call the same functions in the same order, with "
         "arguments of the same shapes.",
         "wait in other programs,",
     ),
-    SuspectKind.LOST: Phrases(
+    model.SuspectKind.LOST: Phrases(
         "ended by an exception about other processes",
         "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
         "known.",
         "ended by exceptions about other processes",
     ),
-    SuspectKind.ELSEWHERE: Phrases(
+    model.SuspectKind.ELSEWHERE: Phrases(
         "waits on another line,",
         "Either it runs there what the others do not run, and they wait for it, or it "
         "reads a result of what all run: then look at the network and at the "
@@ -224,41 +207,41 @@ def who(group: RankGroup) -> str:
     return f"{numbers(group.numbers)} (on {named})"
 
 
-def does(suspects: Suspects) -> str:
+def does(suspects: model.Suspects) -> str:
     """Return what *suspects* do, where, and for how long."""
     text = WORDS[suspects.kind].text(len(suspects.numbers))
     if suspects.kind in {
-        SuspectKind.COMPILE,
-        SuspectKind.ACTIVITY,
-        SuspectKind.LOCAL,
-        SuspectKind.PROGRAM,
+        model.SuspectKind.COMPILE,
+        model.SuspectKind.ACTIVITY,
+        model.SuspectKind.LOCAL,
+        model.SuspectKind.PROGRAM,
     }:
         name = short(suspects.function)
         text = f"{text} {name}" if name else text.rstrip(",")
         text += f", {suspects.place}" if suspects.place else ""
-    elif suspects.kind is SuspectKind.ELSEWHERE:
+    elif suspects.kind is model.SuspectKind.ELSEWHERE:
         inside = f" in {short(suspects.function)}," if suspects.function else ""
         text += f"{inside} {suspects.place}"
-    elif suspects.kind not in _ABSENT:
+    elif suspects.kind not in model.ABSENT:
         inside = f" in {suspects.function}" if suspects.function else ""
         text += f"{inside}, {suspects.place}" if suspects.place else ""
     if suspects.seconds is not None:
-        past = suspects.kind in _PAST
+        past = suspects.kind in model.ENDED
         spent = duration(suspects.seconds)
         text += f", noticed {ago(suspects.seconds)}" if past else f", for {spent}"
     return text
 
 
-def advised(suspects: Suspects, count: int) -> str:
+def advised(suspects: model.Suspects, count: int) -> str:
     """Return what to do about *suspects*, in a job of *count* ranks."""
-    if suspects.kind is SuspectKind.ACTIVITY and len(suspects.numbers) == count:
+    if suspects.kind is model.SuspectKind.ACTIVITY and len(suspects.numbers) == count:
         return _ALL_IN_IT
-    if suspects.kind is SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
+    if suspects.kind is model.SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
     return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
 
 
-def behind(suspects: Suspects, waiting: DeviceWait) -> str:
+def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:
     """Return whether *suspects* have made the call in which the others wait."""
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
@@ -267,7 +250,7 @@ def behind(suspects: Suspects, waiting: DeviceWait) -> str:
     return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
 
 
-def waits(job: Job) -> str:
+def waits(job: model.Job) -> str:
     """Return in what the ranks wait that wait for the device."""
     of = job.waiting
     what = short(of.function)
@@ -283,7 +266,7 @@ def waits(job: Job) -> str:
     return f"{verb} in {what}{call}{where}" if what else f"{verb} for the device{where}"
 
 
-def how_many(job: Job) -> str:
+def how_many(job: model.Job) -> str:
     """Return how large *job* is, and where."""
     attempts = {
         (rank.job, rank.attempt): rank.restarts

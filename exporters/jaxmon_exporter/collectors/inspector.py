@@ -19,14 +19,8 @@ from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
+from jaxmon_exporter import polling
 from jaxmon_exporter.collectors import collectives
-from jaxmon_exporter.polling import (
-    NO_JOB,
-    Clock,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-)
 
 
 # Reasons of partial failures.
@@ -207,7 +201,7 @@ _TIMEOUT = 3.0
 _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
-class Inspector(Collector):
+class Inspector(polling.Collector):
     """Reads what NCCL Inspector appends to its files in *directory*."""
 
     name = "nccl_inspector"
@@ -221,7 +215,7 @@ class Inspector(Collector):
         host: str = "",
         interval: float = 15.0,
         budget: int = 4 << 20,
-        clock: Clock = time.monotonic,
+        clock: polling.Clock = time.monotonic,
     ) -> None:
         self.interval = interval
         self._path = directory
@@ -244,18 +238,20 @@ class Inspector(Collector):
             self._directory.none()
         except OSError as error:
             message = f"{self._path}: {error.strerror}; the sidecar must read it"
-            raise CollectorUnavailable(NO_ACCESS, message) from error
+            raise polling.CollectorUnavailable(NO_ACCESS, message) from error
         processes = self._directory.processes
         self._owners.keep(processes)
         self._recent.turn()
         self._found = self._recent.describe(), self._clock()
         counters = list(self._tallies.families())
         if not processes and not self._tallies:
-            raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
+            raise polling.CollectorUnavailable(
+                polling.NO_JOB, self._no_job(), costly=False
+            )
         failures = self._bad + self._directory.failures
         return [
             *counters,
-            partial_failures(
+            polling.partial_failures(
                 self.name, {reason: failures[reason] for reason in _REASONS}
             ),
         ]
@@ -288,7 +284,7 @@ class Inspector(Collector):
 class _Owners:
     """Finds the slots of processes by what the agents in *run_dir* report."""
 
-    def __init__(self, run_dir: Path, clock: Clock) -> None:
+    def __init__(self, run_dir: Path, clock: polling.Clock) -> None:
         self._run_dir = run_dir
         self._clock = clock
         self._workers: dict[collectives.InspectedProcess, str] = {}
