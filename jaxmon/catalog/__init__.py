@@ -2,8 +2,8 @@
 Every metric that jaxmon exports, once.
 
 Agent, sidecar, dashboards, alerts, docs and tests refer to the constants in here; no
-module outside this package spells a metric name. Names are complete as exposed (base
-unit and ``_total`` included). See `docs/metrics.md`, which is generated from here.
+module spells a metric name. ``jaxmon_jit_calls_total`` is `JIT_CALLS`: a name is that
+of its constant, base unit included. `docs/metrics.md` is generated from here.
 
 The sheets of an agent are loaded with the package, those of the sidecar on first use.
 """

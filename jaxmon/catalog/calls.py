@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog import values
+from jaxmon.catalog import model, values
 from jaxmon.catalog.model import AGENT, Sheet
 
 
 _calls = Sheet("Calls", AGENT, "function")
 
 JIT_CALLS = _calls.counter(
-    "jaxmon_jit_calls_total",
-    "Calls to jitted functions by the program, excluding calls made while tracing.",
+    "Calls to jitted functions by the program, excluding calls made while tracing."
 )
 JIT_CACHE_HITS = _calls.counter(
-    "jaxmon_jit_cache_hits_total",
-    "Calls that stayed on the C++ fast path; hits / calls is the cache hit rate.",
+    "Calls that stayed on the C++ fast path; hits / calls is the cache hit rate."
 )
 JIT_CACHE_MISSES = _calls.counter(
-    "jaxmon_jit_cache_misses_total",
     "Calls that left the C++ fast path, including functions jitted before jaxmon "
-    "started.",
+    "started."
 )
 ERRORS = _calls.counter(
-    "jaxmon_errors_total",
     "Exceptions raised by a jitted call, or uncaught at the top of a thread.",
     ("kind", values.ERROR_KINDS),
 )
 JAX_WARNINGS = Sheet("Calls").counter(
-    "jaxmon_jax_warnings_total",
     "Warnings that JAX issued or logged, whether or not they were displayed.",
     ("kind", values.WARNING_KINDS),
 )
 DISPATCH_SECONDS = _calls.histogram(
-    "jaxmon_dispatch_seconds",
     "Host time of sampled calls, from call to return (dispatch only).",
     buckets=(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 1.0, 10.0),
     few=(1e-4, 1e-3, 0.01, 0.1),
 )
 EXECUTION_SECONDS = _calls.histogram(
-    "jaxmon_execution_seconds",
     "Device time of sampled calls, from the start of execution to its end.",
     buckets=(1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
     few=(1e-3, 0.01, 0.1, 1.0),
 )
 
 SLOWDOWN = Sheet("Calls").gauge(
-    "jaxmon_slowdown",
     "How many times as long a function or a step of a loop takes as before; 1 unless "
     "beyond noise.",
     "name",
@@ -57,124 +49,95 @@ _compiles = Sheet("Compile", AGENT, "function")
 _compile = Sheet("Compile")
 
 COMPILE_SECONDS = _compiles.histogram(
-    "jaxmon_compile_seconds",
     "Time spent tracing, lowering and compiling programs, by phase.",
     ("phase", values.PHASES),
     buckets=(0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     few=(0.1, 1.0, 10.0, 100.0),
 )
 COMPILES = _compiles.counter(
-    "jaxmon_compiles_total",
     "Executables compiled or loaded from the persistent cache, and failed "
     "attempts, by outcome.",
     ("outcome", values.OUTCOMES),
 )
 RECOMPILES = _compiles.counter(
-    "jaxmon_recompiles_total",
-    "Calls that recompiled a function, by cause.",
-    ("cause", values.CAUSES),
+    "Calls that recompiled a function, by cause.", ("cause", values.CAUSES)
 )
 COMPILES_IN_PROGRESS = _compile.gauge(
-    "jaxmon_compiles_in_progress",
-    "Backend compiles in progress, including persistent cache lookups.",
+    "Backend compiles in progress, including persistent cache lookups."
 )
 COMPILE_OLDEST_SECONDS = _compile.gauge(
-    "jaxmon_compile_oldest_seconds", "Age of the oldest compile in progress; 0 if none."
+    "Age of the oldest compile in progress; 0 if none."
 )
 PERSISTENT_CACHE_REQUESTS = _compile.counter(
-    "jaxmon_persistent_cache_requests_total",
     "Lookups in JAX's persistent compilation cache, by result.",
     ("result", values.PERSISTENT_CACHE_RESULTS),
 )
 PERSISTENT_CACHE_WRITES = _compile.counter(
-    "jaxmon_persistent_cache_writes_total",
-    "Executables that JAX wrote to the persistent cache.",
+    "Executables that JAX wrote to the persistent cache."
 )
 PERSISTENT_CACHE_ERRORS = _compile.counter(
-    "jaxmon_persistent_cache_errors_total",
     "Persistent cache failures, which JAX only reports as warnings.",
     ("operation", values.PERSISTENT_CACHE_OPERATIONS),
 )
 PERSISTENT_CACHE_SAVED_SECONDS = _compile.counter(
-    "jaxmon_persistent_cache_saved_seconds_total",
-    "Compile time saved by cache hits, net of retrieval time, as estimated by JAX.",
+    "Compile time saved by cache hits, net of retrieval time, as estimated by JAX."
 )
 PERSISTENT_CACHE_SIZE_BYTES = _compile.gauge(
-    "jaxmon_persistent_cache_size_bytes",
-    "Size of the entries in the persistent cache's directory, if it is local.",
+    "Size of the entries in the persistent cache's directory, if it is local."
 )
 PERSISTENT_CACHE_ENTRIES = _compile.gauge(
-    "jaxmon_persistent_cache_entries",
-    "Entries in the persistent cache's directory, if it is local.",
+    "Entries in the persistent cache's directory, if it is local."
 )
 PERSISTENT_CACHE_OBSTACLE = _compile.gauge(
-    "jaxmon_persistent_cache_obstacle",
     "1 while this reason prevents programs from being stored in, or found in, the "
     "persistent cache.",
     ("reason", values.PERSISTENT_CACHE_OBSTACLES),
 )
 WARMUP_SIGNATURES = _compile.counter(
-    "jaxmon_warmup_signatures_total",
-    "Signatures tried by `jaxmon.warmup`, by result.",
-    ("result", values.WARMUP_RESULTS),
+    "Signatures tried by `jaxmon.warmup`, by result.", ("result", values.WARMUP_RESULTS)
 )
 READY = _compile.flag(
-    "jaxmon_ready",
-    "Whether /-/ready responds 200: no warm-up is running or still expected.",
+    "Whether /-/ready responds 200: no warm-up is running or still expected."
 )
 
 _programs = Sheet("Programs", AGENT, "function")
 
-PROGRAMS = _programs.counter(
-    "jaxmon_programs_total", "Distinct programs compiled or loaded for a function."
-)
+PROGRAMS = _programs.counter("Distinct programs compiled or loaded for a function.")
 PROGRAM_INFO = _programs.info(
-    "jaxmon_program_info",
     "Latest program of a function; hosts with different fingerprints run "
     "different programs.",
     "fingerprint",
 )
 PROGRAM_FLOPS = _programs.gauge(
-    "jaxmon_program_flops",
     "Floating-point operations of the latest program, as estimated by XLA (loop "
-    "bodies counted once).",
+    "bodies counted once)."
 )
 PROGRAM_MATRIX_FLOPS = _programs.gauge(
-    "jaxmon_program_matrix_flops",
     "FLOPs of matrix products and convolutions in the latest program, with loops, on "
     "all devices.",
     ("work", values.FLOPS_WORK),
 )
 PROGRAM_ACCESSED_BYTES = _programs.gauge(
-    "jaxmon_program_accessed_bytes",
     "Bytes read and written by the latest program, as estimated by XLA (loop "
-    "bodies counted once).",
+    "bodies counted once)."
 )
 PROGRAM_ARGUMENT_BYTES = _programs.gauge(
-    "jaxmon_program_argument_bytes", "Argument memory of a function's latest program."
+    "Argument memory of a function's latest program."
 )
-PROGRAM_OUTPUT_BYTES = _programs.gauge(
-    "jaxmon_program_output_bytes", "Output memory of a function's latest program."
-)
+PROGRAM_OUTPUT_BYTES = _programs.gauge("Output memory of a function's latest program.")
 PROGRAM_TEMPORARY_BYTES = _programs.gauge(
-    "jaxmon_program_temporary_bytes",
-    "Temporary device memory of a function's latest program.",
+    "Temporary device memory of a function's latest program."
 )
 PROGRAM_PEAK_BYTES = _programs.gauge(
-    "jaxmon_program_peak_bytes", "Peak device memory of a function's latest program."
+    "Peak device memory of a function's latest program."
 )
-PROGRAM_CODE_BYTES = _programs.gauge(
-    "jaxmon_program_code_bytes", "Code size of a function's latest program."
-)
-PROGRAM_FUSIONS = _programs.gauge(
-    "jaxmon_program_fusions", "Fusions in a function's latest program."
-)
+PROGRAM_CODE_BYTES = _programs.gauge("Code size of a function's latest program.")
+PROGRAM_FUSIONS = _programs.gauge("Fusions in a function's latest program.")
 PROGRAM_INSTRUCTIONS = _programs.gauge(
-    "jaxmon_program_instructions", "HLO instructions in a function's latest program."
+    "HLO instructions in a function's latest program."
 )
 PROGRAM_DEVICES = _programs.gauge(
-    "jaxmon_program_devices",
-    "Number of devices a function's latest program runs on, across all processes.",
+    "Number of devices a function's latest program runs on, across all processes."
 )
 
 _utilization = Sheet("Model FLOPs utilization", AGENT, "function")
@@ -183,24 +146,23 @@ _utilization = Sheet("Model FLOPs utilization", AGENT, "function")
 _MOST_FLOPS = (0.0, 1e30)
 
 FLOPS = _utilization.counter(
-    "jaxmon_flops_total",
     "FLOPs of matrix products and convolutions in calls, on this process's devices.",
     ("work", values.FLOPS_WORK),
     limits=_MOST_FLOPS,
 )
 IDEAL_SECONDS = _utilization.counter(
-    "jaxmon_ideal_seconds_total",
     "Time that these FLOPs take all devices of the process at their peak; the rate of "
     "`model` is the MFU.",
     ("work", values.FLOPS_WORK),
 )
 FLOPS_UNKNOWN_REASON = _utilization.flag(
-    "jaxmon_flops_unknown",
     "1 for a function whose FLOPs are not all known, and are not exported.",
     ("reason", values.FLOPS_UNKNOWN),
+    name="jaxmon_flops_unknown",
 )
 DEVICE_PEAK_FLOPS = Sheet("Model FLOPs utilization").gauge(
-    "jaxmon_device_peak_flops",
     "Dense FLOP/s of one device at its peak, by format of the operands.",
     ("format", values.FLOPS_FORMATS),
 )
+
+globals().update(model.named(globals()))

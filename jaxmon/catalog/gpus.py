@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog import values
+from jaxmon.catalog import model, values
 from jaxmon.catalog.model import SIDECAR, Sheet
 
 
@@ -10,223 +10,153 @@ _gpus = Sheet("NVIDIA GPUs", SIDECAR, "uuid")
 
 # xid is bounded by the driver's list.
 GPU_XID_ERRORS = _gpus.counter(
-    "jaxmon_gpu_xid_errors_total",
-    "Xid errors reported by the driver since the sidecar started.",
-    "xid",
+    "Xid errors reported by the driver since the sidecar started.", "xid"
 )
 GPU_INFO = _gpus.info(
-    "jaxmon_gpu_info",
     "GPU firmware version, and the latest CUDA version supported by the driver.",
     "vbios cuda",
 )
 GPU_XID_LAST_TIMESTAMP_SECONDS = _gpus.gauge(
-    "jaxmon_gpu_xid_last_timestamp_seconds",
-    "Unix time at which the sidecar last read this Xid from the driver.",
-    "xid",
+    "Unix time at which the sidecar last read this Xid from the driver.", "xid"
 )
 GPU_RECOVERY_ACTION = _gpus.gauge(
-    "jaxmon_gpu_recovery_action",
     "Recovery action requested by the driver: 0 none, 1 reset, 2 reboot, 3 and "
     "above drain first.",
     limits=(0, 255),
 )
 GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO = _gpus.gauge(
-    "jaxmon_gpu_memory_controller_utilization_ratio",
-    "Fraction of the last sample period during which memory was being read or written.",
+    "Fraction of the last sample period during which memory was being read or written."
 )
 GPU_ENGINE_UTILIZATION_RATIO = _gpus.gauge(
-    "jaxmon_gpu_engine_utilization_ratio",
     "Fraction of the last sample period during which a media engine was busy.",
     ("engine", values.ENGINES),
 )
-GPU_BAR1_USED_BYTES = _gpus.gauge(
-    "jaxmon_gpu_bar1_used_bytes", "BAR1 memory currently mapped by the host."
-)
-GPU_BAR1_SIZE_BYTES = _gpus.gauge(
-    "jaxmon_gpu_bar1_size_bytes", "BAR1 memory that the host can map."
-)
-GPU_POWER_INSTANT_WATTS = _gpus.gauge(
-    "jaxmon_gpu_power_instant_watts", "Instantaneous power draw."
-)
+GPU_BAR1_USED_BYTES = _gpus.gauge("BAR1 memory currently mapped by the host.")
+GPU_BAR1_SIZE_BYTES = _gpus.gauge("BAR1 memory that the host can map.")
+GPU_POWER_INSTANT_WATTS = _gpus.gauge("Instantaneous power draw.")
 GPU_POWER_AVERAGE_WATTS = _gpus.gauge(
-    "jaxmon_gpu_power_average_watts",
-    "Power draw averaged by the GPU over about one second.",
+    "Power draw averaged by the GPU over about one second."
 )
 GPU_ECC_ERRORS = _gpus.counter(
-    "jaxmon_gpu_ecc_errors_total",
     "ECC memory errors, since driver load (volatile) or over the GPU's lifetime "
     "(aggregate).",
     ("severity", values.SEVERITIES),
     ("scope", values.ECC_SCOPES),
 )
 GPU_SRAM_ECC_ERRORS = _gpus.counter(
-    "jaxmon_gpu_sram_ecc_errors_total",
     "ECC errors in SRAM (caches and registers), with the same scopes.",
     ("severity", values.SEVERITIES),
     ("scope", values.ECC_SCOPES),
 )
 GPU_SRAM_ECC_THRESHOLD_EXCEEDED = _gpus.flag(
-    "jaxmon_gpu_sram_ecc_threshold_exceeded",
-    "1 if SRAM ECC errors exceed the GPU's threshold.",
+    "1 if SRAM ECC errors exceed the GPU's threshold."
 )
 GPU_REMAPPED_ROWS = _gpus.counter(
-    "jaxmon_gpu_remapped_rows_total",
     "Remapped memory rows, by the kind of error that caused it.",
     ("cause", values.SEVERITIES),
 )
-GPU_ROW_REMAP_PENDING = _gpus.flag(
-    "jaxmon_gpu_row_remap_pending", "1 while a row remapping is pending a GPU reset."
-)
+GPU_ROW_REMAP_PENDING = _gpus.flag("1 while a row remapping is pending a GPU reset.")
 GPU_ROW_REMAP_FAILURE = _gpus.flag(
-    "jaxmon_gpu_row_remap_failure",
-    "1 if a row could not be remapped and the GPU must be replaced.",
+    "1 if a row could not be remapped and the GPU must be replaced."
 )
 GPU_RETIRED_PAGES = _gpus.counter(
-    "jaxmon_gpu_retired_pages_total",
     "Memory pages retired because of errors, on GPUs before Ampere.",
     ("cause", values.SEVERITIES),
 )
-GPU_RETIRED_PAGES_PENDING = _gpus.flag(
-    "jaxmon_gpu_retired_pages_pending", "1 while a page retirement is pending a reboot."
-)
+GPU_RETIRED_PAGES_PENDING = _gpus.flag("1 while a page retirement is pending a reboot.")
 GPU_THROTTLE_SECONDS = _gpus.counter(
-    "jaxmon_gpu_throttle_seconds_total",
     "Time during which the GPU was throttled, by reason; reasons can overlap.",
     ("reason", values.THROTTLE_REASONS),
     limits=(0, 1e10),
 )
 GPU_CLOCK_EVENT_ACTIVE = _gpus.flag(
-    "jaxmon_gpu_clock_event_active",
-    "1 for each active throttle reason, else 0.",
-    ("reason", values.CLOCK_EVENTS),
+    "1 for each active throttle reason, else 0.", ("reason", values.CLOCK_EVENTS)
 )
 GPU_PERFORMANCE_STATE = _gpus.gauge(
-    "jaxmon_gpu_performance_state",
-    "Performance state (P-state), from 0 (fastest) to 15.",
-    limits=(0, 15),
+    "Performance state (P-state), from 0 (fastest) to 15.", limits=(0, 15)
 )
 GPU_PERSISTENCE_MODE = _gpus.flag(
-    "jaxmon_gpu_persistence_mode",
-    "1 if persistence mode is on (the driver stays loaded without clients).",
+    "1 if persistence mode is on (the driver stays loaded without clients)."
 )
 GPU_VGPU_LICENSED = _gpus.flag(
-    "jaxmon_gpu_vgpu_licensed",
-    "1 while a virtual GPU is licensed; without a licence the driver slows it down.",
+    "1 while a virtual GPU is licensed; without a licence the driver slows it down."
 )
-GPU_MIG_MODE = _gpus.flag("jaxmon_gpu_mig_mode", "1 while MIG mode is on.")
+GPU_MIG_MODE = _gpus.flag("1 while MIG mode is on.")
 GPU_MIG_INFO = _gpus.info(
-    "jaxmon_gpu_mig_info",
     "MIG devices by uuid, with their parent GPU.",
     "parent profile gpu_instance compute_instance",
 )
-GPU_MIG_MEMORY_USED_BYTES = _gpus.gauge(
-    "jaxmon_gpu_mig_memory_used_bytes", "Memory in use on a MIG device."
-)
-GPU_MIG_MEMORY_SIZE_BYTES = _gpus.gauge(
-    "jaxmon_gpu_mig_memory_size_bytes", "Total memory of a MIG device."
-)
+GPU_MIG_MEMORY_USED_BYTES = _gpus.gauge("Memory in use on a MIG device.")
+GPU_MIG_MEMORY_SIZE_BYTES = _gpus.gauge("Total memory of a MIG device.")
 GPU_MIG_MULTIPROCESSORS = _gpus.gauge(
-    "jaxmon_gpu_mig_multiprocessors",
-    "Number of SMs of a MIG device.",
-    limits=(0, 65535),
+    "Number of SMs of a MIG device.", limits=(0, 65535)
 )
 GPU_PROCESS_MEMORY_BYTES = _gpus.gauge(
-    "jaxmon_gpu_process_memory_bytes",
-    "GPU memory used by a process; only with --gpu-processes.",
-    "pid",
+    "GPU memory used by a process; only with --gpu-processes.", "pid"
 )
 
-GPU_PCIE_TRANSMIT_BYTES = _gpus.counter(
-    "jaxmon_gpu_pcie_transmit_bytes_total", "Bytes sent by the GPU over PCIe."
-)
-GPU_PCIE_RECEIVE_BYTES = _gpus.counter(
-    "jaxmon_gpu_pcie_receive_bytes_total", "Bytes received by the GPU over PCIe."
-)
-GPU_PCIE_REPLAYS = _gpus.counter(
-    "jaxmon_gpu_pcie_replays_total", "PCIe replays (retransmitted packets)."
-)
+GPU_PCIE_TRANSMIT_BYTES = _gpus.counter("Bytes sent by the GPU over PCIe.")
+GPU_PCIE_RECEIVE_BYTES = _gpus.counter("Bytes received by the GPU over PCIe.")
+GPU_PCIE_REPLAYS = _gpus.counter("PCIe replays (retransmitted packets).")
 GPU_PCIE_ERRORS = _gpus.counter(
-    "jaxmon_gpu_pcie_errors_total",
-    "PCIe link errors, by severity.",
-    ("type", values.PCIE_ERRORS),
+    "PCIe link errors, by severity.", ("type", values.PCIE_ERRORS)
 )
 GPU_PCIE_LINK_GENERATION = _gpus.gauge(
-    "jaxmon_gpu_pcie_link_generation",
     "Current and maximum PCIe link generation.",
     ("kind", values.LINK_KINDS),
     limits=(0, 15),
 )
 GPU_PCIE_LINK_WIDTH = _gpus.gauge(
-    "jaxmon_gpu_pcie_link_width",
-    "Current and maximum PCIe link width.",
-    ("kind", values.LINK_KINDS),
-    limits=(0, 64),
+    "Current and maximum PCIe link width.", ("kind", values.LINK_KINDS), limits=(0, 64)
 )
-GPU_NVLINK_TRANSMIT_BYTES = _gpus.counter(
-    "jaxmon_gpu_nvlink_transmit_bytes_total", "Bytes sent by the GPU over all NVLinks."
-)
-GPU_NVLINK_RECEIVE_BYTES = _gpus.counter(
-    "jaxmon_gpu_nvlink_receive_bytes_total",
-    "Bytes received by the GPU over all NVLinks.",
-)
+GPU_NVLINK_TRANSMIT_BYTES = _gpus.counter("Bytes sent by the GPU over all NVLinks.")
+GPU_NVLINK_RECEIVE_BYTES = _gpus.counter("Bytes received by the GPU over all NVLinks.")
 GPU_NVLINK_ERRORS = _gpus.counter(
-    "jaxmon_gpu_nvlink_errors_total",
     "NVLink errors and recoveries on all links, by type.",
     ("type", values.NVLINK_ERRORS),
 )
 GPU_FABRIC_STATE = _gpus.gauge(
-    "jaxmon_gpu_fabric_state",
     "NVLink fabric registration: 1 not started, 2 in progress, 3 registered, 4 failed.",
     limits=(1, 4),
 )
 
 
-_activity = Sheet("NVIDIA GPU activity", SIDECAR, "uuid", limits=(0, 1e14))
+_activity = Sheet("NVIDIA GPU activity", SIDECAR, "uuid")
+_rates = Sheet("NVIDIA GPU activity", SIDECAR, "uuid", limits=(0, 1e14))
 
 GPU_GRAPHICS_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_graphics_active_ratio",
-    "Fraction of time the graphics or compute engine was busy.",
+    "Fraction of time the graphics or compute engine was busy."
 )
 GPU_SM_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_sm_active_ratio",
-    "Fraction of time an SM had at least one warp assigned, averaged over all SMs.",
+    "Fraction of time an SM had at least one warp assigned, averaged over all SMs."
 )
 GPU_SM_OCCUPANCY_RATIO = _activity.gauge(
-    "jaxmon_gpu_sm_occupancy_ratio", "Resident warps as a fraction of the SMs' maximum."
+    "Resident warps as a fraction of the SMs' maximum."
 )
 GPU_TENSOR_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_tensor_active_ratio", "Fraction of cycles the tensor cores were busy."
+    "Fraction of cycles the tensor cores were busy."
 )
-GPU_DRAM_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_dram_active_ratio", "Fraction of memory bandwidth in use."
-)
+GPU_DRAM_ACTIVE_RATIO = _activity.gauge("Fraction of memory bandwidth in use.")
 GPU_FP16_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_fp16_active_ratio",
-    "Fraction of cycles the FP16 pipe was busy, excluding tensor cores.",
+    "Fraction of cycles the FP16 pipe was busy, excluding tensor cores."
 )
-GPU_FP32_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_fp32_active_ratio", "Fraction of cycles the FP32 pipe was busy."
-)
-GPU_FP64_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_fp64_active_ratio", "Fraction of cycles the FP64 pipe was busy."
-)
+GPU_FP32_ACTIVE_RATIO = _activity.gauge("Fraction of cycles the FP32 pipe was busy.")
+GPU_FP64_ACTIVE_RATIO = _activity.gauge("Fraction of cycles the FP64 pipe was busy.")
 GPU_INTEGER_ACTIVE_RATIO = _activity.gauge(
-    "jaxmon_gpu_integer_active_ratio", "Fraction of cycles the integer pipe was busy."
+    "Fraction of cycles the integer pipe was busy."
 )
 
-GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
-    "jaxmon_gpu_pcie_transmit_bytes_per_second",
-    "Bytes sent over PCIe per second, if the driver has no counter.",
+GPU_PCIE_TRANSMIT_BYTES_PER_SECOND = _rates.gauge(
+    "Bytes sent over PCIe per second, if the driver has no counter."
 )
-GPU_PCIE_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
-    "jaxmon_gpu_pcie_receive_bytes_per_second",
-    "Bytes received over PCIe per second, if the driver has no counter.",
+GPU_PCIE_RECEIVE_BYTES_PER_SECOND = _rates.gauge(
+    "Bytes received over PCIe per second, if the driver has no counter."
 )
-GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = _activity.gauge(
-    "jaxmon_gpu_nvlink_transmit_bytes_per_second",
-    "Bytes sent over NVLink per second, if the driver has no counter.",
+GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND = _rates.gauge(
+    "Bytes sent over NVLink per second, if the driver has no counter."
 )
-GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = _activity.gauge(
-    "jaxmon_gpu_nvlink_receive_bytes_per_second",
-    "Bytes received over NVLink per second, if the driver has no counter.",
+GPU_NVLINK_RECEIVE_BYTES_PER_SECOND = _rates.gauge(
+    "Bytes received over NVLink per second, if the driver has no counter."
 )
+
+globals().update(model.named(globals()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmon.catalog import values
+from jaxmon.catalog import model, values
 from jaxmon.catalog.model import AGENT, Sheet
 
 
@@ -12,7 +12,6 @@ _DECADE = (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.2, 5.0, 6.0, 7.0, 8.5)
 _requests = Sheet("Requests", AGENT, "route")
 
 REQUEST_SECONDS = _requests.histogram(
-    "jaxmon_request_seconds",
     "Request latency; cold if a compile ran on its behalf, delayed if it waited for "
     "another, else warm.",
     ("outcome", values.REQUEST_OUTCOMES),
@@ -26,34 +25,28 @@ REQUEST_SECONDS = _requests.histogram(
     few=(0.05, 0.2, 1.0, 5.0),
 )
 REQUESTS = _requests.counter(
-    "jaxmon_requests_total",
     "Finished requests, by outcome; client_error is the client's fault.",
     ("outcome", values.REQUEST_OUTCOMES),
     ("start", values.STARTS),
 )
-REQUESTS_IN_PROGRESS = _requests.gauge(
-    "jaxmon_requests_in_progress", "Requests in progress."
-)
+REQUESTS_IN_PROGRESS = _requests.gauge("Requests in progress.")
 REQUEST_OLDEST_SECONDS = _requests.gauge(
-    "jaxmon_request_oldest_seconds", "Age of the oldest request in progress; 0 if none."
+    "Age of the oldest request in progress; 0 if none."
 )
 INVOCATIONS = _requests.counter(
-    "jaxmon_invocations_total",
     "Invocations of a serverless function; a cold instance start is the first of a "
     "process.",
     ("instance_start", values.INSTANCE_STARTS),
 )
 INSTANCE_START_SECONDS = Sheet("Requests").histogram(
-    "jaxmon_instance_start_seconds",
     "Time from the start of a process to its first invocation.",
     buckets=(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
     few=(1.0, 5.0, 30.0),
 )
 QUEUE_DEPTH = Sheet("Requests").gauge(
-    "jaxmon_queue_depth", "Number of items waiting in a queue of the program.", "queue"
+    "Number of items waiting in a queue of the program.", "queue"
 )
 BATCH_FILL_RATIO = _requests.histogram(
-    "jaxmon_batch_fill_ratio",
     "Batch fill: requested items as a fraction of the batch's capacity.",
     buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
     few=(0.5, 0.9, 1.0),
@@ -65,7 +58,6 @@ _checkpoints = Sheet("Training", AGENT, ("operation", values.CHECKPOINT_DIRECTIO
 _values = Sheet("Training", AGENT, "name")
 
 STEP_SECONDS = _loops.histogram(
-    "jaxmon_step_seconds",
     "Step time, from one step of a loop to the next, including data wait.",
     # Steps are alike: with wider ones, most are in a single bucket.
     buckets=(
@@ -75,37 +67,22 @@ STEP_SECONDS = _loops.histogram(
     ),
     few=(0.01, 0.1, 1.0, 10.0),
 )
-STEPS = _loops.counter(
-    "jaxmon_steps_total",
-    "Completed steps of a loop.",
-)
-ITEMS = _loops.counter(
-    "jaxmon_items_total",
-    "Items (tokens, images, sequences) processed by a loop.",
-    "item",
-)
-DATA_WAIT_SECONDS = _loops.counter(
-    "jaxmon_data_wait_seconds_total", "Time a loop spent waiting for its next batch."
-)
+STEPS = _loops.counter("Completed steps of a loop.")
+ITEMS = _loops.counter("Items (tokens, images, sequences) processed by a loop.", "item")
+DATA_WAIT_SECONDS = _loops.counter("Time a loop spent waiting for its next batch.")
 STEP_AGE_SECONDS = _loops.gauge(
-    "jaxmon_step_age_seconds",
     "Time since a running loop started or last completed a step, by the process's own "
-    "clock.",
+    "clock."
 )
-TIME_SECONDS = _activities.counter(
-    "jaxmon_time_seconds_total", "Wall time of the program, by activity."
-)
+TIME_SECONDS = _activities.counter("Wall time of the program, by activity.")
 ACTIVITY_RUNNING_SECONDS = _activities.gauge(
-    "jaxmon_activity_running_seconds",
-    "Age of the oldest activity of this name in progress; 0 if none.",
+    "Age of the oldest activity of this name in progress; 0 if none."
 )
 ACTIVITY_AGE_SECONDS = _activities.gauge(
-    "jaxmon_activity_age_seconds",
     "Time since an activity of this name last finished without an exception; absent "
-    "if none has.",
+    "if none has."
 )
 CHECKPOINT_SECONDS = Sheet("Training").histogram(
-    "jaxmon_checkpoint_seconds",
     "Time of an Orbax restore or save, what of a save blocked the program, and what of "
     "that was waiting for another.",
     ("operation", values.CHECKPOINT_OPERATIONS),
@@ -113,27 +90,23 @@ CHECKPOINT_SECONDS = Sheet("Training").histogram(
     few=(1.0, 10.0, 100.0, 1000.0),
 )
 CHECKPOINT_BYTES = _checkpoints.counter(
-    "jaxmon_checkpoint_bytes_total",
-    "Array data that Orbax saved or restored in this process, before compression.",
+    "Array data that Orbax saved or restored in this process, before compression."
 )
 CHECKPOINT_FAILURES = _checkpoints.counter(
-    "jaxmon_checkpoint_failures_total",
-    "Orbax checkpoints that began and did not succeed.",
+    "Orbax checkpoints that began and did not succeed."
 )
 VALUE = _values.gauge(
-    "jaxmon_value",
-    "Latest finite value of a quantity that the program logs, such as its loss.",
+    "Latest finite value of a quantity that the program logs, such as its loss."
 )
 VALUE_NONFINITE = _values.counter(
-    "jaxmon_value_nonfinite_total",
-    "Values of a logged quantity that were NaN or infinite.",
+    "Values of a logged quantity that were NaN or infinite."
 )
 VALUE_NONFINITE_RUN = _values.gauge(
-    "jaxmon_value_nonfinite_run",
     "Non-finite values of a logged quantity since its last finite one, 0 if it never "
-    "was.",
+    "was."
 )
 VALUE_SPIKES = _values.counter(
-    "jaxmon_value_spikes_total",
-    "Values of a logged quantity far above the median of those before them.",
+    "Values of a logged quantity far above the median of those before them."
 )
+
+globals().update(model.named(globals()))
