@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
+from jaxmon.catalog.sidecar import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts import SCHEMA, endings, responses

@@ -24,7 +24,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import RUNS_GROUP, Metric
-from jaxmon.catalog.conventions import Convention
+from jaxmon.catalog.conventions import CONVENTIONS, UNITS, Convention
 from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
 
-from jaxmon.catalog.conventions import CONVENTIONS
 from jaxmon.catalog.values import SEMANTIC
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, Plan
@@ -71,17 +70,6 @@ def by_convention(convention: Convention, point: Any, started: int) -> Any:
         start_time_unix_nano=since or point.start_time_unix_nano,
     )
 
-
-UNITS = {
-    "seconds": "s",
-    "bytes": "By",
-    "ratio": "1",
-    "celsius": "Cel",
-    "watts": "W",
-    "hertz": "Hz",
-    "joules": "J",
-}
-"""Units of the catalogue in UCUM, as OpenTelemetry wants them."""
 
 _DELTAS = {
     "cumulative": (),
