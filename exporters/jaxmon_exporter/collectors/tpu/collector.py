@@ -82,19 +82,6 @@ def spread(
     return list(zip(at, ordered, strict=True))
 
 
-# Of a process, not of a chip: metric, further labels, name at the runtime.
-_LATENCIES = (
-    (catalog.TPU_COLLECTIVE_SECONDS, (), tpu_reading.COLLECTIVE),
-    (catalog.TPU_TRANSFER_SECONDS, ("dcn_transmit",), tpu_reading.DCN_SENT),
-    (catalog.TPU_TRANSFER_SECONDS, ("dcn_receive",), tpu_reading.DCN_RECEIVED),
-    (catalog.TPU_TRANSFER_SECONDS, ("device_to_host",), tpu_reading.TO_HOST),
-    (catalog.TPU_TRANSFER_SECONDS, ("host_to_device",), tpu_reading.FROM_HOST),
-)
-_COUNTERS = (
-    (catalog.TPU_DCN_TRANSMIT_BYTES, tpu_reading.BYTES_SENT),
-    (catalog.TPU_DCN_RETRANSMIT_BYTES, tpu_reading.BYTES_SENT_AGAIN),
-    (catalog.TPU_MEGASCALE_ERRORS, tpu_reading.ERRORS),
-)
 _QUEUES = (
     (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
     (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
@@ -187,13 +174,13 @@ class Figures:
     def _processes(self) -> Iterator[Family]:
         for reading in self.readings:
             runtime = reading.runtime
-            for metric, labels, name in _LATENCIES:
+            for metric, labels, name in tpu_reading.LATENCIES:
                 reported = [
                     distribution for _, distribution in reading.distributions(name)
                 ]
                 # Sizes of buffers are apart there; their sum is exact.
                 yield Family(metric, _histogram(metric, (runtime, *labels), reported))
-            for metric, name in _COUNTERS:
+            for metric, name in tpu_reading.COUNTERS.items():
                 yield _of_runtime(metric, runtime, reading.values(name), sum)
             uptimes = reading.values(tpu_reading.UPTIME)
             yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from errno import EAGAIN
 from typing import Any, NamedTuple
 
-from jaxmon.catalog import TPU_RUNTIME_UP
+from jaxmon import catalog
 from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import tpus
@@ -45,20 +45,28 @@ def _latencies(of: str) -> str:
     return f"megascale.{of}_latencies.microsecond.cumulative.distribution"
 
 
-# Of the process, not of a chip.
-COLLECTIVE = _latencies("collective_end_to_end")
-DCN_SENT = _latencies("dcn_transfer")
-DCN_RECEIVED = _latencies("dcn_inbound_transfer")
-TO_HOST = _latencies("device_to_host_transfer")
-FROM_HOST = _latencies("host_to_device_transfer")
-BYTES_SENT = "megascale.grpc_tcp_bytes_sent.cumulative.count"
+# Of a process, not of a chip: metric, further labels, name at the runtime.
+LATENCIES = (
+    (catalog.TPU_COLLECTIVE_SECONDS, (), _latencies("collective_end_to_end")),
+    *(
+        (catalog.TPU_TRANSFER_SECONDS, (direction,), _latencies(name))
+        for direction, name in (
+            ("dcn_transmit", "dcn_transfer"),
+            ("dcn_receive", "dcn_inbound_transfer"),
+            ("device_to_host", "device_to_host_transfer"),
+            ("host_to_device", "host_to_device_transfer"),
+        )
+    ),
+)
 BYTES_SENT_AGAIN = "megascale.grpc_tcp_bytes_retransmitted.cumulative.count"
-ERRORS = "megascale.error_count"
-
+COUNTERS = {
+    catalog.TPU_DCN_TRANSMIT_BYTES: "megascale.grpc_tcp_bytes_sent.cumulative.count",
+    catalog.TPU_DCN_RETRANSMIT_BYTES: BYTES_SENT_AGAIN,
+    catalog.TPU_MEGASCALE_ERRORS: "megascale.error_count",
+}
 NAMES = (
     *(MEMORY_TOTAL, MEMORY_USED, DUTY_CYCLE, BANDWIDTH, IDLE, QUEUE, EXECUTION, UPTIME),
-    *(COLLECTIVE, DCN_SENT, DCN_RECEIVED, TO_HOST, FROM_HOST),
-    *(BYTES_SENT, BYTES_SENT_AGAIN, ERRORS),
+    *(*(name for _, _, name in LATENCIES), *COUNTERS.values()),
 )
 """Requested from every runtime, until it reports that it has no such metric."""
 
@@ -294,9 +302,8 @@ class Runtimes:
             runtime for runtime in self._runtimes if runtime.met or self._configured
         ]
         shown = listed or self._runtimes[:1]
-        return by_label(
-            TPU_RUNTIME_UP, {runtime.name: float(runtime.up) for runtime in shown}
-        )
+        up = {runtime.name: float(runtime.up) for runtime in shown}
+        return by_label(catalog.TPU_RUNTIME_UP, up)
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
