@@ -23,13 +23,6 @@ FINDINGS = ("trusted", "all", "off")
 _SECONDS = (0.1, 3600.0)
 
 
-def _interval(text: str, default: float = 5.0) -> float:
-    interval: float = setting(
-        f"Seconds between {text}.", default=default, within=_SECONDS
-    )
-    return interval
-
-
 def _listened(host: str) -> str:
     from jaxmon.host.http.sockets import numeric_address  # noqa: PLC0415 - needs sockets
 
@@ -90,7 +83,9 @@ class SidecarOptions:
         ),
         variable="JAXMON_RUN_DIR",
     )
-    agents_interval: float = _interval("scrapes of the agents", 2.0)
+    agents_interval: float = setting(
+        "Seconds between scrapes of the agents.", default=2.0, within=_SECONDS
+    )
     linger: float = setting(
         "When stopped, wait up to this many seconds for a scrape of what ended "
         "processes counted: for the sidecar of a Kubernetes Job, less than "
@@ -110,7 +105,9 @@ class SidecarOptions:
         "files and lines. Needs TLS or passwords (--web-config), or --host 127.0.0.1.",
         default=False,
     )
-    host_interval: float = _interval("polls of the host")
+    host_interval: float = setting(
+        "Seconds between polls of the host.", default=5.0, within=_SECONDS
+    )
     disks: tuple[Path, ...] = setting(
         "Watch the file system of this directory; repeatable. By default that of "
         "JAX's persistent cache, if JAX_COMPILATION_CACHE_DIR names one on this "
@@ -118,7 +115,9 @@ class SidecarOptions:
         default=(),
         flag="--disk",
     )
-    nvml_interval: float = _interval("polls of NVIDIA GPUs")
+    nvml_interval: float = setting(
+        "Seconds between polls of NVIDIA GPUs.", default=5.0, within=_SECONDS
+    )
     gpu_processes: int = setting(
         "Export memory by pid for this many of the largest processes of each GPU; "
         "the others are added up. 0 disables it.",
@@ -131,7 +130,11 @@ class SidecarOptions:
         "access.",
         default=False,
     )
-    gpm_interval: float = _interval("samples of GPU activity (Hopper and later)")
+    gpm_interval: float = setting(
+        "Seconds between samples of GPU activity (Hopper and later).",
+        default=5.0,
+        within=_SECONDS,
+    )
     dcgm: str = setting(
         "Fill gaps from a dcgm-exporter, such as http://localhost:9400/metrics. "
         "Off by default.",
@@ -139,7 +142,9 @@ class SidecarOptions:
         metavar="URL",
         check=_page,
     )
-    dcgm_interval: float = _interval("scrapes of the dcgm-exporter", 10.0)
+    dcgm_interval: float = setting(
+        "Seconds between scrapes of the dcgm-exporter.", default=10.0, within=_SECONDS
+    )
     dcgm_all_gpus: bool = setting(
         "Include its GPUs that NVML does not show to this process.", default=False
     )
@@ -149,7 +154,9 @@ class SidecarOptions:
         default=None,
         choices=COMPAT,
     )
-    tpu_interval: float = _interval("polls of TPUs")
+    tpu_interval: float = setting(
+        "Seconds between polls of TPUs.", default=5.0, within=_SECONDS
+    )
     nccl_ras: str = setting(
         "Where NCCL's RAS listens, if a job on this host uses NCCL; the variable is "
         "NCCL's own.",
@@ -158,10 +165,11 @@ class SidecarOptions:
         metavar="HOST:PORT",
         check=_place,
     )
-    nccl_interval: float = _interval(
-        "queries of NCCL's RAS beside the first rank of a job; its other hosts query "
-        "it more rarely",
-        15.0,
+    nccl_interval: float = setting(
+        "Seconds between queries of NCCL's RAS beside the first rank of a job; its "
+        "other hosts query it more rarely.",
+        default=15.0,
+        within=_SECONDS,
     )
     nccl_inspector: str = setting(
         "Read the files that NCCL Inspector writes to this directory; the variable is "
@@ -176,7 +184,9 @@ class SidecarOptions:
         default="",
         metavar="NAME",
     )
-    nccl_inspector_interval: float = _interval("polls of these files", 15.0)
+    nccl_inspector_interval: float = setting(
+        "Seconds between polls of these files.", default=15.0, within=_SECONDS
+    )
     disabled: tuple[str, ...] = setting(
         "Disable a collector; repeatable (in the variable, separate by spaces).",
         default=(),
