@@ -94,7 +94,7 @@ def _families(page: str) -> tuple[list[Family], float]:
     """Return *page* as read from each process, and what that took."""
     from jaxmon.catalog import AGENT_UP
     from jaxmon.exposition.families import Family, series
-    from jaxmon_exporter.collectors.agent_page import families as parse
+    from jaxmon_exporter.collectors.agents import page_families as parse
 
     began = process_time()
     found = [one for slot in range(PROCESSES) for one in parse(str(slot), page)]

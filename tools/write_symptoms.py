@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from jaxmon import catalog
-from jaxmon.catalog.every import BY_NAME
+from jaxmon.catalog import BY_NAME
 from jaxmon.cli.reference import page, table
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts

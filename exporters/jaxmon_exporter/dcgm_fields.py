@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from jaxmon import catalog
@@ -265,19 +266,11 @@ class _MappingCache:
     def __init__(self, identities: tuple[str, ...], devices: Mapping[str, str]) -> None:
         self.identities = identities
         self.devices = devices
-        self._places: dict[str, _Place | None] = {}
         self._of: dict[tuple[int, str], _Place] = {}
-
-    def place(self, metric: str, name: str) -> _Place | None:
-        """Return the place of our series *name*, `None` when it has none."""
-        try:
-            return self._places[name]
-        except KeyError:
-            if len(self._places) >= _MOST_PLACES:
-                self._places.clear()
-            return self._places.setdefault(name, self._found(metric, name))
+        self.place = lru_cache(maxsize=_MOST_PLACES)(self._found)
 
     def _found(self, metric: str, name: str) -> _Place | None:
+        """Return the place of our series *name*, `None` when it has none."""
         uuid, *rest = _VALUES.findall(name) or ("",)
         row = _WANTED.get((metric, tuple(rest)))
         labelled = self.devices.get(uuid)

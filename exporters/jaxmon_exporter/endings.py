@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.catalog.sidecar import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts.ending import ProcessEnd
@@ -140,11 +140,10 @@ def left(end: ProcessEnd, now: float) -> ObservedRank | None:
     then = since = now - age
     if not end.kind:  # it lived a little longer
         since = min(now, then + 2 * _WRITTEN_EVERY)
-    observed = ObservedRank(
-        {"host": os.uname().nodename}, then, Kills(None, None), end.starts
+    host, kills = {"host": os.uname().nodename}, Kills(None, None)
+    return ObservedRank(
+        host, then, kills, end.starts, end, ended=end.ended, since=since
     )
-    observed.end, observed.ended, observed.since = end, end.ended, since
-    return observed
 
 
 class Kills:

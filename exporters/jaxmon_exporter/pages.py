@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from jaxmon.exposition.families import Family
-from jaxmon.facts.charts import EVERY, ChartSamples
+from jaxmon.facts.charts import ChartSamples
 from jaxmon.facts.reading import read
 from jaxmon.facts.recent import TEN_MINUTES, Window
 from jaxmon.facts.status import CollectorSummary
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 _MOST_OF_A_CORE = 0.1
 
 T = TypeVar("T")
-
-
-class _Known(NamedTuple, Generic[T]):
-    value: T
-    began: float
 
 
 class Refreshed(Generic[T]):
@@ -68,7 +64,7 @@ class Refreshed(Generic[T]):
         self._clock = clock
         self._cpu = cpu
         self._taken = 0.0
-        self._latest: _Known[T] | None = None
+        self._latest: tuple[T, float] | None = None
         self._began: float | None = None
         self._making: Future[None] | None = None
 
@@ -94,13 +90,14 @@ class Refreshed(Generic[T]):
 
     def latest(self) -> tuple[T, float] | None:
         """Return the value and its age in seconds, `None` if there is none yet."""
-        made = self._latest
-        return None if made is None else (made.value, self._clock() - made.began)
+        if (made := self._latest) is None:
+            return None
+        return made[0], self._clock() - made[1]
 
     def _run(self, making: Future[None], began: float) -> None:
         taken = self._cpu()
         try:
-            self._latest = _Known(self._make(), began)
+            self._latest = self._make(), began
         except Exception as error:  # noqa: BLE001 - contained and counted
             self._failed(error)
         finally:
@@ -109,33 +106,23 @@ class Refreshed(Generic[T]):
             making.set_result(None)
 
 
+@dataclass(eq=False)
 class Live:
     """Samples what is measured, so that a page that is opened knows the last minute."""
 
-    every = EVERY
-    """Seconds between two samples."""
-
-    def __init__(
-        self,
-        families: Callable[[], Iterable[Family]],
-        *,
-        version: str,
-        run_dir: str,
-        limits: Limits | None = None,
-        clock: Clock = time.time,
-    ) -> None:
-        self._families = families
-        self._version = version
-        self._run_dir = run_dir
-        self._limits = limits
-        self._clock = clock
-        self._window = Window()
-        self._history = ChartSamples()
-        self._onsets: Onsets | None = None
+    families: Callable[[], Iterable[Family]]
+    _: KW_ONLY
+    version: str
+    run_dir: str
+    limits: Limits | None = None
+    clock: Clock = time.time
+    _window: Window = field(default_factory=Window)
+    _history: ChartSamples = field(default_factory=ChartSamples)
+    _onsets: Onsets | None = None
 
     def sample(self) -> None:
         """Keep the latest values, without those of functions."""
-        now = read(self._families(), time=self._clock(), details=False)
+        now = read(self.families(), time=self.clock(), details=False)
         self._window.add(now)
         self._history.add(now)
 
@@ -154,7 +141,7 @@ class Live:
         from jaxmon.screens.status import summarise  # noqa: PLC0415 - likewise
         from jaxmon.symptoms import answer  # noqa: PLC0415 - likewise
 
-        now = read(self._families(), time=self._clock())
+        now = read(self.families(), time=self.clock())
         before = self._window.before(now.time)
         earlier = self._window.before(now.time, TEN_MINUTES)
         if worker is not None:
@@ -172,11 +159,11 @@ class Live:
             now,
             before,
             earlier,
-            version=self._version,
+            version=self.version,
             whole=worker is None,
-            run_dir=self._run_dir,
+            run_dir=self.run_dir,
             verdict=verdict,
-            limits=self._limits,
+            limits=self.limits,
             onsets=None if worker else self._onsets,
             collectors=[] if worker else [_collector(status) for status in statuses],
         )

@@ -13,6 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from jaxmon.catalog import ACCELERATOR_COST_DOLLARS_PER_HOUR, ACCELERATOR_INFO
@@ -42,7 +43,7 @@ class Prices:
     def __init__(self, dollars: Mapping[str, float]) -> None:
         longest = sorted(dollars.items(), key=lambda item: -len(item[0]))
         self._rules = [(_expression(pattern), price) for pattern, price in longest]
-        self._samples: dict[str, Sample | None] = {}
+        self._sample = lru_cache(maxsize=_MAX_SEEN)(self._priced)
         self._unknown: set[str] = set()
 
     def of(self, model: str) -> float | None:
@@ -61,14 +62,8 @@ class Prices:
             [sample for sample in samples if sample is not None],
         )
 
-    def _sample(self, info: str) -> Sample | None:
-        if info not in self._samples:
-            if len(self._samples) >= _MAX_SEEN:
-                self._samples.clear()
-            self._samples[info] = self._priced(labels(info.partition("{")[2]))
-        return self._samples[info]
-
-    def _priced(self, accelerator: Mapping[str, str]) -> Sample | None:
+    def _priced(self, info: str) -> Sample | None:
+        accelerator = labels(info.partition("{")[2])
         model = accelerator["model"]
         price = self.of(model)
         if price is not None:

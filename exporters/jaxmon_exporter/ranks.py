@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
+from jaxmon.catalog.sidecar import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.exposition.families import Family, samples_of
 from jaxmon.exposition.parse import labels
 from jaxmon.facts import SCHEMA, endings, responses
@@ -104,6 +104,9 @@ class Ranks:
         self._closings = Closings(run_dir, clock)
         self._observed: dict[str, ObservedRank] = {}
         self._host_kills: int | None = None
+        # Of the reading in progress.
+        self._slots: Mapping[str, SlotEnds] = {}
+        self._now = 0.0
         # Those whose slot another process has now.
         self._past: deque[tuple[str, ObservedRank]] = deque(maxlen=_MOST_RANKS)
         # Two threads read: one of them also the stacks.
@@ -183,87 +186,71 @@ class Ranks:
             sockets = dict(list(rundir.sockets(self._run_dir).items())[:_MOST_RANKS])
             answers = _fetched(sockets, "/debug/rank", max_bytes=_MOST_BYTES)
             # After the responses: what died meanwhile is dead.
-            slots = endings.slots(self._run_dir)
+            self._slots = endings.slots(self._run_dir)
         except OSError:  # no agent has run here yet
-            sockets, answers, slots = {}, {}, {}
-        now, self._host_kills = self._clock(), container.host_oom_kills()
-        for worker, process in self._observed.items():
-            self._read_record(process, slots.get(worker))
+            sockets, answers, self._slots = {}, {}, {}
+        self._now, self._host_kills = self._clock(), container.host_oom_kills()
+        self._read_records(self._observed.items())
         for worker, answer in answers.items():
-            slot = slots.get(worker)
             try:
-                rank = responses.decoded(answer)
-                self._heard(worker, rank, sockets[worker], slot, now)
+                self._heard(worker, responses.decoded(answer), sockets[worker])
             except FetchError as error:
-                self._unheard(worker, sockets[worker], error, slot, now)
+                self._unheard(worker, sockets[worker], error)
         for worker in self._observed.keys() - answers.keys():
-            self._left(worker, slots.get(worker), now)
-        self._find_unread(slots, now)
+            self._left(worker)
+        self._find_unread()
+        self._read_records((*self._observed.items(), *self._past))
         for worker, process in self._observed.items():
-            self._read_record(process, slots.get(worker))
             self._note_closing(worker, process)
-        for worker, process in self._past:
-            self._read_record(process, slots.get(worker))
-        while self._past and now - self._past[0][1].since > KEPT_SECONDS:
+        while self._past and self._now - self._past[0][1].since > KEPT_SECONDS:
             self._past.popleft()
-        self._keep_stacks(sockets, self._stuck(now))
+        self._keep_stacks(sockets, self._stuck())
 
-    def _find_unread(self, slots: Mapping[str, SlotEnds], now: float) -> None:
+    def _find_unread(self) -> None:
         """Note what processes left that ended before they were ever read."""
-        for worker, slot in slots.items():
+        for worker, slot in self._slots.items():
             process = self._observed.get(worker)
             if process is None and len(self._observed) >= _MOST_RANKS:
                 continue
-            self._find_replaced(worker, slot.before, now)
+            self._find_replaced(worker, slot.before)
             if process is not None and not process.is_before(slot.latest):
                 continue
-            unread = None if slot.ended is None else left(slot.ended, now)
+            unread = None if slot.ended is None else left(slot.ended, self._now)
             if unread is not None:
                 if process is not None:
                     self._past.append((worker, process))
                 self._observed[worker] = unread
 
-    def _find_replaced(self, worker: str, end: ProcessEnd | None, now: float) -> None:
+    def _find_replaced(self, worker: str, end: ProcessEnd | None) -> None:
         """Note likewise what the process left whose slot another one has."""
-        if end is None or (unread := left(end, now)) is None:
+        if end is None or (unread := left(end, self._now)) is None:
             return
-        read = (
-            process
-            for of, process in (*self._past, *self._observed.items())
-            if of == worker
-        )
-        if all(process.starts != end.starts for process in read):
+        read = (*self._past, *self._observed.items())
+        if all(of != worker or process.starts != end.starts for of, process in read):
             self._past.append((worker, unread))
 
-    def _heard(
-        self,
-        worker: str,
-        rank: Mapping[str, Any],
-        path: Path,
-        slot: SlotEnds | None,
-        now: float,
-    ) -> None:
-        before = self._observed.get(worker)
+    def _heard(self, worker: str, rank: Mapping[str, Any], path: Path) -> None:
+        before, slot = self._observed.get(worker), self._slots.get(worker)
         starts = 0 if slot is None else slot.latest.starts
         if before is not None and before.is_same(rank, starts):
-            made = ObservedRank(rank, now, before.kills, starts)
+            made = ObservedRank(rank, self._now, before.kills, starts)
             made.stacks, made.stacks_read = before.stacks, before.stacks_read
         else:
-            made = ObservedRank(
-                rank, now, Kills(hung.listener(path), self._host_kills), starts
-            )
+            kills = Kills(hung.listener(path), self._host_kills)
+            made = ObservedRank(rank, self._now, kills, starts)
             if before is not None:
-                self._end(before, now)
+                self._end(before)
                 self._note_closing(worker, before)
                 self._past.append((worker, before))
         made.kills.read(self._host_kills)
         self._observed[worker] = made
 
-    @staticmethod
-    def _read_record(process: ObservedRank, slot: SlotEnds | None) -> None:
-        """Note what the record of a process says, which its successor leaves alone."""
-        if process.starts and slot is not None:
-            process.end = slot.of(process.starts) or process.end
+    def _read_records(self, processes: Iterable[tuple[str, ObservedRank]]) -> None:
+        """Note what their records say, which their successors leave alone."""
+        for worker, process in processes:
+            slot = self._slots.get(worker)
+            if process.starts and slot is not None:
+                process.end = slot.of(process.starts) or process.end
 
     def _note_closing(self, worker: str, process: ObservedRank) -> None:
         if process.ended and process.closed is None:
@@ -273,56 +260,49 @@ class Ranks:
             if process.read - _EVERY <= closed <= process.since + _EVERY:
                 process.closed = closed
 
-    def _unheard(
-        self,
-        worker: str,
-        path: Path,
-        error: FetchError,
-        slot: SlotEnds | None,
-        now: float,
-    ) -> None:
+    def _unheard(self, worker: str, path: Path, error: FetchError) -> None:
         process = self._observed.get(worker)
         if process is None:
             return  # it has never said that it is a rank
         if error.reason == fetch.GONE:
-            self._end(process, now)
+            self._end(process)
             return
         if error.reason == fetch.LEFT:
-            self._left(worker, slot, now)
+            self._left(worker)
             return
         pid = hung.listener(path)
         process.trouble = responses.trouble(error)[:_LONGEST]
         process.stopped = pid is not None and hung.is_stopped(pid)
 
-    def _left(self, worker: str, slot: SlotEnds | None, now: float) -> None:
+    def _left(self, worker: str) -> None:
         """Note that a process has no socket: it has ended, or a cleaner was here."""
-        process = self._observed[worker]
+        process, slot = self._observed[worker], self._slots.get(worker)
         if process.ended:
-            if now - process.since > KEPT_SECONDS:
+            if self._now - process.since > KEPT_SECONDS:
                 del self._observed[worker]
             return
         over = slot is not None and (slot.latest.state != RUNNING or slot.held is False)
-        if over or now - process.read > _RECREATED_SECONDS:
-            self._end(process, now)
+        if over or self._now - process.read > _RECREATED_SECONDS:
+            self._end(process)
         else:
             process.trouble = "has no socket in the run directory"
 
-    def _end(self, process: ObservedRank, now: float) -> None:
+    def _end(self, process: ObservedRank) -> None:
         if process.ended:
             return
         process.ended = KILLED if process.end is None else process.end.ended
-        process.since = now
+        process.since = self._now
         process.trouble, process.stopped = "", False
         process.killed = process.kills.since(self._host_kills)
 
-    def _stuck(self, now: float) -> list[str]:
+    def _stuck(self) -> list[str]:
         """Return those that have stopped getting on, and whose stacks are not kept."""
         found = []
         for worker, process in self._observed.items():
             age = _since_progress(process.rank)
             if process.ended or process.trouble or age is None:
                 continue
-            if process.stacks_read < now - age:  # of an earlier time, or of none
+            if process.stacks_read < self._now - age:  # of an earlier time, or of none
                 found.append(worker)
         return found
 

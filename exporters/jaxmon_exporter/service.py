@@ -16,8 +16,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from jaxmon import catalog
-from jaxmon.errors import CommandError, JaxmonError
+from jaxmon.errors import CommandError, JaxmonError, OtlpError
 from jaxmon.exposition.families import Family, Histogram, by_label, gauge, samples_of
+from jaxmon.facts.charts import EVERY
 from jaxmon.facts.status import HostVerdict
 from jaxmon.host.http.routes import HostPolicy
 from jaxmon.host.http.server import Request, Server, metrics_handler
@@ -34,14 +35,12 @@ from jaxmon_exporter.polling import Clock, PollerGroup, unserved
 if TYPE_CHECKING:
     from jaxmon.facts.status import Summary
     from jaxmon.otel.pusher import Pusher
-    from jaxmon_exporter.dcgm_fields import DcgmNames
     from jaxmon_exporter.gate import AccessGate
     from jaxmon_exporter.polling import Collector
-    from jaxmon_exporter.prices import Prices
     from jaxmon_exporter.ranks import Ranks
 
 
-_EVERY = 0.1
+_LOOK_EVERY = 0.1
 
 
 class Unseen:
@@ -65,7 +64,7 @@ class Unseen:
         while (waited := self._clock() - begun) < seconds:
             if waited >= least and _ended(self._families()) <= self._seen:
                 return
-            pause.wait(_EVERY)
+            pause.wait(_LOOK_EVERY)
 
 
 def _ended(families: Iterable[Family]) -> set[tuple[str, float]]:
@@ -116,26 +115,29 @@ class Service:
     ) -> None:
         self._options = options
         self._version = version()
-        self._process = ProcessFamilies()
-        self._container = ContainerFamilies()
         self._seconds = Histogram(catalog.SCRAPE_SECONDS)
         self._errors: Counter[str] = Counter()
         self._gate: AccessGate | None = None
-        self._names: DcgmNames | None = None
-        self._prices: Prices | None = None
-        # Rarely used endpoints are loaded on demand: half a megabyte, and startup time.
-        if options.web_config:
-            from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
-
-            self._gate = AccessGate(options.web_config)
+        # By site: what makes further families of those that are polled. What few use
+        # is loaded on demand: half a megabyte, and startup time.
+        self._sources: dict[str, Callable[[list[Family]], Iterable[Family]]] = {}
         if options.compat == "dcgm":
             from jaxmon_exporter.dcgm_fields import DcgmNames  # noqa: PLC0415 - see above
 
-            self._names = DcgmNames()
+            self._sources["compat"] = DcgmNames().families
         if options.prices:
             from jaxmon_exporter.prices import Prices  # noqa: PLC0415 - see above
 
-            self._prices = Prices(options.prices)
+            prices = Prices(options.prices)
+            self._sources["prices"] = lambda found: [prices.family(found)]
+        process, container = ProcessFamilies(), ContainerFamilies()
+        self._sources["process"] = lambda _: process.collect()
+        self._sources["container"] = lambda _: container.collect()
+        if options.web_config:
+            from jaxmon_exporter.gate import AccessGate  # noqa: PLC0415 - see above
+
+            gate = self._gate = AccessGate(options.web_config)
+            self._sources["web_config"] = lambda _: [gate.family()]
         primary, secondary = registry.make(options, give_up)
         self._polling = PollerGroup(
             primary,
@@ -143,7 +145,7 @@ class Service:
             merge=partial(
                 unserved,
                 all_gpus=options.dcgm_all_gpus,
-                all_rates=self._names is not None,
+                all_rates=options.compat == "dcgm",
             ),
         )
         self._verdict = Refreshed(
@@ -192,7 +194,7 @@ class Service:
         except (OSError, OverflowError) as error:
             msg = f"cannot listen on {host} port {wanted}: {_reason(error)}"
             raise CommandError(msg) from error
-        self._server.every(self._live.every, self._live.sample)
+        self._server.every(EVERY, self._live.sample)
         if self._ranks is not None:
             self._ranks.refresh()
             self._server.every(_RANKS_EVERY, self._ranks.refresh)
@@ -238,14 +240,8 @@ class Service:
         found = self._contained("polling", self._polling.families)
         self._unseen.seen(found)
         yield from found
-        if (names := self._names) is not None:
-            yield from self._contained("compat", lambda: names.families(found))
-        if (prices := self._prices) is not None:
-            yield from self._contained("prices", lambda: [prices.family(found)])
-        yield from self._contained("process", self._process.collect)
-        yield from self._contained("container", self._container.collect)
-        if (gate := self._gate) is not None:
-            yield from self._contained("web_config", lambda: [gate.family()])
+        for site, source in self._sources.items():
+            yield from self._contained(site, partial(source, found))
         yield gauge(catalog.DROPPED, self._server.dropped, "connection")
         yield gauge(catalog.DROPPED, self._polling.dropped, "figure")
         yield Family(catalog.SCRAPE_SECONDS, self._seconds.samples())
@@ -329,11 +325,23 @@ class Service:
         return Ranks(self._options.run_dir, failed, sources=sources)
 
     def _make_pusher(self) -> Pusher:
-        from jaxmon_exporter.pushing import pusher  # noqa: PLC0415 - few push
+        """Return what pushes by OTLP. Raises `CommandError`: it cannot."""
+        from jaxmon.otel.environment import plan  # noqa: PLC0415 - few push
+        from jaxmon.otel.pusher import Pusher  # noqa: PLC0415 - likewise
 
-        return pusher(
-            self.families, self._count_current_error, names=self._options.otlp_names
+        made = Pusher(
+            lambda: unpushed(self.families()),
+            plan(os.environ),
+            failed=self._count_current_error,
+            from_zero=False,
+            name="jaxmon-exporter",
+            names=self._options.otlp_names,
         )
+        try:
+            made.prepare()
+        except OtlpError as error:
+            raise CommandError(str(error)) from error
+        return made
 
     def _contained(
         self, site: str, source: Callable[[], Iterable[Family]]
@@ -362,3 +370,28 @@ def _reason(error: OSError | OverflowError) -> str:
     if number in _ADVICE:
         return f"{os.strerror(number)}; {_ADVICE[number]}"
     return getattr(error, "strerror", None) or str(error)
+
+
+def unpushed(families: Iterable[Family]) -> list[Family]:
+    """Return *families* without the series of agents that push themselves."""
+    from jaxmon.exposition.parse import labels  # noqa: PLC0415 - few push
+
+    page = list(families)
+    exports = (labels(name) for name, _ in samples_of(page, catalog.OTLP_EXPORTS))
+    workers = {of.get("worker", "") for of in exports if of.get("signal") == "metrics"}
+    # The label is put first when a series is relayed.
+    starts = tuple(
+        f'worker="{worker}"{end}' for worker in workers - {""} for end in (",", "}")
+    )
+    return [
+        family
+        if not starts or family.metric.sources == catalog.SIDECAR
+        else family._replace(
+            samples=[
+                sample
+                for sample in family.samples
+                if not sample[0].partition("{")[2].startswith(starts)
+            ]
+        )
+        for family in page
+    ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from jaxmon.catalog import accelerators, gpus, host, process
+from jaxmon import catalog
 from jaxmon.catalog.model import Metric
 
 
@@ -23,18 +23,29 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 class Convention(NamedTuple):
     """
-    What a metric is called by convention, with the unit in UCUM: attributes that our
-    labels become, and those that all series have. It is about series whose first
-    label's value begins with *only*; others keep our name.
+    What a metric is called by convention: attributes that our labels become, and those
+    that all series have. It is about series whose first label's value begins with
+    *only*; others keep our name. The *unit*, in UCUM, is of what is counted, else ours.
     """
 
     instrument: Instrument
     name: str
-    unit: str
     labels: Pairs = ()
     attributes: Pairs = ()
     only: str = ""
+    unit: str = ""
 
+
+UNITS = {
+    "seconds": "s",
+    "bytes": "By",
+    "ratio": "1",
+    "celsius": "Cel",
+    "watts": "W",
+    "hertz": "Hz",
+    "joules": "J",
+}
+"""Units of the catalogue in UCUM, as OpenTelemetry wants them."""
 
 _amount = partial(Convention, "updowncounter")
 _count = partial(Convention, "counter")
@@ -49,62 +60,54 @@ _SENT, _RECEIVED = (
 )
 _INTERFACE = (("interface", "network.interface.name"),)
 
-CONVENTIONS: dict[Metric, Convention] = {
-    process.PROCESS_CPU_SECONDS: _count("process.cpu.time", "s"),
-    process.PROCESS_RESIDENT_MEMORY_BYTES: _amount("process.memory.usage", "By"),
-    process.PROCESS_VIRTUAL_MEMORY_BYTES: _amount("process.memory.virtual", "By"),
-    process.PROCESS_OPEN_FDS: _amount(
-        "process.unix.file_descriptor.count", "{file_descriptor}"
+_LISTED: dict[Metric, Convention] = {
+    catalog.PROCESS_CPU_SECONDS: _count("process.cpu.time"),
+    catalog.PROCESS_RESIDENT_MEMORY_BYTES: _amount("process.memory.usage"),
+    catalog.PROCESS_VIRTUAL_MEMORY_BYTES: _amount("process.memory.virtual"),
+    catalog.PROCESS_OPEN_FDS: _amount(
+        "process.unix.file_descriptor.count", unit="{file_descriptor}"
     ),
-    process.UPTIME_SECONDS: _gauge("process.uptime", "s"),
-    process.PYTHON_GC_COLLECTIONS: _count(
-        "cpython.gc.collections", "{collection}", _GENERATION
+    catalog.UPTIME_SECONDS: _gauge("process.uptime"),
+    catalog.PYTHON_GC_COLLECTIONS: _count(
+        "cpython.gc.collections", _GENERATION, unit="{collection}"
     ),
-    process.PYTHON_GC_OBJECTS_COLLECTED: _count(
-        "cpython.gc.collected_objects", "{object}", _GENERATION
+    catalog.PYTHON_GC_OBJECTS_COLLECTED: _count(
+        "cpython.gc.collected_objects", _GENERATION, unit="{object}"
     ),
-    process.PYTHON_GC_OBJECTS_UNCOLLECTABLE: _count(
-        "cpython.gc.uncollectable_objects", "{object}", _GENERATION
+    catalog.PYTHON_GC_OBJECTS_UNCOLLECTABLE: _count(
+        "cpython.gc.uncollectable_objects", _GENERATION, unit="{object}"
     ),
-    host.HOST_CPUS: _amount("system.cpu.logical.count", "{cpu}"),
-    host.HOST_MEMORY_SIZE_BYTES: _amount("system.memory.limit", "By"),
-    host.HOST_MEMORY_AVAILABLE_BYTES: _amount("system.memory.linux.available", "By"),
-    host.HOST_NETWORK_RECEIVE_BYTES: _count(
-        "system.network.io", "By", _INTERFACE, _RECEIVED
+    catalog.HOST_CPUS: _amount("system.cpu.logical.count", unit="{cpu}"),
+    catalog.HOST_MEMORY_SIZE_BYTES: _amount("system.memory.limit"),
+    catalog.HOST_MEMORY_AVAILABLE_BYTES: _amount("system.memory.linux.available"),
+    catalog.HOST_NETWORK_RECEIVE_BYTES: _count(
+        "system.network.io", _INTERFACE, _RECEIVED
     ),
-    host.HOST_NETWORK_TRANSMIT_BYTES: _count(
-        "system.network.io", "By", _INTERFACE, _SENT
+    catalog.HOST_NETWORK_TRANSMIT_BYTES: _count("system.network.io", _INTERFACE, _SENT),
+    catalog.CONTAINER_MEMORY_USED_BYTES: _amount("container.memory.usage"),
+    catalog.CONTAINER_MEMORY_WORKING_SET_BYTES: _amount("container.memory.working_set"),
+    catalog.CONTAINER_CPU_SECONDS: _count(
+        "container.cpu.time", (("mode", "cpu.mode"),)
     ),
-    host.CONTAINER_MEMORY_USED_BYTES: _amount("container.memory.usage", "By"),
-    host.CONTAINER_MEMORY_WORKING_SET_BYTES: _amount(
-        "container.memory.working_set", "By"
+    catalog.ACCELERATOR_UTILIZATION_RATIO: _gauge(
+        "hw.gpu.utilization", _UUID, only=_OF_GPUS
     ),
-    host.CONTAINER_CPU_SECONDS: _count(
-        "container.cpu.time", "s", (("mode", "cpu.mode"),)
+    catalog.ACCELERATOR_MEMORY_USED_BYTES: _amount(
+        "hw.gpu.memory.usage", _UUID, only=_OF_GPUS
     ),
-    accelerators.ACCELERATOR_UTILIZATION_RATIO: _gauge(
-        "hw.gpu.utilization", "1", _UUID, only=_OF_GPUS
+    catalog.ACCELERATOR_MEMORY_SIZE_BYTES: _amount(
+        "hw.gpu.memory.limit", _UUID, only=_OF_GPUS
     ),
-    accelerators.ACCELERATOR_MEMORY_USED_BYTES: _amount(
-        "hw.gpu.memory.usage", "By", _UUID, only=_OF_GPUS
+    catalog.ACCELERATOR_TEMPERATURE_CELSIUS: _gauge(
+        "hw.temperature", (*_UUID, ("sensor", "hw.sensor_location")), _GPU, _OF_GPUS
     ),
-    accelerators.ACCELERATOR_MEMORY_SIZE_BYTES: _amount(
-        "hw.gpu.memory.limit", "By", _UUID, only=_OF_GPUS
-    ),
-    accelerators.ACCELERATOR_TEMPERATURE_CELSIUS: _gauge(
-        "hw.temperature",
-        "Cel",
-        (*_UUID, ("sensor", "hw.sensor_location")),
-        _GPU,
-        _OF_GPUS,
-    ),
-    accelerators.ACCELERATOR_POWER_WATTS: _gauge(
-        "hw.power", "W", _UUID, _GPU, _OF_GPUS
-    ),
-    accelerators.ACCELERATOR_ENERGY_JOULES: _count(
-        "hw.energy", "J", _UUID, _GPU, _OF_GPUS
-    ),
-    gpus.GPU_PCIE_TRANSMIT_BYTES: _count("hw.gpu.io", "By", _UUID, _SENT, _OF_GPUS),
-    gpus.GPU_PCIE_RECEIVE_BYTES: _count("hw.gpu.io", "By", _UUID, _RECEIVED, _OF_GPUS),
+    catalog.ACCELERATOR_POWER_WATTS: _gauge("hw.power", _UUID, _GPU, _OF_GPUS),
+    catalog.ACCELERATOR_ENERGY_JOULES: _count("hw.energy", _UUID, _GPU, _OF_GPUS),
+    catalog.GPU_PCIE_TRANSMIT_BYTES: _count("hw.gpu.io", _UUID, _SENT, _OF_GPUS),
+    catalog.GPU_PCIE_RECEIVE_BYTES: _count("hw.gpu.io", _UUID, _RECEIVED, _OF_GPUS),
+}
+CONVENTIONS = {
+    metric: of._replace(unit=of.unit or UNITS[metric.unit])
+    for metric, of in _LISTED.items()
 }
 """By metric. Labels are declared with the metric, in `jaxmon.catalog`."""

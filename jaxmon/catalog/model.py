@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Literal
 
@@ -13,6 +13,7 @@ from jaxmon.tuples import NamedTuple
 Kind = Literal["counter", "gauge", "histogram", "info", "summary", "untyped"]
 Source = Literal["agent", "sidecar"]
 Label = str | tuple[str, tuple[str, ...]]
+Limits = tuple[float, float] | None
 
 AGENT: tuple[Source, ...] = ("agent",)
 SIDECAR: tuple[Source, ...] = ("sidecar",)
@@ -57,7 +58,7 @@ class Metric(NamedTuple):
     sources: tuple[Source, ...] = AGENT
     group: str = ""
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    limits: tuple[float, float] | None = None
+    limits: Limits = None
     few: tuple[float, ...] = ()
 
     @property
@@ -76,84 +77,100 @@ class Metric(NamedTuple):
 
 class Sheet:
     """
-    Metrics of one group, with the same sources and first label, if any.
+    Metrics of one group, with the same sources and first labels, if any; *limits* are
+    those of its gauges.
 
-    Each method creates a metric of that kind. Its text is the metric's help; the unit
-    follows from the name. A label with a closed set of values is passed together with
-    it; others by name, several in one text.
+    Each method creates a metric of that kind. Its text is the metric's help. `named`
+    gives it the name of its constant after *prefix*, in lower case; that of a counter
+    ends in ``_total``. The unit follows from the name. A label with a closed set of
+    values is passed together with it; others by name, several in one text.
     """
 
-    __slots__ = ("_first", "_group", "_sources")
+    __slots__ = ("_first", "_group", "_limits", "_prefix", "_sources")
 
     def __init__(
-        self, group: str, sources: tuple[Source, ...] = AGENT, *, of: str = ""
+        self,
+        group: str,
+        sources: tuple[Source, ...] = AGENT,
+        *of: Label,
+        limits: Limits = None,
+        prefix: str = "jaxmon_",
     ) -> None:
+        self._prefix = prefix
         self._group = group
         self._sources = sources
-        self._first = (of,) if of else ()
+        self._first = of
+        self._limits = limits
 
     def counter(
-        self,
-        name: str,
-        text: str,
-        *labels: Label,
-        limits: tuple[float, float] | None = None,
+        self, text: str, *labels: Label, limits: Limits = None, name: str = ""
     ) -> Metric:
-        """Return a counter; *name* ends in ``_total``."""
-        return self._metric("counter", name, text, *labels, limits=limits)
+        """Return a counter."""
+        return self._metric("counter", text, *labels, limits=limits, name=name)
 
     def gauge(
-        self,
-        name: str,
-        text: str,
-        *labels: Label,
-        limits: tuple[float, float] | None = None,
+        self, text: str, *labels: Label, limits: Limits = None, name: str = ""
     ) -> Metric:
         """Return a gauge."""
-        return self._metric("gauge", name, text, *labels, limits=limits)
+        limits = limits or self._limits
+        return self._metric("gauge", text, *labels, limits=limits, name=name)
 
-    def flag(self, name: str, text: str, *labels: Label) -> Metric:
+    def flag(self, text: str, *labels: Label, name: str = "") -> Metric:
         """Return a gauge that is 0 or 1."""
-        return self._metric("gauge", name, text, *labels, limits=(0, 1))
+        return self._metric("gauge", text, *labels, limits=(0, 1), name=name)
 
     def histogram(
         self,
-        name: str,
         text: str,
         *labels: Label,
         buckets: tuple[float, ...],
         few: tuple[float, ...] = (),
     ) -> Metric:
         """Return a histogram."""
-        made = self._metric("histogram", name, text, *labels, buckets=buckets)
-        return made._replace(few=few)
+        made = self._metric("histogram", text, *labels)
+        return made._replace(buckets=buckets, few=few)
 
-    def info(self, name: str, text: str, *labels: Label) -> Metric:
-        """Return a gauge that is always 1; *name* ends in ``_info``."""
-        return self._metric("info", name, text, *labels)
+    def info(self, text: str, *labels: Label) -> Metric:
+        """Return a gauge that is always 1; its constant ends in ``_INFO``."""
+        return self._metric("info", text, *labels)
 
     def _metric(
         self,
         kind: Kind,
-        name: str,
         text: str,
         *labels: Label,
-        buckets: tuple[float, ...] = (),
-        limits: tuple[float, float] | None = None,
+        limits: Limits = None,
+        name: str = "",
     ) -> Metric:
-        suffix = name.removesuffix("_total").rpartition("_")[2]
+        labels = (*self._first, *labels)
         return Metric(
-            name,
+            name or self._prefix,
             kind,
             text,
-            unit=suffix if suffix in _UNITS else "",
-            labels=(*self._first, *[name for of in labels for name in _names(of)]),
-            buckets=buckets,
+            labels=tuple([name for of in labels for name in _names(of)]),
             sources=self._sources,
             group=self._group,
             values=tuple([label for label in labels if not isinstance(label, str)]),
             limits=limits,
         )
+
+
+def named(module: Mapping[str, object]) -> dict[str, Metric]:
+    """Return the metrics of *module* by constant, with their names and units."""
+    found = {}
+    for constant, metric in module.items():
+        if isinstance(metric, Metric):
+            name = metric.name
+            if name.endswith("_") or not name:
+                total = "_total" if metric.kind == "counter" else ""
+                name = f"{name}{constant.lower()}{total}"
+            found[constant] = metric._replace(name=name, unit=_unit(name))
+    return found
+
+
+def _unit(name: str) -> str:
+    suffix = name.removesuffix("_total").rpartition("_")[2]
+    return suffix if suffix in _UNITS else ""
 
 
 def _names(label: Label) -> Sequence[str]:

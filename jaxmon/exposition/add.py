@@ -32,18 +32,16 @@ def lasting(families: Iterable[Family]) -> list[Family]:
 
 def prepare() -> None:
     """Import what `read` needs: an import at exit would hide an interrupt's code."""
-    import jaxmon.exposition.distributions  # noqa: PLC0415 - few processes need them
-    import jaxmon.exposition.parse  # noqa: F401, PLC0415
+    import jaxmon.exposition.parse  # noqa: F401, PLC0415 - few processes need it
 
 
 def read(text: str) -> list[Family]:
     """Return the families in *text* that outlive a process, or raise `PageError`."""
     # Few processes need them, and only when they exit.
     from jaxmon.catalog import BY_NAME  # noqa: PLC0415
-    from jaxmon.exposition.distributions import check_distribution  # noqa: PLC0415
-    from jaxmon.exposition.parse import parse, to_family  # noqa: PLC0415
+    from jaxmon.exposition import parse  # noqa: PLC0415
 
-    found = lasting(map(to_family, parse(text)))
+    found = lasting(map(parse.to_family, parse.parse(text)))
     found = [
         family for family in found if BY_NAME.get(family.metric.name) is family.metric
     ]
@@ -52,7 +50,7 @@ def read(text: str) -> list[Family]:
             msg = f"{family.metric.name} has a duplicate series"
             raise PageError(msg)
         if family.metric.kind == "histogram":
-            check_distribution(family)
+            parse.check_distribution(family)
     return found
 
 

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, compress, pairwise
 from statistics import fmean, median, median_high, median_low, variance
 from typing import TypeAlias
@@ -434,39 +434,33 @@ def busy_by_estimate(side: ComparedRank, windows: range) -> float | None:
     return min(works / seconds, 1.0)
 
 
-class DeviceIdleness:
-    """How much of the time devices work, or wait for others, by *busy*."""
-
-    def __init__(
-        self,
-        sides: Sequence[ComparedRank],
-        busy: Callable[[ComparedRank, range], float | None],
-    ) -> None:
-        self._sides = sides
-        self._busy = busy
-        self._usual: dict[range, float | None] = {}
-
-    def idle(self, number: int, windows: range) -> float | None:
-        """Return how much less the rank *number* did than others, if known."""
-        if windows not in self._usual:
-            found = [self._busy(side, windows) for side in self._sides]
-            fractions = [value for value in found if value is not None]
-            most = 2 * len(fractions) > len(found)
-            self._usual[windows] = median_high(fractions) if most else None
-        usual, fraction = self._usual[windows], self._busy(self._sides[number], windows)
-        return None if usual is None or fraction is None else usual - fraction
+Excess: TypeAlias = Callable[[ComparedRank, range], float | None]
+"""How much more, or less, than the median a rank has in some windows, if known."""
 
 
-class Stoppages:
-    """For how much of the time nothing lets the processes run."""
+def idleness(
+    sides: Sequence[ComparedRank], busy: Callable[[ComparedRank, range], float | None]
+) -> Excess:
+    """Return how much less of the time than others a device works, by *busy*."""
 
-    def __init__(self, sides: Sequence[ComparedRank]) -> None:
-        self._sides = sides
-        self._usual: dict[range, float] = {}
+    @cache
+    def usual(windows: range) -> float | None:
+        found = [busy(side, windows) for side in sides]
+        fractions = [value for value in found if value is not None]
+        return median_high(fractions) if 2 * len(fractions) > len(found) else None
 
-    def longer(self, side: ComparedRank, windows: range) -> float:
-        """Return how much longer *side* was held than the median, as all may be."""
-        if windows not in self._usual:
-            found = [side.ratio("held", windows) for side in self._sides]
-            self._usual[windows] = median_low(found)
-        return side.ratio("held", windows) - self._usual[windows]
+    def less(side: ComparedRank, windows: range) -> float | None:
+        most, fraction = usual(windows), busy(side, windows)
+        return None if most is None or fraction is None else most - fraction
+
+    return less
+
+
+def stoppages(sides: Sequence[ComparedRank]) -> Callable[[ComparedRank, range], float]:
+    """Return how much longer than the median nothing lets a process run."""
+
+    @cache
+    def usual(windows: range) -> float:
+        return median_low([side.ratio("held", windows) for side in sides])
+
+    return lambda side, windows: side.ratio("held", windows) - usual(windows)

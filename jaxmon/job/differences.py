@@ -16,15 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from jaxmon.facts.rank import Rank, SharedFunction
-from jaxmon.host.formats.layout import INDENT, counted, duration
-from jaxmon.job.model import (
-    DeviatingRanks,
-    MissCause,
-    RepeatedCompiles,
-    SetupDifference,
-)
+from jaxmon.host.formats.layout import duration
+from jaxmon.job import model
+from jaxmon.job.model import MissCause
 from jaxmon.job.waiting import devices
-from jaxmon.job.words import MOST_NUMBERS, advice_lines, numbers, point, short, who
+from jaxmon.job.words import (
+    MOST_NUMBERS,
+    advice_lines,
+    agreeing,
+    numbers,
+    point,
+    rest,
+    short,
+    who,
+)
 from jaxmon.limits import Limits
 
 
@@ -38,6 +43,7 @@ _FIRST = ("python", "jax", "jaxlib", "driver", "platform", "device", "devices")
 _MOST_VALUES = 3
 _DIGITS = 8
 _MOST_GROUPS, _MOST_NAMED = 5, 4
+_VERBS = ("differs", "has")
 _ADVICE = (
     "Start all ranks with the same image, flags and settings: programs that differ "
     "hang, or compute something else."
@@ -47,16 +53,16 @@ _Values: TypeAlias = Mapping[str, Sequence[Rank]]
 """The ranks that have a value, by value; ``""`` is that of those without one."""
 
 
-def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
+def deviating_ranks(ranks: Sequence[Rank]) -> tuple[model.DeviatingRanks, ...]:
     """Return those of *ranks* that differ from most others, the fewest first."""
     present = [rank for rank in ranks if not rank.ended]
-    found: defaultdict[tuple[int, ...], list[SetupDifference]] = defaultdict(list)
+    found: defaultdict[tuple[int, ...], list[model.SetupDifference]] = defaultdict(list)
     by_number: dict[int, Rank] = {rank.index or 0: rank for rank in present}
     for name, values in (*_setups(present), *_programs(present)):
         for several, difference in _odd(name, values):
             found[several].append(difference)
     odd = [
-        DeviatingRanks(
+        model.DeviatingRanks(
             several, tuple(by_number[number] for number in several), tuple(differences)
         )
         for several, differences in found.items()
@@ -66,7 +72,7 @@ def deviating_ranks(ranks: Sequence[Rank]) -> tuple[DeviatingRanks, ...]:
 
 def _odd(
     name: str, values: _Values
-) -> Iterator[tuple[tuple[int, ...], SetupDifference]]:
+) -> Iterator[tuple[tuple[int, ...], model.SetupDifference]]:
     """Yield the ranks that differ from most in the value of *name*."""
     if len(values) < 2:  # noqa: PLR2004 - all have the same
         return
@@ -79,10 +85,10 @@ def _odd(
     others = {value: some for value, some in groups.items() if value != usual}
     if len(others) <= _MOST_VALUES:
         for value, some in others.items():
-            yield some, SetupDifference(name, value, usual)
+            yield some, model.SetupDifference(name, value, usual)
         return
     every = tuple(sorted(number for some in others.values() for number in some))
-    yield every, SetupDifference(name, "", usual, len(others))
+    yield every, model.SetupDifference(name, "", usual, len(others))
 
 
 def _setups(ranks: Iterable[Rank]) -> Iterator[tuple[str, _Values]]:
@@ -144,28 +150,25 @@ def _settled(name: str, values: _Values) -> _Values:
     return {value: some for value, some in settled.items() if some}
 
 
-def lines(odd: Sequence[DeviatingRanks], width: int) -> Iterator[str]:
+def lines(odd: Sequence[model.DeviatingRanks], width: int) -> Iterator[str]:
     """Yield *odd* in lines of at most *width* columns, one or two dozens at most."""
     for group in odd[:_MOST_GROUPS]:
-        text = f"differs: {who(group)} has {sentence(group)}"
-        if len(group.numbers) > 1:
-            text = f"differ: {who(group)} have {sentence(group)}"
-        yield from point(text, width)
-    if (left := len(odd) - _MOST_GROUPS) > 0:
-        yield f"{INDENT}and {counted(left, 'further group')} of ranks that differ"
+        differ, have = (agreeing(verb, len(group.numbers)) for verb in _VERBS)
+        yield from point(f"{differ}: {who(group)} {have} {sentence(group)}", width)
+    for line in rest(odd, _MOST_GROUPS, "further group"):
+        yield f"{line} of ranks that differ"
     if odd:
         yield from advice_lines(_ADVICE, width)
 
 
-def sentence(odd: DeviatingRanks) -> str:
+def sentence(odd: model.DeviatingRanks) -> str:
     """Return in what *odd* differ from most others."""
     found = [_clause(difference) for difference in odd.differences[:_MOST_NAMED]]
-    if (left := len(odd.differences) - _MOST_NAMED) > 0:
-        found.append(f"and {counted(left, 'more difference')}")
-    return "; ".join(found)
+    more = rest(odd.differences, _MOST_NAMED, "more difference", "")
+    return "; ".join([*found, *more])
 
 
-def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
+def document(odd: Sequence[model.DeviatingRanks]) -> list[dict[str, Any]]:
     """Return *odd* as JSON types."""
     return [
         {
@@ -186,7 +189,7 @@ def document(odd: Sequence[DeviatingRanks]) -> list[dict[str, Any]]:
     ]
 
 
-def _clause(difference: SetupDifference) -> str:
+def _clause(difference: model.SetupDifference) -> str:
     name = difference.name.removeprefix("package ")
     if name.startswith(_PROGRAM):
         function = short(name.removeprefix(_PROGRAM))
@@ -225,7 +228,7 @@ _CACHE_ADVICE = {
 }
 
 
-def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
+def repeated(ranks: Sequence[Rank], limits: Limits) -> model.RepeatedCompiles | None:
     """Return what *ranks* compiled in vain, `None` if it is little by *limits*."""
     least = limits.rank_repeated_seconds
     present = [rank for rank in ranks if not rank.ended]
@@ -260,7 +263,7 @@ def repeated(ranks: Sequence[Rank], limits: Limits) -> RepeatedCompiles | None:
     if not spent or longest < max(least, limits.rank_repeated_share * age):
         return None
     numbers = tuple(sorted(spent))
-    return RepeatedCompiles(
+    return model.RepeatedCompiles(
         numbers,
         tuple(rank for rank in present if rank.index in spent),
         tuple(sorted(loaders - set(numbers))),
@@ -324,14 +327,14 @@ def _are_restarted(ranks: Sequence[Rank]) -> bool:
     )
 
 
-def compile_lines(found: RepeatedCompiles | None, width: int) -> Iterator[str]:
+def compile_lines(found: model.RepeatedCompiles | None, width: int) -> Iterator[str]:
     """Yield *found* in lines of at most *width* columns."""
     if found is not None:
         yield from point(compile_sentence(found), width)
         yield from advice_lines(advice(found), width)
 
 
-def compile_sentence(found: RepeatedCompiles) -> str:
+def compile_sentence(found: model.RepeatedCompiles) -> str:
     """Return who compiled what, and what that took."""
     more = found.functions - 1
     what = short(found.function) + (f" and {more:,} more" if more else "")
@@ -350,12 +353,12 @@ def compile_sentence(found: RepeatedCompiles) -> str:
     )
 
 
-def advice(found: RepeatedCompiles) -> str:
+def advice(found: model.RepeatedCompiles) -> str:
     """Return what to do about it."""
     return _CACHE_ADVICE[found.cause].format(place=found.place)
 
 
-def compile_document(found: RepeatedCompiles | None) -> dict[str, Any] | None:
+def compile_document(found: model.RepeatedCompiles | None) -> dict[str, Any] | None:
     """Return *found* as JSON types."""
     if found is None:
         return None

@@ -61,6 +61,11 @@ FAILED = frozenset(
     (SuspectKind.KILLED, SuspectKind.CRASHED, SuspectKind.EXITED, SuspectKind.LOST)
 )
 """How a process ends that fails."""
+ENDED = FAILED | {SuspectKind.FINISHED}
+OVER = ENDED | {SuspectKind.MISSING}
+MUTE = frozenset((SuspectKind.STOPPED, SuspectKind.SILENT))
+ABSENT = OVER | MUTE | {SuspectKind.UNREACHABLE}
+"""Where they are, and what they did before, is not known or does not matter."""
 
 _WAITS = frozenset(
     (SuspectKind.DATA, SuspectKind.LOCK, SuspectKind.BLOCKED, SuspectKind.IDLE)

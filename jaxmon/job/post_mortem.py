@@ -5,6 +5,9 @@ A rank that dies takes all others along: their collectives fail, or JAX ends the
 each of them says so. So what speaks of other processes is a consequence, whatever a
 clock says; and who dies without a word after another has failed was probably ended by
 JAX, which leaves no word.
+
+All times are by the clock of who asked. A host reports only ages, so its own clock does
+not matter; how well they are known depends on how quickly it responded.
 """
 
 from __future__ import annotations
@@ -12,16 +15,107 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
-from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
-from jaxmon.job.failures import FailureKind, RankFailure, failure_of
 from jaxmon.job.model import Job, JobState, Suspects
-from jaxmon.job.verdict import busy, judge
+from jaxmon.job.verdict import busy, is_of_peers, judge
 from jaxmon.job.waiting import apart_from, waiting_of
 from jaxmon.limits import Limits
+
+
+# Thirty years: who reports more is wrong, or lies.
+_OLDEST = 1e9
+
+
+class FailureKind(Enum):
+    """How a rank failed."""
+
+    EXCEPTION = "exception"
+    OOM = "oom"
+    """An exception, perhaps turned into an exit: a device had no memory left."""
+    EXIT = "exit"
+    """`sys.exit` with another code than 0."""
+    CRASHED = "crashed"
+    """An uncaught exception, of which nothing more is known."""
+    KILLED = "killed"
+    """Without a word."""
+    OOM_KILLED = "oom_killed"
+    """Without a word, and the kernel killed a process of its cgroup for memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """How a rank failed, between *first* and *last*; *of_peers* if others were gone."""
+
+    rank: Rank
+    host: JobHost
+    kind: FailureKind
+    first: float
+    last: float
+    of_peers: bool = False
+
+    @property
+    def time(self) -> float:
+        """Return when it was, as well as that is known."""
+        return (self.first + self.last) / 2
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it ended without a word, as also by JAX when others are gone."""
+        return self.kind in {FailureKind.KILLED, FailureKind.CRASHED}
+
+    def meets(self, other: RankFailure) -> bool:
+        """Return whether it is unknown which of them was before the other."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def failure_of(host: JobHost, rank: Rank) -> RankFailure | None:
+    """Return how *rank* failed on *host*, `None` if it did not."""
+    kind = _kind(rank)
+    if kind is None:
+        return None
+    ages = [min(max(age, 0.0), _OLDEST) for age in _ages(rank)]
+    return RankFailure(
+        rank,
+        host,
+        kind,
+        host.asked - max(ages) - host.within,
+        host.asked - min(ages) + host.within,
+        is_of_peers(rank.words),
+    )
+
+
+def _kind(rank: Rank) -> FailureKind | None:
+    words = rank.words
+    if words.kind == "exception":
+        # Someone may have called the hook for uncaught exceptions, and continued.
+        age, failed_age = rank.age, words.age_seconds
+        if (
+            rank.responds
+            and age is not None
+            and failed_age is not None
+            and age < failed_age - 1
+        ):
+            return None
+        return FailureKind.OOM if words.oom else FailureKind.EXCEPTION
+    if words.kind == "exit":
+        return FailureKind.OOM if words.oom else FailureKind.EXIT
+    if rank.ended == KILLED:
+        return FailureKind.OOM_KILLED if rank.oom_kills else FailureKind.KILLED
+    return FailureKind.CRASHED if rank.ended == CRASHED else None
+
+
+def _ages(rank: Rank) -> tuple[float, ...]:
+    """Return how many seconds ago it failed: a range, if that is not known well."""
+    if rank.words.failed and rank.words.age_seconds is not None:
+        return (rank.words.age_seconds,)
+    if rank.closed_seconds is not None:
+        return (rank.closed_seconds,)
+    return rank.since_seconds, rank.ended_seconds
 
 
 _SLACK = 2.0

@@ -8,18 +8,9 @@ from typing import Any
 
 from jaxmon.facts.host import JobHost
 from jaxmon.host.formats.layout import INDENT, counted, duration, wrapped
-from jaxmon.job.failures import FailureKind, RankFailure
-from jaxmon.job.post_mortem import PostMortem, PostMortems
-from jaxmon.job.words import (
-    MOST_NUMBERS,
-    SCHEMA,
-    advice_lines,
-    does,
-    numbers,
-    point,
-    short,
-    silent_lines,
-)
+from jaxmon.job import words as job_words
+from jaxmon.job.post_mortem import FailureKind, PostMortem, PostMortems, RankFailure
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, agreeing, numbers, point, rest
 
 
 _MOST_JOBS, _MOST_FAILURES, _MOST_GROUPS = 20, 10, 5
@@ -52,29 +43,30 @@ _STOPPED = (
 
 def lines(found: PostMortems, width: int) -> list[str]:
     """Return *found* in lines of at most *width* columns, some dozens at most."""
-    text: list[str] = []
-    for job in found.jobs[:_MOST_JOBS]:
-        text += ["", *_job(job, width)]
-    if (left := len(found.jobs) - _MOST_JOBS) > 0:
-        text += ["", f"and {counted(left, 'further job')}"]
     silent = [(host.target, host.trouble) for host in found.hosts if host.trouble]
     answered = len(found.hosts) - len(silent)
-    if not found.jobs:
-        text += ["", f"No rank of a job on {counted(answered, 'host')}."]
-    text += _unknown_ranks(found, width)
-    return [*text[1:], *silent_lines(silent, answered, width)]
+    nothing = [f"No rank of a job on {counted(answered, 'host')}."]
+    unknown = [_unknown_rank(of, width) for of in found.unknown[:_MOST_FAILURES]]
+    if unknown:
+        unknown[-1] += rest(found.unknown, _MOST_FAILURES, "further one", "")
+    return job_words.paragraphs(
+        (
+            *(_job(job, width) for job in found.jobs[:_MOST_JOBS]),
+            rest(found.jobs, _MOST_JOBS, "further job", ""),
+            [] if found.jobs else nothing,
+            *unknown,
+            job_words.silent_lines(silent, answered, width),
+        )
+    )
 
 
-def _unknown_ranks(found: PostMortems, width: int) -> Iterator[str]:
-    """Yield the failures of processes that may have been the ranks that are missing."""
-    for failure in found.unknown[:_MOST_FAILURES]:
-        yield ""
-        text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
-        yield from wrapped(text, width, rest=INDENT)
-        for line in _details(failure):
-            yield from point(line, width)
-    if (left := len(found.unknown) - _MOST_FAILURES) > 0:
-        yield f"and {counted(left, 'further one')}"
+def _unknown_rank(failure: RankFailure, width: int) -> list[str]:
+    """Return the failure of a process that may have been a rank that is missing."""
+    text = f"A process of unknown rank ({failure.rank.host}) {_did(failure)}"
+    found = wrapped(text, width, rest=INDENT)
+    for line in _details(failure):
+        found += point(line, width)
+    return found
 
 
 def headline(job: PostMortem) -> str:
@@ -125,8 +117,7 @@ def _job(job: PostMortem, width: int) -> Iterator[str]:
         for failure in found[:_MOST_FAILURES]:
             text = f"{title}, {_since(failure, first)}: {failure.rank} {_did(failure)}"
             yield from point(text, width)
-        if (left := len(found) - _MOST_FAILURES) > 0:
-            yield f"{INDENT}and {counted(left, 'further one')}"
+        yield from rest(found, _MOST_FAILURES, "further one")
     for text in _others(job) if job.failed else _missing(job):
         yield from point(text, width)
     if job.hangs and not job.failed:
@@ -145,28 +136,24 @@ def _others(job: PostMortem) -> Iterator[str]:
     """Yield what is said about rank 0, and those that did not fail."""
     yield from _seen_first(job)
     for doing in job.running[:_MOST_GROUPS]:
-        verb = "has" if len(doing.numbers) == 1 else "have"
-        yield f"{numbers(doing.numbers)} {verb} not failed, and {does(doing)}"
-    for found, single, several in (
-        (job.waiting, "only waits for others", "only wait for others"),
-        (job.finished, "has finished", "have finished"),
-        (
-            job.restarted,
-            "has been started again since",
-            "have been started again since",
-        ),
+        have, does = agreeing("has", len(doing.numbers)), job_words.does(doing)
+        yield f"{numbers(doing.numbers)} {have} not failed, and {does}"
+    for found, text in (
+        (job.waiting, "only waits for others"),
+        (job.finished, "has finished"),
+        (job.restarted, "has been started again since"),
     ):
         if found:
-            yield f"{numbers(found)} {single if len(found) == 1 else several}"
+            yield f"{numbers(found)} {agreeing(text, len(found))}"
     yield from _missing(job)
 
 
 def _missing(job: PostMortem) -> Iterator[str]:
     """Yield which ranks may have failed before anything was known of them."""
     if job.missing:
-        verb = "is" if len(job.missing) == 1 else "are"
         # All have joined before any of them can call what they run together.
         joined = any(rank.functions for rank in job.ranks)
+        verb = agreeing("is", len(job.missing))
         yield (
             f"{numbers(job.missing)} {verb} reported by none of these hosts, and may "
             f"have failed{'' if joined else ' before joining'}"
@@ -224,7 +211,7 @@ def reached(failure: RankFailure) -> Iterator[str]:
             yield f"after step {steps:,} of {name}"
     most, called = max(calls, default=(0, ""))
     if most:
-        yield f"call {most:,} of {short(called)}"
+        yield f"call {most:,} of {job_words.short(called)}"
 
 
 def _unknown(job: PostMortem) -> str:
@@ -278,7 +265,7 @@ def _clock(time: float) -> str:
 def document(found: PostMortems) -> dict[str, Any]:
     """Return *found* as JSON types; of each list of numbers, at most a thousand."""
     return {
-        "schema": SCHEMA,
+        "schema": job_words.SCHEMA,
         "failed": any(job.failed for job in found.jobs),
         "jobs": [_job_document(job) for job in found.jobs],
         "hosts": [_host(host) for host in found.hosts if not host.trouble],

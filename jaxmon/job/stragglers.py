@@ -14,7 +14,7 @@ certain, and outweighs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -24,13 +24,14 @@ from jaxmon.job.comparison import (
     WINDOW,
     WINDOWS,
     ComparedRank,
-    DeviceIdleness,
+    Excess,
     RankComparison,
-    Stoppages,
     TimeFractions,
     busy_by_estimate,
     busy_for_certain,
     compare,
+    idleness,
+    stoppages,
 )
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.limits import Limits
@@ -108,13 +109,10 @@ def find_stragglers(
     waits = TimeFractions(found, ("waits",), least)
     # What waits in a copy to the device may wait for others there.
     either = TimeFractions(found, ("waits", "transfer"), least)
-    held = Stoppages(found.sides)
+    held = stoppages(found.sides)
     alone = TimeFractions(found, ("alone",), least)
     together = TimeFractions(found, ("together",), least, sampled=True)
-    devices = (
-        DeviceIdleness(found.sides, busy_for_certain),
-        DeviceIdleness(found.sides, busy_by_estimate),
-    )
+    devices = [idleness(found.sides, of) for of in (busy_for_certain, busy_by_estimate)]
     runs: dict[int, _SlowWindows] = {}
     for number in range(len(found.sides)):
         run = (
@@ -139,8 +137,8 @@ def find_stragglers(
 
 def _host_bound(
     waits: TimeFractions,
-    devices: tuple[DeviceIdleness, DeviceIdleness],
-    held: Stoppages,
+    devices: Sequence[Excess],
+    held: Callable[[ComparedRank, range], float],
     number: int,
 ) -> _SlowWindows | None:
     """Return when the others waited for the rank *number*, which did not."""
@@ -150,13 +148,11 @@ def _host_bound(
         lag = waits.usual(number, windows, high=True) - waits.of(number, windows)
         if lag < waits.least(number, lags, windows):
             continue
-        side, wait = (
-            waits.sides[number],
-            median_low([row[window] for window in windows]),
-        )
-        certain, likely = [device.idle(number, windows) for device in devices]
+        side = waits.sides[number]
+        wait = median_low([row[window] for window in windows])
+        certain, likely = [idle(side, windows) for idle in devices]
         if (
-            held.longer(side, windows) >= lag / 2
+            held(side, windows) >= lag / 2
             or (certain is not None and certain >= lag / 2)
             or _is_behind(side, windows, lag / 2, wait, likely)
         ):

@@ -6,55 +6,45 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxmon.host.formats.layout import INDENT, ago, counted, duration
+from jaxmon.host.formats.layout import ago, counted, duration
+from jaxmon.job import words
 from jaxmon.job.model import SlowKind, Slowness, Straggler
 from jaxmon.job.waiting import numbers_of
-from jaxmon.job.words import MOST_NUMBERS, Phrases, advice_lines, numbers, point, short
 
 
 _MOST_SHOWN, _MOST_FORMER = 5, 3
 # Less is not worth a word.
 _FASTER_BEFORE = 1.1
 
-_PHRASES: Mapping[SlowKind, Phrases] = {
-    SlowKind.DATA: Phrases(
+_PHRASES: Mapping[SlowKind, words.Phrases] = {
+    SlowKind.DATA: words.Phrases(
         "waits for data",
-        "wait for data",
         "Look at what its loader reads, and at the host that it runs on.",
     ),
-    SlowKind.PYTHON: Phrases(
-        "runs Python",
-        "run Python",
-        "What one process does between steps, all others wait for.",
+    SlowKind.PYTHON: words.Phrases(
+        "runs Python", "What one process does between steps, all others wait for."
     ),
-    SlowKind.GIL: Phrases(
+    SlowKind.GIL: words.Phrases(
         "waits for the GIL, which another thread holds,",
-        "wait for the GIL, which another thread holds,",
         "Move the work of that thread to a process of its own.",
     ),
-    SlowKind.BLOCKED: Phrases(
-        "is blocked outside of JAX",
-        "are blocked outside of JAX",
-        "What one process waits for, all others do.",
+    SlowKind.BLOCKED: words.Phrases(
+        "is blocked outside of JAX", "What one process waits for, all others do."
     ),
-    SlowKind.COMPILE: Phrases(
+    SlowKind.COMPILE: words.Phrases(
         "compiles",
-        "compile",
         "`jaxmon explain` on its host shows why it compiles again and again.",
     ),
-    SlowKind.TRANSFER: Phrases(
+    SlowKind.TRANSFER: words.Phrases(
         "copies to its devices",
-        "copy to their devices",
         "Look at the PCIe link and the NUMA node of its devices.",
     ),
-    SlowKind.HOST: Phrases(
-        "cannot run",
+    SlowKind.HOST: words.Phrases(
         "cannot run",
         "Other processes take its processors, or something stops it again and again.",
     ),
-    SlowKind.COMPUTE: Phrases(
+    SlowKind.COMPUTE: words.Phrases(
         "runs programs of its own on its devices",
-        "run programs of their own on their devices",
         "`jaxmon explain` on its host shows how long each of them takes.",
     ),
 }
@@ -63,15 +53,15 @@ _PHRASES: Mapping[SlowKind, Phrases] = {
 def lines(slowness: Slowness, width: int) -> Iterator[str]:
     """Yield which ranks make a job slower, nothing if none do."""
     for text in _summary(slowness):
-        yield from point(text, width)
+        yield from words.point(text, width)
     groups = _alike(slowness.stragglers)
     for some in groups[:_MOST_SHOWN]:
-        yield from point(_sentence(some), width)
-        yield from advice_lines(_PHRASES[some[0].kind].advice, width)
-    if (left := len(groups) - _MOST_SHOWN) > 0:
-        yield f"{INDENT}and {counted(left, 'further group')} of stragglers"
+        yield from words.point(_sentence(some), width)
+        yield from words.advice_lines(_PHRASES[some[0].kind].advice, width)
+    for line in words.rest(groups, _MOST_SHOWN, "further group"):
+        yield f"{line} of stragglers"
     for straggler in slowness.former[:_MOST_FORMER]:
-        yield from point(_former_sentence(straggler), width)
+        yield from words.point(_former_sentence(straggler), width)
 
 
 def _summary(slowness: Slowness) -> Iterator[str]:
@@ -83,7 +73,7 @@ def _summary(slowness: Slowness) -> Iterator[str]:
     ]
     if others:
         reasons = sorted({reason for _, found in others for reason in found})
-        ranks = numbers(numbers_of(rank for rank, _ in others))
+        ranks = words.numbers(numbers_of(rank for rank, _ in others))
         yield (
             f"{ranks}: GPUs throttled ({', '.join(reasons)}), unlike those "
             "of most ranks. If their part of a program takes longer for that, all "
@@ -93,7 +83,9 @@ def _summary(slowness: Slowness) -> Iterator[str]:
 
 def _headline(slowness: Slowness) -> str:
     """Return how much slower the job is, and because of which ranks."""
-    found = numbers(numbers_of(straggler.rank for straggler in slowness.stragglers))
+    found = words.numbers(
+        numbers_of(straggler.rank for straggler in slowness.stragglers)
+    )
     step, lost = slowness.step, slowness.lost
     if lost <= 0 or lost >= step:
         return f"stragglers: {found}"
@@ -106,12 +98,11 @@ def _headline(slowness: Slowness) -> str:
 def _sentence(some: Sequence[Straggler]) -> str:
     """Return what stragglers that are alike spend their time on, and since when."""
     first = some[0]
-    words = _PHRASES[first.kind]
-    what = words.several if len(some) > 1 else words.single
+    what = _PHRASES[first.kind].text(len(some))
     most = "up to " if len(some) > 1 else ""
     where = f" at {first.place}" if first.place else ""
     activity = f", in the activity {first.activity}" if first.activity else ""
-    function = f", most of all {short(first.function)}," if first.function else ""
+    function = f", most of all {words.short(first.function)}," if first.function else ""
     text = (
         f"{_who(some)} {what}{function}{where}{activity} for {most}"
         f"{duration(first.spent)} of each step, the median rank for "
@@ -137,7 +128,7 @@ def _alike(found: Sequence[Straggler]) -> list[list[Straggler]]:
 
 def _who(some: Sequence[Straggler]) -> str:
     rank = some[0].rank
-    named = numbers(numbers_of(straggler.rank for straggler in some))
+    named = words.numbers(numbers_of(straggler.rank for straggler in some))
     hosts = {straggler.rank.host for straggler in some}
     if len(some) == 1:
         return f"{named} ({rank.host}, pid {rank.pid})"
@@ -176,26 +167,21 @@ def document(slowness: Slowness | None) -> dict[str, Any]:
         "lost_seconds": slowness.lost,
         "stragglers": [
             _straggler_document(straggler)
-            for straggler in slowness.stragglers[:MOST_NUMBERS]
+            for straggler in slowness.stragglers[: words.MOST_NUMBERS]
         ],
         "former": [
             _straggler_document(straggler)
-            for straggler in slowness.former[:MOST_NUMBERS]
+            for straggler in slowness.former[: words.MOST_NUMBERS]
         ],
         "throttled": [
             {"rank": rank.index, "reasons": reasons}
-            for rank, reasons in slowness.throttled[:MOST_NUMBERS]
+            for rank, reasons in slowness.throttled[: words.MOST_NUMBERS]
         ],
     }
 
 
 def _straggler_document(straggler: Straggler) -> dict[str, Any]:
-    rank = straggler.rank
-    return {
-        "rank": rank.index,
-        "host": rank.host,
-        "pid": rank.pid,
-        "worker": rank.worker,
+    return words.identity(straggler.rank) | {
         "kind": straggler.kind.value,
         "verdict": _former_sentence(straggler)
         if straggler.ended_seconds

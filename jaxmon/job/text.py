@@ -14,27 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.walltime import Standing
 from jaxmon.host.formats.layout import INDENT, counted, duration, shortened, wrapped
-from jaxmon.job import collectives, differences, stragglers_text
+from jaxmon.job import collectives, differences, stragglers_text, words
 from jaxmon.job.model import FAILED, Job, JobState, SuspectKind, Suspects, Verdict
-from jaxmon.job.words import (
-    FIRST,
-    MOST_NUMBERS,
-    MOST_SILENT,
-    NETWORK,
-    SCHEMA,
-    UNCOUNTED,
-    advice_lines,
-    advised,
-    behind,
-    does,
-    how_many,
-    numbers,
-    point,
-    points,
-    silent_lines,
-    waits,
-    who,
-)
+from jaxmon.job.words import MOST_NUMBERS, advice_lines, does, numbers, point, rest, who
 from jaxmon.screens.timeouts import FLAGS, timeout
 
 
@@ -52,25 +34,25 @@ _NOTICED = frozenset((*FAILED, SuspectKind.MISSING))
 
 def lines(verdict: Verdict, width: int) -> list[str]:
     """Return *verdict* in lines of at most *width* columns, some dozens at most."""
-    found: list[str] = []
-    for job in verdict.jobs[:_MOST_JOBS]:
-        found += ["", *_job(job, width)]
-    if (left := len(verdict.jobs) - _MOST_JOBS) > 0:
-        found += ["", f"and {counted(left, 'further job')}"]
-    if not verdict.jobs:
-        found += ["", f"No rank of a job on {counted(verdict.answered, 'host')}."]
     missing = any(
         group.kind is SuspectKind.MISSING
         for job in verdict.jobs
         for group in job.suspects
     )
+    notes: list[str] = []
     if missing or not verdict.jobs:
-        notes = [*_others(verdict.others), *_failed(verdict.unknown)]
-        found += [""] * bool(missing and notes)
-        for text in notes:
-            found += wrapped(text, width)
-    silent = silent_lines(verdict.silent, verdict.answered, width)
-    return [*found[1:], *silent, *_doubted(verdict, width)]
+        for text in (*_others(verdict.others), *_failed(verdict.unknown)):
+            notes += wrapped(text, width)
+    nothing = f"No rank of a job on {counted(verdict.answered, 'host')}."
+    return words.paragraphs(
+        (
+            *(_job(job, width) for job in verdict.jobs[:_MOST_JOBS]),
+            rest(verdict.jobs, _MOST_JOBS, "further job", ""),
+            notes if verdict.jobs else [nothing, *notes],
+            words.silent_lines(verdict.silent, verdict.answered, width),
+            _doubted(verdict, width),
+        )
+    )
 
 
 def _others(number: int) -> Iterator[str]:
@@ -92,14 +74,14 @@ def _failed(number: int) -> Iterator[str]:
 
 def _doubted(verdict: Verdict, width: int) -> Iterator[str]:
     if verdict.doubts:
-        yield from ("", "Not read, so that the verdict may be wrong:")
+        yield "Not read, so that the verdict may be wrong:"
         texts = [f"{target}, {doubt}" for target, doubt in verdict.doubts]
-        yield from points(texts, MOST_SILENT, width)
+        yield from words.points(texts, words.MOST_SILENT, width)
 
 
 def headline(job: Job) -> str:
     """Return how *job* is, in one line."""
-    size = how_many(job)
+    size = words.how_many(job)
     spent = "" if job.seconds is None else f" for {duration(job.seconds)}"
     if job.state is JobState.PROGRESSING:
         if job.seconds is None:
@@ -118,12 +100,12 @@ def _job(job: Job, width: int) -> Iterator[str]:
     yield from wrapped(headline(job), width, rest=INDENT)
     for group in job.suspects[:_MOST_SUSPECTS]:
         yield from _suspects(job, group, width)
-    if (left := len(job.suspects) - _MOST_SUSPECTS) > 0:
-        yield f"{INDENT}and {counted(left, 'further group')} of ranks"
+    for line in rest(job.suspects, _MOST_SUSPECTS, "further group"):
+        yield f"{line} of ranks"
     if job.state is JobState.ENDED and FAILED & {group.kind for group in job.suspects}:
-        yield from advice_lines(FIRST, width)
+        yield from advice_lines(words.FIRST, width)
     if job.state is JobState.UNKNOWN:
-        yield from wrapped(UNCOUNTED, width, first=INDENT, rest=INDENT)
+        yield from wrapped(words.UNCOUNTED, width, first=INDENT, rest=INDENT)
     yield from _waiting(job, width)
     if job.slowness is not None:
         yield from stragglers_text.lines(job.slowness, width)
@@ -144,30 +126,31 @@ def _waiting(job: Job, width: int) -> Iterator[str]:
     if job.state not in {JobState.HUNG, JobState.WAITING} or not waiting:
         return
     if job.suspects:
-        yield from point(f"{numbers(waiting)} {waits(job)}", width)
+        yield from point(f"{numbers(waiting)} {words.waits(job)}", width)
         return
     ranks = "all ranks" if len(waiting) == job.count else numbers(waiting)
-    text = f"{ranks} have dispatched the same: {len(waiting):,} {waits(job)}"
+    text = f"{ranks} have dispatched the same: {len(waiting):,} {words.waits(job)}"
     yield from point(text, width)
     for group in job.dispatched[:_MOST_SUSPECTS]:
         yield from point(f"{who(group)} dispatched that, too, and {does(group)}", width)
-    yield from advice_lines(NETWORK, width)
+    yield from advice_lines(words.NETWORK, width)
 
 
 def _suspects(job: Job, suspects: Suspects, width: int) -> Iterator[str]:
-    parts = [f"{who(suspects)} {does(suspects)}", behind(suspects, job.waiting)]
-    text = "; ".join(filter(None, parts))
-    yield from point(text, width)
+    parts = [f"{who(suspects)} {does(suspects)}", words.behind(suspects, job.waiting)]
+    yield from point("; ".join(filter(None, parts)), width)
     if job.state in {JobState.HUNG, JobState.WAITING}:
         for line in _stack(suspects)[:_MOST_LINES]:
             yield from wrapped(line, width, first=INDENT * 3, rest=INDENT * 4)
-        for helper in suspects.failed_helpers[:_MOST_HELPERS]:
-            text = f"its {helper}"
+        for text in (
+            *(f"its {helper}" for helper in suspects.failed_helpers[:_MOST_HELPERS]),
+            *(
+                f"its thread {other.name} waits for a lock too: {other.stack[0]}"
+                for other in _contenders(suspects)[:_MOST_HELPERS]
+            ),
+        ):
             yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        for other in _contenders(suspects)[:_MOST_HELPERS]:
-            text = f"its thread {other.name} waits for a lock too: {other.stack[0]}"
-            yield from wrapped(text, width, first=INDENT * 2, rest=INDENT * 3)
-        yield from advice_lines(advised(suspects, job.count), width)
+        yield from advice_lines(words.advised(suspects, job.count), width)
 
 
 def _contenders(suspects: Suspects) -> list[Standing]:
@@ -212,7 +195,7 @@ def time_limit(job: Job) -> str:
 def document(verdict: Verdict) -> dict[str, Any]:
     """Return *verdict*; of each list of numbers, at most a thousand."""
     return {
-        "schema": SCHEMA,
+        "schema": words.SCHEMA,
         "state": worst(verdict).value,
         "jobs": [_job_document(job) for job in verdict.jobs],
         "silent": [
@@ -269,7 +252,7 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
     return {
         "kind": suspects.kind.value,
         "verdict": f"{who(suspects)} {does(suspects)}",
-        "action": advised(suspects, count),
+        "action": words.advised(suspects, count),
         "ranks": suspects.numbers[:MOST_NUMBERS],
         "number": len(suspects.numbers),
         "function": suspects.function,
@@ -278,11 +261,8 @@ def _suspects_document(suspects: Suspects, count: int) -> dict[str, Any]:
         "calls": suspects.calls,
         "gone": [str(helper) for helper in suspects.failed_helpers],
         "processes": [
-            {
-                "rank": rank.index,
-                "host": rank.host,
-                "pid": rank.pid,
-                "worker": rank.worker,
+            words.identity(rank)
+            | {
                 "steps": {of.name: of.steps for of in rank.loops},
                 "stack": rank.now.stack,
             }
@@ -338,22 +318,22 @@ def stack_groups(stacks: Iterable[tuple[int, Stack]]) -> list[StackGroup]:
 
 def stack_lines(found: Sequence[StackGroup], width: int) -> list[str]:
     """Return *found* in lines of at most *width* columns."""
-    text: list[str] = []
-    for group in found[:_MOST_GROUPS]:
-        several = (
-            f", {group.threads:,} threads" if group.threads > len(group.ranks) else ""
+    more = rest(found, _MOST_GROUPS, "further group", "")
+    return words.paragraphs(
+        (
+            *(_stack_group(group, width) for group in found[:_MOST_GROUPS]),
+            [f"{line} of threads" for line in more],
         )
-        differ = f", on {group.stacks} different lines" if group.stacks > 1 else ""
-        text += ["", shortened(f"{numbers(group.ranks)}{several}{differ}:", width)]
-        text += [
-            shortened(f"{INDENT}{line}", width)
-            for line in group.stack[:_MOST_OF_A_STACK]
-        ]
-        if (left := len(group.stack) - _MOST_OF_A_STACK) > 0:
-            text.append(f"{INDENT}and {counted(left, 'further line')}")
-    if (left := len(found) - _MOST_GROUPS) > 0:
-        text += ["", f"and {counted(left, 'further group')} of threads"]
-    return text[1:]
+    )
+
+
+def _stack_group(group: StackGroup, width: int) -> Iterator[str]:
+    several = f", {group.threads:,} threads" if group.threads > len(group.ranks) else ""
+    differ = f", on {group.stacks} different lines" if group.stacks > 1 else ""
+    yield shortened(f"{numbers(group.ranks)}{several}{differ}:", width)
+    for line in group.stack[:_MOST_OF_A_STACK]:
+        yield shortened(f"{INDENT}{line}", width)
+    yield from rest(group.stack, _MOST_OF_A_STACK, "further line")
 
 
 def _likeness(line: str) -> str:

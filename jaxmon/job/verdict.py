@@ -10,20 +10,24 @@ ranks have made a few more calls than others says nothing by itself.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from jaxmon.facts.ending import CRASHED, FINISHED, KILLED
+from jaxmon.facts.ending import CRASHED, FINISHED, KILLED, ProcessEnd
 from jaxmon.facts.host import JobHost
 from jaxmon.facts.rank import Rank
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.job.collectives import late_ranks, ras_view
 from jaxmon.job.differences import deviating_ranks, repeated
-from jaxmon.job.failures import is_of_peers
 from jaxmon.job.model import (
+    ABSENT,
+    ENDED,
     FAILED,
+    MUTE,
+    OVER,
     DeviceWait,
     Job,
     JobState,
@@ -51,14 +55,8 @@ _MOST_USUAL = 86_400.0
 _RHYTHM = 10
 
 _TAKES_TIME = frozenset((SuspectKind.COMPILE, SuspectKind.ACTIVITY))
-_ABSENT = frozenset((*FAILED, SuspectKind.STOPPED))
-_OVER = frozenset((*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING))
-# Of ranks that are not there, whether the job makes progress or not.
-_ANYWAY = (*_OVER, SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE)
-# Of those that are known not to be there: all that all run waits for them.
-_AWAITED = frozenset(
-    (*FAILED, SuspectKind.FINISHED, SuspectKind.STOPPED, SuspectKind.SILENT)
-)
+# Those that are known not to be there: all that all run waits for them.
+_AWAITED = ENDED | MUTE
 _KINDS = {
     "data_wait": SuspectKind.DATA,
     "compile": SuspectKind.COMPILE,
@@ -70,6 +68,25 @@ _ENDS = {
     CRASHED: SuspectKind.CRASHED,
     FINISHED: SuspectKind.FINISHED,
 }
+# What a process says when others are gone: seen in jobs with gloo, and known of JAX's
+# coordination service, of gRPC and of NCCL.
+_OF_PEERS = (
+    r"\bgloo \S+ failed|gloo/transport|PollForError|polled an error"
+    r"|coordination[ _]?service|JAX distributed service"
+    r"|another task (died|is unhealthy)|tasks? (is|are) unhealthy|heartbeat timeout"
+    r"|barrier (timed out|failed|has been aborted)|ncclRemoteError|ncclSystemError"
+    r"|\bnccl\b.{0,200}(unhandled system error|timed? ?out|abort|remote)"
+    r"|collective (operation )?timed? ?out"
+    r"|rendezvous.{0,200}(timed? ?out|stuck|participants)"
+)
+# Programs have connections of their own; those of the runtime have a status before.
+_OF_RUNTIME = (
+    r"\b(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED"
+    r"|FAILED_PRECONDITION): .*("
+    r"connection (was )?(reset|refused|aborted|closed)|broken pipe|socket closed"
+    r"|failed to connect|heartbeat|preempt|peer|barrier)"
+)
+
 _ORDER = {kind: order for order, kind in enumerate(SuspectKind)}
 _WORST = {state: order for order, state in enumerate(JobState)}
 
@@ -127,7 +144,7 @@ def _job(
             alive, [host for host in hosts if host.target in places], limits
         )
         # What a rank does at one moment says nothing.
-        suspects = tuple(group for group in suspects if group.kind in _ANYWAY)
+        suspects = tuple(group for group in suspects if group.kind in ABSENT)
         waiting = DeviceWait()
     stalled = state in {JobState.HUNG, JobState.WAITING} and not suspects
     rest = apart_from(alive, waiting) if stalled else []
@@ -188,7 +205,7 @@ def _limit(
     """Return from how many seconds without progress a job is called hung."""
     after = seconds_in(limits.rank_stuck_after)
     kinds = {group.kind for group in suspects}
-    if kinds & _ABSENT:
+    if kinds & (FAILED | {SuspectKind.STOPPED}):
         return min(after, seconds_in(limits.rank_gone_after))
     if not alive:
         return after
@@ -218,7 +235,7 @@ def _state(
     suspects: Sequence[Suspects],
     limits: Limits,
 ) -> JobState:
-    if not alive and {group.kind for group in suspects} <= _OVER:
+    if not alive and {group.kind for group in suspects} <= OVER:
         return JobState.ENDED
     if seconds is None:
         return JobState.UNKNOWN
@@ -322,6 +339,16 @@ def _end(rank: Rank) -> SuspectKind:
     return SuspectKind.LOST if failed and is_of_peers(rank.words) else kind
 
 
+def is_of_peers(words: ProcessEnd) -> bool:
+    """Return whether *words* say that another process is gone, or unreachable."""
+    messages = (words.message, *(cause.message for cause in words.causes))
+    return any(
+        re.search(pattern, message, re.IGNORECASE)
+        for message in messages
+        for pattern in (_OF_PEERS, _OF_RUNTIME)
+    )
+
+
 def _has_dispatched(rank: Rank, waiting: DeviceWait) -> bool:
     """
     Return whether *rank* has made the call in which most others wait, and its program
@@ -356,7 +383,7 @@ def _alike(
     groups: defaultdict[tuple[str, str], list[Rank]] = defaultdict(list)
     for rank in ranks:
         # What a process did before it was gone is not what the others wait for.
-        there = kind not in _ANYWAY
+        there = kind not in ABSENT
         key = (rank.now.place, _function(rank, kind)) if there else ("", "")
         groups[key].append(rank)
     for (place, function), some in groups.items():
@@ -397,9 +424,9 @@ def _function(rank: Rank, kind: SuspectKind) -> str:
 
 
 def _seconds(rank: Rank, kind: SuspectKind) -> float | None:
-    if kind in {*FAILED, SuspectKind.FINISHED}:
+    if kind in ENDED:
         return rank.ended_seconds
-    if kind in {SuspectKind.STOPPED, SuspectKind.SILENT}:
+    if kind in MUTE:
         return rank.since_seconds
     if kind is SuspectKind.COMPILE and rank.compiling.count:
         return max(rank.compiling.seconds, 0.0) + rank.since_seconds

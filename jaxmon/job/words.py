@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+import re
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, NamedTuple, TypeAlias
 
+from jaxmon.facts.rank import Rank
 from jaxmon.facts.walltime import HELPER_ADVICE
 from jaxmon.host.formats.layout import INDENT, ago, counted, duration, times, wrapped
-from jaxmon.job.model import (
-    FAILED,
-    DeviatingRanks,
-    DeviceWait,
-    Job,
-    RepeatedCompiles,
-    SuspectKind,
-    Suspects,
-)
+from jaxmon.job import model
 
 
 SCHEMA = 1
@@ -27,143 +21,129 @@ MOST_NUMBERS = 1000
 MOST_SILENT = 10
 """Hosts that did not answer, or not with all."""
 
+_SEVERAL = {
+    "is": "are",
+    "was": "were",
+    "has": "have",
+    "does": "do",
+    "copies": "copy",
+    "its": "their",
+}
 _MOST_RANGES = 6
 _MOST_NAMED = 3
 
-# Where they are is not known, or does not matter.
-_ABSENT = frozenset(
-    (
-        *(*FAILED, SuspectKind.FINISHED, SuspectKind.MISSING),
-        *(SuspectKind.STOPPED, SuspectKind.SILENT, SuspectKind.UNREACHABLE),
-    )
-)
-_NOT_BEHIND = frozenset((*_ABSENT, SuspectKind.PROGRAM)) - {
-    SuspectKind.STOPPED,
-    SuspectKind.SILENT,
-}
-_PAST = frozenset((*FAILED, SuspectKind.FINISHED))
+_NOT_BEHIND = model.OVER | {model.SuspectKind.UNREACHABLE, model.SuspectKind.PROGRAM}
 
 
-RankGroup: TypeAlias = Suspects | DeviatingRanks | RepeatedCompiles
+RankGroup: TypeAlias = model.Suspects | model.DeviatingRanks | model.RepeatedCompiles
 """Ranks that have something in common: the numbers of all, and those known."""
 
 
 class Phrases(NamedTuple):
-    """What a single rank of a kind does, what several do, and what to do about it."""
+    """
+    What a single rank of a kind does, what to do about it, and what *several* do if
+    `agreeing` cannot say that.
+    """
 
     single: str
-    several: str
     advice: str
+    several: str = ""
 
+    def text(self, number: int) -> str:
+        """Return what so many ranks do."""
+        return (number > 1 and self.several) or agreeing(self.single, number)
+
+
+_RESTART = "Restart the job: JAX cannot replace a single process."
 
 WORDS = {
-    SuspectKind.KILLED: Phrases(
+    model.SuspectKind.KILLED: Phrases(
         "was killed, or ended without a word",
-        "were killed, or ended without a word",
-        "The logs of kernel, scheduler and program say why. Restart the job: JAX "
-        "cannot replace a single process.",
+        f"The logs of kernel, scheduler and program say why. {_RESTART}",
     ),
-    SuspectKind.CRASHED: Phrases(
+    model.SuspectKind.CRASHED: Phrases(
         "ended by an uncaught exception",
-        "ended by uncaught exceptions",
         "`jaxmon job post-mortem` shows the exceptions, and which was the first. "
-        "Restart the job: JAX cannot replace a single process.",
+        f"{_RESTART}",
+        "ended by uncaught exceptions",
     ),
-    SuspectKind.EXITED: Phrases(
+    model.SuspectKind.EXITED: Phrases(
         "exited with an error code",
+        f"`jaxmon job post-mortem` shows the code and the line. {_RESTART}",
         "exited with error codes",
-        "`jaxmon job post-mortem` shows the code and the line. Restart the job: JAX "
-        "cannot replace a single process.",
     ),
-    SuspectKind.FINISHED: Phrases(
+    model.SuspectKind.FINISHED: Phrases(
         "has finished its program",
-        "have finished their program",
         "All have to stop after the same step: give them the same number of batches, "
         "decide on values that all share, and on a signal stop where "
         "`multihost_utils.reached_preemption_sync_point` says.",
     ),
-    SuspectKind.MISSING: Phrases(
+    model.SuspectKind.MISSING: Phrases(
         "is reported by no sidecar",
-        "are reported by no sidecar",
         "The host is gone, or its sidecar is not among the targets, or the process has "
         "no agent, has not joined the job yet, or failed before: see its log.",
     ),
-    SuspectKind.STOPPED: Phrases(
+    model.SuspectKind.STOPPED: Phrases(
         "is stopped by a signal or a debugger",
-        "are stopped by a signal or a debugger",
         "`kill -CONT PID` lets a process continue.",
     ),
-    SuspectKind.SILENT: Phrases(
+    model.SuspectKind.SILENT: Phrases(
         "does not respond",
-        "do not respond",
         "`jaxmon explain --stacks` on the host prints what the kernel knows.",
     ),
-    SuspectKind.UNREACHABLE: Phrases(
+    model.SuspectKind.UNREACHABLE: Phrases(
         "was not found, and a host did not answer",
-        "were not found, and a host did not answer",
         "Find out what is wrong with that host.",
     ),
-    SuspectKind.COMPILE: Phrases(
-        "compiles",
-        "compile",
-        "A persistent cache that all share saves compiles after the first.",
+    model.SuspectKind.COMPILE: Phrases(
+        "compiles", "A persistent cache that all share saves compiles after the first."
     ),
-    SuspectKind.ACTIVITY: Phrases(
-        "is in the activity",
-        "are in the activity",
-        "What one process does alone, all others wait for.",
+    model.SuspectKind.ACTIVITY: Phrases(
+        "is in the activity", "What one process does alone, all others wait for."
     ),
-    SuspectKind.LOCK: Phrases(
+    model.SuspectKind.LOCK: Phrases(
         "waits for a lock",
-        "wait for a lock",
         "`jaxmon explain --stacks` on the host shows which thread may hold it.",
     ),
-    SuspectKind.DATA: Phrases(
+    model.SuspectKind.DATA: Phrases(
         "waits for data",
-        "wait for data",
         "The stack shows what the loader waits for: a file system, a worker process "
         "that has died, a queue that nothing fills.",
     ),
-    SuspectKind.BLOCKED: Phrases(
-        "is blocked outside of JAX",
-        "are blocked outside of JAX",
-        "The stack shows what it waits for.",
+    model.SuspectKind.BLOCKED: Phrases(
+        "is blocked outside of JAX", "The stack shows what it waits for."
     ),
-    SuspectKind.IDLE: Phrases(
+    model.SuspectKind.IDLE: Phrases(
         "waits for work",
-        "wait for work",
         "Its event loop or thread pool has nothing to do: look at what its tasks "
         "await, and for one that has failed.",
     ),
-    SuspectKind.CALLBACK: Phrases(
+    model.SuspectKind.CALLBACK: Phrases(
         "runs a callback of an XLA program",
-        "run callbacks of XLA programs",
         "The XLA program waits until the callback returns, and the others with it. A "
         "callback must not call JAX.",
+        "run callbacks of XLA programs",
     ),
-    SuspectKind.LOCAL: Phrases(
-        "runs, on its own devices,",
-        "run, on their own devices,",
-        "The others wait until that is done.",
+    model.SuspectKind.LOCAL: Phrases(
+        "runs, on its own devices,", "The others wait until that is done."
     ),
-    SuspectKind.CODE: Phrases(
-        "runs Python", "run Python", "The stack shows the loop it is in."
+    model.SuspectKind.CODE: Phrases(
+        "runs Python", "The stack shows the loop it is in."
     ),
-    SuspectKind.PROGRAM: Phrases(
+    model.SuspectKind.PROGRAM: Phrases(
         "waits in another program,",
-        "wait in other programs,",
         "All processes have to call the same functions in the same order, with "
         "arguments of the same shapes.",
+        "wait in other programs,",
     ),
-    SuspectKind.LOST: Phrases(
+    model.SuspectKind.LOST: Phrases(
         "ended by an exception about other processes",
-        "ended by exceptions about other processes",
         "That is a consequence. `jaxmon job post-mortem` shows of what, if that is "
         "known.",
+        "ended by exceptions about other processes",
     ),
-    SuspectKind.ELSEWHERE: Phrases(
+    model.SuspectKind.ELSEWHERE: Phrases(
         "waits on another line,",
-        "wait on another line,",
         "Either it runs there what the others do not run, and they wait for it, or it "
         "reads a result of what all run: then look at the network and at the "
         "accelerators.",
@@ -187,6 +167,17 @@ NETWORK = (
     "No process holds the others up, as far as Python knows. Look at the network and "
     "at the accelerators."
 )
+
+
+def agreeing(text: str, number: int) -> str:
+    """Return the verb and the rest that are of a single rank for so many."""
+    if number == 1:
+        return text
+    return re.sub(
+        r"^(?:only )?\w+|\bits\b",
+        lambda word: _SEVERAL.get(word[0], word[0].removesuffix("s")),
+        text,
+    )
 
 
 def numbers(found: Sequence[int]) -> str:
@@ -216,56 +207,55 @@ def who(group: RankGroup) -> str:
     return f"{numbers(group.numbers)} (on {named})"
 
 
-def does(suspects: Suspects) -> str:
+def does(suspects: model.Suspects) -> str:
     """Return what *suspects* do, where, and for how long."""
-    phrases = WORDS[suspects.kind]
-    text = phrases.several if len(suspects.numbers) > 1 else phrases.single
+    text = WORDS[suspects.kind].text(len(suspects.numbers))
     if suspects.kind in {
-        SuspectKind.COMPILE,
-        SuspectKind.ACTIVITY,
-        SuspectKind.LOCAL,
-        SuspectKind.PROGRAM,
+        model.SuspectKind.COMPILE,
+        model.SuspectKind.ACTIVITY,
+        model.SuspectKind.LOCAL,
+        model.SuspectKind.PROGRAM,
     }:
         name = short(suspects.function)
         text = f"{text} {name}" if name else text.rstrip(",")
         text += f", {suspects.place}" if suspects.place else ""
-    elif suspects.kind is SuspectKind.ELSEWHERE:
+    elif suspects.kind is model.SuspectKind.ELSEWHERE:
         inside = f" in {short(suspects.function)}," if suspects.function else ""
         text += f"{inside} {suspects.place}"
-    elif suspects.kind not in _ABSENT:
+    elif suspects.kind not in model.ABSENT:
         inside = f" in {suspects.function}" if suspects.function else ""
         text += f"{inside}, {suspects.place}" if suspects.place else ""
     if suspects.seconds is not None:
-        past = suspects.kind in _PAST
+        past = suspects.kind in model.ENDED
         spent = duration(suspects.seconds)
         text += f", noticed {ago(suspects.seconds)}" if past else f", for {spent}"
     return text
 
 
-def advised(suspects: Suspects, count: int) -> str:
+def advised(suspects: model.Suspects, count: int) -> str:
     """Return what to do about *suspects*, in a job of *count* ranks."""
-    if suspects.kind is SuspectKind.ACTIVITY and len(suspects.numbers) == count:
+    if suspects.kind is model.SuspectKind.ACTIVITY and len(suspects.numbers) == count:
         return _ALL_IN_IT
-    if suspects.kind is SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
+    if suspects.kind is model.SuspectKind.ELSEWHERE and suspects.ranks[0].now.barrier:
         return _EARLY
     return HELPER_ADVICE if suspects.failed_helpers else WORDS[suspects.kind].advice
 
 
-def behind(suspects: Suspects, waiting: DeviceWait) -> str:
+def behind(suspects: model.Suspects, waiting: model.DeviceWait) -> str:
     """Return whether *suspects* have made the call in which the others wait."""
     calls, call = suspects.calls, waiting.call
     if calls is None or call is None or calls >= call or suspects.kind in _NOT_BEHIND:
         return ""
-    have = "has" if len(suspects.numbers) == 1 else "have"
+    have = agreeing("has", len(suspects.numbers))
     return f"{have} not dispatched call {call:,} of {short(waiting.function)}"
 
 
-def waits(job: Job) -> str:
+def waits(job: model.Job) -> str:
     """Return in what the ranks wait that wait for the device."""
     of = job.waiting
     what = short(of.function)
     call = f", call {of.call:,}" if of.call is not None and what else ""
-    verb = "waits" if len(of.numbers) == 1 else "wait"
+    verb = agreeing("waits", len(of.numbers))
     where = f" ({of.place})" if of.place else ""
     if of.barrier:
         after = f", after{call.removeprefix(',')} of {what}" if call else ""
@@ -276,7 +266,7 @@ def waits(job: Job) -> str:
     return f"{verb} in {what}{call}{where}" if what else f"{verb} for the device{where}"
 
 
-def how_many(job: Job) -> str:
+def how_many(job: model.Job) -> str:
     """Return how large *job* is, and where."""
     attempts = {
         (rank.job, rank.attempt): rank.restarts
@@ -289,6 +279,16 @@ def how_many(job: Job) -> str:
         name = f" of {scheduled}"
         name += f", restarted {times(restarts)}" if restarts else ""
     return f"{counted(job.count, 'rank')}{name}, on {counted(job.hosts, 'host')}"
+
+
+def identity(rank: Rank) -> dict[str, Any]:
+    """Return who *rank* is, as JSON types."""
+    return {
+        "rank": rank.index,
+        "host": rank.host,
+        "pid": rank.pid,
+        "worker": rank.worker,
+    }
 
 
 def short(function: str) -> str:
@@ -309,13 +309,25 @@ def points(texts: Sequence[str], most: int, width: int) -> Iterator[str]:
         yield f"{INDENT}and {left:,} more"
 
 
+def rest(found: Sized, most: int, noun: str, indent: str = INDENT) -> list[str]:
+    """Return how many of *found* are not among the first, if there are any."""
+    left = len(found) - most
+    return [f"{indent}and {counted(left, noun)}"] if left > 0 else []
+
+
+def paragraphs(found: Iterable[Iterable[str]]) -> list[str]:
+    """Return lines of which groups are divided by an empty one."""
+    made = [list(lines) for lines in found]
+    return [line for lines in made if lines for line in ("", *lines)][1:]
+
+
 def silent_lines(
     silent: Sequence[tuple[str, str]], answered: int, width: int
 ) -> Iterator[str]:
     """Yield which hosts did not answer, and why, besides those that have *answered*."""
     if silent:
         hosts = counted(answered + len(silent), "host")
-        yield from ("", f"{len(silent):,} of {hosts} did not answer:")
+        yield f"{len(silent):,} of {hosts} did not answer:"
         texts = [f"{target}: {trouble}" for target, trouble in silent]
         yield from points(texts, MOST_SILENT, width)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from opentelemetry.sdk.metrics import Exemplar
@@ -25,7 +24,7 @@ from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from jaxmon.catalog import RUNS_GROUP, Metric
-from jaxmon.catalog.conventions import Convention
+from jaxmon.catalog.conventions import CONVENTIONS, UNITS, Convention
 from jaxmon.exposition import families as exemplars
 from jaxmon.exposition.families import Family
 from jaxmon.exposition.parse import labels
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
 
-from jaxmon.catalog.conventions import CONVENTIONS
 from jaxmon.catalog.values import SEMANTIC
 from jaxmon.otel import resource
 from jaxmon.otel.environment import CONSOLE, Plan
@@ -72,17 +70,6 @@ def by_convention(convention: Convention, point: Any, started: int) -> Any:
         start_time_unix_nano=since or point.start_time_unix_nano,
     )
 
-
-UNITS = {
-    "seconds": "s",
-    "bytes": "By",
-    "ratio": "1",
-    "celsius": "Cel",
-    "watts": "W",
-    "hertz": "Hz",
-    "joules": "J",
-}
-"""Units of the catalogue in UCUM, as OpenTelemetry wants them."""
 
 _DELTAS = {
     "cumulative": (),
@@ -124,6 +111,7 @@ class _Count(NamedTuple):
     moves: bool = False
 
 
+@dataclass(eq=False)
 class Converter:
     """
     Turns families into data points, for one exporter and thread; it keeps 0.8 kB per
@@ -132,28 +120,24 @@ class Converter:
     *conventions* have other names; *failed* gets names of metrics left out.
     """
 
-    def __init__(  # noqa: PLR0913 - what the points say besides the values
-        self,
-        resource: Resource,
-        *,
-        version: str,
-        started: int,
-        temporality: str = "cumulative",
-        from_zero: bool = True,
-        conventions: Mapping[Metric, Convention] = MappingProxyType({}),
-        failed: Callable[[str], None],
-    ) -> None:
-        self._resource = resource
-        self._scope = InstrumentationScope("jaxmon", version)
-        self._started = started
-        self._deltas = _DELTAS[temporality]
-        self._from_zero = from_zero
-        self._conventions = conventions
-        self._failed = failed
+    resource: Resource
+    _: KW_ONLY
+    version: str
+    started: int
+    temporality: str = "cumulative"
+    from_zero: bool = True
+    conventions: Mapping[Metric, Convention] = field(default_factory=dict)
+    failed: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._scope = InstrumentationScope("jaxmon", self.version)
+        self._deltas = _DELTAS[self.temporality]
+        # Series of the latest families, and of those being converted.
+        self._earlier: dict[str, _Parsed] = {}
         self._parsed: dict[str, _Parsed] = {}
         self._before: dict[str, _Count] = {}
         self._now: dict[str, _Count] = {}
-        self._time = started
+        self._time = self.started
         self._arrived = 0
         self._later = False
 
@@ -163,9 +147,9 @@ class Converter:
         families of one name are one metric. Takes 1 µs per sample, more for new ones.
         """
         # A clock that was set back would make intervals of negative length.
-        self._time = time = max(time, self._started)
+        self._time = max(time, self.started)
         self._now = {}
-        parsed: dict[str, _Parsed] = {}
+        self._earlier, self._parsed = self._parsed, {}
         merged: dict[str, Family] = {}
         for family in families:
             metric = family.metric
@@ -177,21 +161,20 @@ class Converter:
                     merged[metric.name] = first._replace(exemplars=both)
         metrics: dict[str, tuple[Metric, Convention | None, list[Any]]] = {}
         for family in merged.values():
-            metric, convention = family.metric, self._conventions.get(family.metric)
+            metric, convention = family.metric, self.conventions.get(family.metric)
             try:
-                for point in self._points(family, time, parsed):
+                for point in self._points(family):
                     name, called, given = metric.name, None, point
                     if convention is not None and applies(convention, point):
                         name, called = convention.name, convention
-                        given = by_convention(convention, point, self._started)
+                        given = by_convention(convention, point, self.started)
                     metrics.setdefault(name, (metric, called, []))[2].append(given)
             except Exception:  # noqa: BLE001 - contained: it costs its metric
                 metrics.pop(metric.name, None)
-                self._failed(metric.name)
-        self._parsed = parsed
+                self.failed(metric.name)
         made = [self._metric(*entry) for entry in metrics.values()]
         scope = ScopeMetrics(self._scope, made, "")
-        return MetricsData([ResourceMetrics(self._resource, [scope], "")])
+        return MetricsData([ResourceMetrics(self.resource, [scope], "")])
 
     def delivered(self) -> None:
         """Begin later deltas here; what did not arrive is part of the next."""
@@ -202,12 +185,10 @@ class Converter:
         self._arrived = self._time
         self._later = True
 
-    def _points(
-        self, family: Family, time: int, parsed: dict[str, _Parsed]
-    ) -> Iterator[NumberDataPoint | HistogramDataPoint]:
+    def _points(self, family: Family) -> Iterator[NumberDataPoint | HistogramDataPoint]:
         metric = family.metric
         if metric.kind == "histogram":
-            yield from self._histograms(family, time, parsed)
+            yield from self._histograms(family)
             return
         if metric.kind == "summary":  # the SDK has no points for these
             return
@@ -215,20 +196,18 @@ class Converter:
             number = _plain(value)
             if number != number:  # noqa: PLR0124 - NaN
                 continue
-            labels_ = self._labels(metric, series, parsed).labels
+            labels_ = self._labels(metric, series).labels
             since = 0
             if metric.kind == "counter":
                 (number,), since = self._counted(metric, series, (number,), labels_)
-            yield NumberDataPoint(labels_, since, time, number)
+            yield NumberDataPoint(labels_, since, self._time, number)
 
-    def _histograms(
-        self, family: Family, time: int, parsed: dict[str, _Parsed]
-    ) -> Iterator[HistogramDataPoint]:
+    def _histograms(self, family: Family) -> Iterator[HistogramDataPoint]:
         """Yield a point for each set of labels, from its buckets, sum and count."""
         metric = family.metric
         found: dict[_Key, _Parts] = {}
         for series, value in family.samples:
-            split = self._labels(metric, series, parsed)
+            split = self._labels(metric, series)
             parts = found.get(split.key)
             if parts is None:
                 parts = found[split.key] = _Parts(split.labels, series, {}, {}, [])
@@ -249,7 +228,7 @@ class Converter:
                 attributes=parts.labels,
                 exemplars=list(self._exemplars(parts.exemplars)),
                 start_time_unix_nano=since,
-                time_unix_nano=time,
+                time_unix_nano=self._time,
                 count=int(counts[-1]),
                 sum=counts[-2],
                 bucket_counts=[int(count) for count in counts[:-2]],
@@ -284,9 +263,9 @@ class Converter:
         """Return what to export of *counts*, and since when that was counted."""
         before = self._before.get(series)
         if before is None:
-            is_new = self._from_zero or (self._later and "worker" in labels_)
+            is_new = self.from_zero or (self._later and "worker" in labels_)
             is_new = is_new and metric.group != RUNS_GROUP
-            before = _Count((0,) * len(counts) if is_new else counts, self._started)
+            before = _Count((0,) * len(counts) if is_new else counts, self.started)
         elif len(before.counts) != len(counts) or counts[-1] < before.counts[-1]:
             # It was reset, such as by another process in a slot.
             before = _Count((0,) * len(counts), self._time)
@@ -297,11 +276,9 @@ class Converter:
         changes = zip(counts, before.counts, strict=True)
         return tuple([now - then for now, then in changes]), before.since
 
-    def _labels(
-        self, metric: Metric, series: str, parsed: dict[str, _Parsed]
-    ) -> _Parsed:
+    def _labels(self, metric: Metric, series: str) -> _Parsed:
         """Return the parts of *series*, which are kept while it is there."""
-        split = self._parsed.get(series)
+        split = self._earlier.get(series)
         if split is None:
             full, _, text = series.partition("{")
             # An empty label is none to Prometheus.
@@ -313,7 +290,7 @@ class Converter:
                 tuple(found.items()),
                 None if bound is None else float(bound),
             )
-        parsed[series] = split
+        self._parsed[series] = split
         return split
 
     def _metric(
@@ -348,24 +325,19 @@ def _plain(value: Any) -> _Number:
     return int(number) if number.is_integer() and abs(number) < _LARGEST else number
 
 
-class Pipe:
+class Pipe(NamedTuple):
     """An exporter of the SDK and the converter of what it exports, for one thread."""
 
-    def __init__(self, exporter: MetricExporter, converter: Converter) -> None:
-        self._exporter = exporter
-        self._converter = converter
+    exporter: MetricExporter
+    converter: Converter
 
     def push(self, families: Iterable[Family], time: int) -> bool:
         """Export *families* of *time*, in Unix ns; return whether they arrived."""
-        data = self._converter.convert(families, time)
-        arrived = exported(self._exporter, data)
+        data = self.converter.convert(families, time)
+        arrived = exported(self.exporter, data)
         if arrived:
-            self._converter.delivered()
+            self.converter.delivered()
         return arrived
-
-    def close(self) -> None:
-        """Close the connection; from any thread, also during an export."""
-        self._exporter.shutdown()
 
 
 class Parts(NamedTuple):

@@ -25,8 +25,7 @@ from jaxmon.facts.status import UNREAD, HostVerdict, Summary
 from jaxmon.host.http.server import Request, Response, Server
 from jaxmon.limits import Limits
 from jaxmon.screens.status import summarise
-from jaxmon_exporter.collectors.agent_page import families
-from jaxmon_exporter.collectors.agents import Agents
+from jaxmon_exporter.collectors.agents import Agents, page_families
 from jaxmon_exporter.judge import judge
 from tests.fakes.agents import GOOD, page_of
 from tests.helpers.preloaded import run_preloaded
@@ -268,7 +267,7 @@ class Worker:
         for metric, samples in found:
             every.setdefault(metric.name, Family(metric, [])).samples.extend(samples)
         up = Family(catalog.AGENT_UP, [(series(catalog.AGENT_UP, self.slot), 1.0)])
-        return [up, *families(str(self.slot), encode(every.values()).decode())]
+        return [up, *page_families(str(self.slot), encode(every.values()).decode())]
 
 
 def reading(*workers: Worker, at: float, extra: Iterable[Family] = ()) -> Reading:

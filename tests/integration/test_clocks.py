@@ -38,8 +38,8 @@ from jaxmon.threads import running
 threads = sorted(t.name for t in running())
 figures = {s: v for f in agent.collect() for s, v in f.samples}
 ours = {s: v for s, v in figures.items() if s.startswith("jaxmon_")}
-from jaxmon_exporter.collectors import agent_page as agent_page
-page = len(agent_page.families("1", get(agent.url)))
+from jaxmon_exporter.collectors import agents as agent_page
+page = len(agent_page.page_families("1", get(agent.url)))
 jaxmon.uninstrument()
 lost = {s: str(v) for s, v in ours.items() if not 0 <= v < math.inf}
 print(json.dumps([threads, lost, page]))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.agent.end_writer import EndWriter
-from jaxmon.catalog.gpus import GPU_CLOCK_EVENT_ACTIVE
+from jaxmon.catalog.sidecar import GPU_CLOCK_EVENT_ACTIVE
 from jaxmon.cli.main import main
 from jaxmon.errors import CommandError
 from jaxmon.exposition.families import Family, series

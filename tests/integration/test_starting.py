@@ -221,7 +221,7 @@ def test_a_jax_that_is_another_is_one_line(tmp_path, python_script):
 
 
 LATER = ("jaxmon.agent.recompiles.causes", "jaxmon.agent.reports.overview")
-NEVER = ("jaxmon.catalog.gpus", "jaxmon.catalog.host")
+NEVER = ("jaxmon.catalog.sidecar",)
 LOADS = f"""
 import sys
 import jax, jaxmon

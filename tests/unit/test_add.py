@@ -2,8 +2,8 @@
 
 from jaxmon import catalog
 from jaxmon.exposition.add import added, lasting
-from jaxmon.exposition.distributions import check_distribution
 from jaxmon.exposition.families import Family, Histogram, gauge, series
+from jaxmon.exposition.parse import check_distribution
 
 
 def calls(**counts: float) -> Family:

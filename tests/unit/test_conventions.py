@@ -7,14 +7,14 @@ import pytest
 from opentelemetry.semconv import schemas
 
 from jaxmon.catalog import BY_NAME
-from jaxmon.catalog.accelerators import ACCELERATOR_POWER_WATTS as POWER
-from jaxmon.catalog.conventions import CONVENTIONS, VERSION
-from jaxmon.catalog.gpus import GPU_PCIE_RECEIVE_BYTES, GPU_PCIE_TRANSMIT_BYTES
-from jaxmon.catalog.process import (
+from jaxmon.catalog.agent import (
     PROCESS_CPU_SECONDS,
     PROCESS_RESIDENT_MEMORY_BYTES,
     PYTHON_GC_COLLECTIONS,
 )
+from jaxmon.catalog.conventions import CONVENTIONS, VERSION
+from jaxmon.catalog.sidecar import ACCELERATOR_POWER_WATTS as POWER
+from jaxmon.catalog.sidecar import GPU_PCIE_RECEIVE_BYTES, GPU_PCIE_TRANSMIT_BYTES
 from jaxmon.exposition.families import Family, gauge, series
 from tests.unit.test_otlp_points import SECOND, converter, pushed
 

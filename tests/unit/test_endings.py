@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jaxmon import catalog
-from jaxmon.catalog.gpus import GPU_XID_LAST_TIMESTAMP_SECONDS
+from jaxmon.catalog.sidecar import GPU_XID_LAST_TIMESTAMP_SECONDS
 from jaxmon.exposition.families import Family, series
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import age_of

@@ -69,8 +69,8 @@ def test_both_have_the_same_resource(name, monkeypatch):
         names=SERVED,
         failed=lambda _: None,
     )
-    (metrics,) = pipe._converter.convert([], 1).resource_metrics
-    pipe.close()
+    (metrics,) = pipe.converter.convert([], 1).resource_metrics
+    pipe.exporter.shutdown()
     send.shutdown()
 
     assert span.resource.attributes == metrics.resource.attributes

@@ -7,9 +7,10 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.resources import Resource
 
 from jaxmon.catalog import BY_NAME, METRICS, Metric
+from jaxmon.catalog.conventions import UNITS
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, SpanIds, series
-from jaxmon.otel.pipes import UNITS, Converter
+from jaxmon.otel.pipes import Converter
 from tests.helpers.otlp import Request, page_samples, translated
 from tests.helpers.processes import each
 

@@ -6,10 +6,9 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 
@@ -22,10 +21,6 @@ from jaxmon_exporter.collectors.registry import NAMES
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.service import Service
 
-
-if TYPE_CHECKING:
-    from jaxmon.host.resources.process import ProcessFamilies
-    from jaxmon_exporter.prices import Prices
 
 GET = Request("GET", "/")
 
@@ -76,18 +71,13 @@ def test_a_source_that_fails_costs_its_own_series(
 ) -> None:
     """Bad families and failed sources are left out, counted and logged once."""
 
-    class Broken:
-        def family(self, _: object) -> Family:
-            msg = "no prices today"
-            raise RuntimeError(msg)
+    def broken(_: object) -> list[Family]:
+        msg = "no prices today"
+        raise RuntimeError(msg)
 
-        def collect(self) -> Iterator[Family]:
-            yield gauge(HOST_CPUS, cast("float", "many"))
-            yield gauge(HOST_LOAD_1M, 0.5)
-
+    bad = [gauge(HOST_CPUS, cast("float", "many")), gauge(HOST_LOAD_1M, 0.5)]
     service = Service(SidecarOptions(run_dir=Path("/nowhere"), prices={"H100": 1.0}))
-    service._prices = cast("Prices", Broken())
-    service._process = cast("ProcessFamilies", Broken())
+    service._sources |= {"prices": broken, "process": lambda _: bad}
     handle = service._server.routes["/metrics"]
     for _ in range(2):
         response = handle(Request("GET", "/metrics", arrived=monotonic()))

@@ -8,9 +8,9 @@ import pytest
 
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.host import JobHost, host
-from jaxmon.job.failures import is_of_peers
 from jaxmon.job.post_mortem import PostMortem, PostMortems, examine
 from jaxmon.job.post_mortem_text import document, lines
+from jaxmon.job.verdict import is_of_peers
 from tests.job.ranks import report, waiting
 
 

@@ -10,7 +10,7 @@ from jaxmon.agent.reduction import Reduction, reduction_of
 from jaxmon.exposition.encode import encode
 from jaxmon.exposition.families import Family, Histogram, Sample, gauge, series
 from jaxmon.settings import Settings, declared
-from jaxmon_exporter.collectors import agent_page as page
+from jaxmon_exporter.collectors import agents as page
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_reduced_page_is_valid(table, few):
     settings = replace(Settings(jax_functions=False), few_buckets=few)
     reduction = reduction_of(settings, table)
     assert reduction is not None
-    relayed = values(page.families("0", encode(reduction.of(families)).decode()))
+    relayed = values(page.page_families("0", encode(reduction.of(families)).decode()))
 
     bounds = catalog.COMPILE_SECONDS.few if few else catalog.COMPILE_SECONDS.buckets
     steps_bounds = (

@@ -1,12 +1,19 @@
 """The list of the sidecar's collectors."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jaxmon_exporter.collectors.registry import LISTED, NAMES, DeviceCollector, make
-from jaxmon_exporter.collectors.synthetic import Demo
+from jaxmon_exporter.collectors.registry import (
+    LISTED,
+    NAMES,
+    CollectorEntry,
+    DeviceCollector,
+    make,
+)
 from jaxmon_exporter.options import SidecarOptions
 from jaxmon_exporter.polling import Collector, CollectorUnavailable
 from tests.helpers.processes import ROOT, run_python
@@ -49,11 +56,14 @@ def test_devices_are_read_once_they_are_here() -> None:
     missing: list[tuple[str, str] | None] = [("no_devices", "none"), None]
     made: list[Collector] = []
 
-    def make() -> Collector:
-        made.append(Demo())
-        return made[-1]
+    class Entry(CollectorEntry):
+        def made(self, arguments: Mapping[str, Any]) -> Collector:
+            made.append(super().made(arguments))
+            return made[-1]
 
-    here = DeviceCollector("demo", 1.0, 5.0, lambda: missing.pop(0), make)
+    place, arguments = "synthetic:Demo", {"interval": 1.0}
+    entry = Entry("demo", place, lambda *_: arguments, lambda: missing.pop(0))
+    here = DeviceCollector(entry, arguments)
     with pytest.raises(CollectorUnavailable, match="none") as failure:
         here.collect()
     assert (failure.value.reason, made) == ("no_devices", [])

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jaxmon.host.http.route import Route, UnreachableError
+from jaxmon.host.http.client import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds
 from jaxmon.host.http.urls import parts_of
 from tests.fakes.http import FaultyServer, Reply

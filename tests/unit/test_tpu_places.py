@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxmon_exporter.collectors.tpu.figures import CorePlace, cores, numbered, spread
+from jaxmon_exporter.collectors.tpu.collector import CorePlace, cores, numbered, spread
 
 
 @pytest.mark.parametrize(

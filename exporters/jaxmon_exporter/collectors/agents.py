@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmon import catalog
+from jaxmon.catalog import BY_NAME, Metric
 from jaxmon.clocks import monotonic
 from jaxmon.errors import PageError
 from jaxmon.exposition.add import added
-from jaxmon.exposition.families import Family, by_label, gauge, series
+from jaxmon.exposition.encode import names_of
+from jaxmon.exposition.families import Family, by_label, family_of, gauge, series
 from jaxmon.facts import endings
 from jaxmon.facts.ending import ProcessEnd
 from jaxmon.facts.endings import SlotEnds
@@ -32,13 +34,114 @@ from jaxmon.host.formats.json_text import NewerSchemaError
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung
-from jaxmon_exporter.polling import (
-    NO_RUN_DIR,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-    unowned,
-)
+from jaxmon_exporter import polling
+
+
+# An agent may be newer than this, but must not report that a target is down.
+_OURS = ("jaxmon_", "process_", "python_")
+# What is kept beyond a poll, such as how a new metric is introduced, must be short.
+_LONGEST = 1000
+_LONGEST_SERIES = 8192
+_SHOWN = 80
+_BORROWED = {metric.name for metric in catalog.BORROWED}
+_CATALOGUE = {name for metric in catalog.METRICS for name in names_of(metric)}
+
+
+def page_families(worker: str, page: str) -> list[Family]:
+    """Return an agent's metrics with the label *worker*; `PageError` if invalid."""
+    # Where there is no agent, none of its grammar is compiled.
+    from jaxmon.exposition.parse import parse, relabel, to_family  # noqa: PLC0415
+
+    found = [
+        # A device does not belong to the worker: others may use it, and the driver
+        # reports it.
+        to_family(
+            family if family.name in _BORROWED else relabel(family, "worker", worker)
+        )
+        for family in parse(page)
+    ]
+    taken: dict[str, str] = {}
+    for family in found:
+        _check(family)
+        _reserve_names(family.metric, taken)
+    return found
+
+
+def _reserve_names(metric: Metric, taken: dict[str, str]) -> None:
+    """Add a metric's names to *taken*; `PageError` if another has one."""
+    who = f"{metric.kind} {metric.name}"
+    names = names_of(metric)
+    for name in names:
+        other = taken.get(name, who)
+        if other != who:
+            msg = f"{who} and {other} conflict and cannot be exported together"
+            raise PageError(msg)
+    taken.update(dict.fromkeys(names, who))
+
+
+def compatible(
+    page: list[Family], taken: dict[str, str]
+) -> tuple[list[Family], list[PageError]]:
+    """Return the families of *page* without names *taken*, and why not others."""
+    kept, errors = [], []
+    for family in page:
+        try:
+            if family.metric.name not in BY_NAME:
+                _reserve_names(family.metric, taken)
+        except PageError as error:
+            errors.append(error)
+        else:
+            kept.append(family)
+    return kept, errors
+
+
+def _check(family: Family) -> None:
+    """Reject metrics that agents may not export, wrong types and duplicate series."""
+    from jaxmon.exposition.parse import check_distribution  # noqa: PLC0415 - see above
+
+    if problem := _problem(family):
+        raise PageError(problem)
+    if family.metric.name in _BORROWED:
+        _check_devices(family)
+    if family.metric.kind in ("histogram", "summary"):
+        check_distribution(family)
+
+
+def _problem(family: Family) -> str:  # noqa: PLR0911 - each check has its own text
+    name, names = family.metric.name, [series for series, _ in family.samples]
+    metric = BY_NAME.get(name)
+    if metric is None and len(name) + len(family.metric.help) > _LONGEST:
+        return f"{name[:_SHOWN]} has a name and help of more than {_LONGEST} characters"
+    if not name.startswith(_OURS):
+        return f"{name} is not a jaxmon metric; names start with {', '.join(_OURS)}"
+    if metric is not None and "agent" not in metric.sources:
+        return f"{name} must not be exported by an agent"
+    if metric is None and not _CATALOGUE.isdisjoint(names_of(family.metric)):
+        return f"{name} collides with a sample name of a jaxmon metric"
+    if metric is not None and metric is not family.metric:
+        return f"{name} is a {family.metric.kind}; this sidecar has a {metric.kind}"
+    if len(set(names)) < len(names):
+        return f"{name} has a duplicate series"
+    if max(map(len, names), default=0) > _LONGEST_SERIES:
+        return f"{name} has a series of more than {_LONGEST_SERIES} characters"
+    return ""
+
+
+def _check_devices(family: Family) -> None:
+    """Refuse what does not say of which device it is, or less than others rely on."""
+    from jaxmon.exposition.parse import labels  # noqa: PLC0415 - see above
+
+    metric = family.metric
+    for name, _ in family.samples:
+        if len(name) > _LONGEST:
+            msg = f"{metric.name} has a series of more than {_LONGEST} characters"
+            raise PageError(msg)
+        if not polling.device_of(name):
+            msg = f"{metric.name} does not start with a device uuid"
+            raise PageError(msg)
+        if missing := set(metric.labels) - labels(name).keys():
+            msg = f"{metric.name} has no label {', '.join(sorted(missing))}"
+            raise PageError(msg)
 
 
 _KINDS = ("counter", "histogram")
@@ -68,15 +171,10 @@ class SlotSeries:
             # An agent of a release without records may have the slot now.
             died[worker, record.running] = float(dead and worker not in up)
         self._counted = counted
+        numbers = [(worker, *counts) for worker, counts in counted.items()]
         return [
-            by_label(
-                catalog.AGENT_STARTS,
-                {worker: starts for worker, (starts, _) in counted.items()},
-            ),
-            by_label(
-                catalog.AGENT_CRASHES,
-                {worker: died for worker, (_, died) in counted.items()},
-            ),
+            family_of(catalog.AGENT_STARTS, [row[:2] for row in numbers]),
+            family_of(catalog.AGENT_CRASHES, [row[::2] for row in numbers]),
             by_label(catalog.AGENT_DIED, died),
         ]
 
@@ -125,12 +223,10 @@ class ExitStatuses:
                     os.close(listening)
 
     def _is_held(self, worker: str, slot: SlotEnds) -> bool:
-        try:
+        now = None
+        with suppress(NewerSchemaError):
             now = endings.slot(self._path(worker))
-        except NewerSchemaError:
-            return False
-        same = now is not None and now.latest.starts == slot.latest.starts
-        return same and now is not None and bool(now.held)
+        return now is not None and bool(now.held) and _are_same(now, slot)
 
     def _path(self, worker: str) -> Path:
         return self._run_dir / f"agent-{worker}.end"
@@ -172,13 +268,10 @@ class EndedCounts:
                 try:
                     counts = self._read(worker, of)
                 except (PageError, ValueError) as error:
-                    msg = f"counts of ended processes: {error}"
-                    troubles[worker] = PageError(msg)
+                    troubles[worker] = PageError(f"counts of ended processes: {error}")
                     counts = LeftCounts(of, [], 0)
-            if counts is None:
-                continue
-            total += counts.size
-            if total <= self._max_total:
+            total += 0 if counts is None else counts.size
+            if counts is not None and total <= self._max_total:
                 found[worker] = counts
         self._left_counts = found
         return troubles
@@ -190,36 +283,27 @@ class EndedCounts:
         for worker in {**pages, **self._left_counts}:
             page, slot = pages.get(worker, []), slots.get(worker)
             counts = self._left_counts.get(worker)
-            if counts is None or not counts.families or slot is None:
-                yield worker, page
-            elif counts.of.starts == slot.latest.starts:
-                # It has ended, and what is left has more than it responded.
-                yield worker, _left(worker, counts)
-            elif counts.of.starts + 1 == slot.latest.starts:
-                yield worker, _continued(worker, page, counts)
-            else:
-                yield worker, page
+            if counts is not None and counts.families and slot is not None:
+                later = slot.latest.starts - counts.of.starts
+                if not later:
+                    # It has ended, and what is left has more than it responded.
+                    page = _left(worker, counts)
+                elif later == 1:
+                    page = _continued(worker, page, counts)
+            yield worker, page
 
     def _read(self, worker: str, of: ProcessEnd) -> LeftCounts | None:
         """Return the counts left by *of*, `None` if void; `PageError` if bad."""
         text = endings.counts(self._run_dir / f"agent-{worker}.end", of)
         if text is None:
             return None
-        # Loaded only if there is something.
-        from jaxmon_exporter.collectors import agent_page as page  # noqa: PLC0415
-
-        found = [o for o in page.families(worker, text) if o.metric.kind in _KINDS]
+        found = [of for of in page_families(worker, text) if of.metric.kind in _KINDS]
         return LeftCounts(of, found, len(text))
 
 
-def changed(
-    before: Mapping[str, SlotEnds], after: Mapping[str, SlotEnds], worker: str
-) -> bool:
-    """Return whether another process started in a slot in between."""
-    old, new = before.get(worker), after.get(worker)
-    return (
-        old is not None and new is not None and old.latest.starts != new.latest.starts
-    )
+def _are_same(slot: SlotEnds | None, other: SlotEnds | None) -> bool:
+    """Return whether no other process started in a slot in between, as far as known."""
+    return not slot or not other or slot.latest.starts == other.latest.starts
 
 
 def _identity(of: ProcessEnd) -> tuple[object, ...]:
@@ -258,7 +342,7 @@ _ACCEPT = "application/openmetrics-text; version=1.0.0, text/plain; q=0.5"
 _FAILURES = (fetch.TIMEOUT, fetch.TOO_LARGE, fetch.BROKEN, BAD_PAGE)
 
 
-class Agents(Collector):
+class Agents(polling.Collector):
     """
     Collects from the agents in *run_dir*, which may be missing until an agent creates
     it; each poll waits *timeout* seconds for the slowest.
@@ -323,14 +407,14 @@ class Agents(Collector):
         served = {
             worker: page
             for worker, page in pages.items()
-            if page and not changed(before, slots, worker)
+            if page and _are_same(before.get(worker), slots.get(worker))
         }
         found, owned = [by_label(catalog.AGENT_UP, up)], set[str]()
         taken: dict[str, str] = {}
         for worker, page in self._ended.merged(served, slots):
-            found += unowned(self._compatible(worker, page, taken), owned)
+            found += polling.unowned(self._compatible(worker, page, taken), owned)
         ends = self._series.families(slots, up=responded, unheard=unheard)
-        return [*found, *ends, partial_failures(self.name, self._failures)]
+        return [*found, *ends, polling.partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
         """Follow no process any more."""
@@ -345,7 +429,9 @@ class Agents(Collector):
         for worker in list(answers):
             pages[worker] = None
             try:
-                pages[worker] = _page(worker, answers.pop(worker))
+                if isinstance(answer := answers.pop(worker), FetchError):
+                    raise answer
+                pages[worker] = page_families(worker, answer)
             except FetchError as error:
                 if error.reason == fetch.LEFT:  # in order, since we looked
                     self._troubles.pop(worker, None)
@@ -363,22 +449,24 @@ class Agents(Collector):
         return pages, unheard
 
     def _sockets(self) -> dict[str, Path]:
+        lead = f"run directory {self._run_dir}"
         try:
             found = rundir.sockets(self._run_dir)
         except OSError as error:
             message = (
-                f"run directory {self._run_dir}: {error.strerror}; run as the "
-                "agents' user or set --run-dir"
+                f"{lead}: {error.strerror}; run as the agents' user or set --run-dir"
             )
             reason = "run_dir"
-            raise CollectorUnavailable(reason, message, costly=False) from error
+            raise polling.CollectorUnavailable(reason, message, costly=False) from error
         if not found and not os.path.lexists(self._run_dir):
             message = (
-                f"run directory {self._run_dir} does not exist: no agent has run "
-                "here yet, or it was removed (running agents recreate it within "
-                "seconds); if agents use another directory, set --run-dir"
+                f"{lead} does not exist: no agent has run here yet, or it was removed "
+                "(running agents recreate it within seconds); if agents use another "
+                "directory, set --run-dir"
             )
-            raise CollectorUnavailable(NO_RUN_DIR, message, costly=False)
+            raise polling.CollectorUnavailable(
+                polling.NO_RUN_DIR, message, costly=False
+            )
         return found
 
     def _slots(self, refused: dict[str, str] | None = None) -> dict[str, SlotEnds]:
@@ -391,10 +479,7 @@ class Agents(Collector):
         self, worker: str, page: list[Family], taken: dict[str, str]
     ) -> list[Family]:
         """Return the families of *page* without conflicts with earlier agents."""
-        # The parser is loaded only when there is a response.
-        from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
-
-        kept, errors = agent_page.compatible(page, taken)
+        kept, errors = compatible(page, taken)
         self._failures[CONFLICT] += len(errors)
         if errors and not self._conflicting:
             self._conflicting = True
@@ -408,13 +493,3 @@ class Agents(Collector):
         if self._troubles.get(worker) != reason:
             self._troubles[worker] = reason
             log.warning("agent %s: %s: %s", worker, reason, error)
-
-
-def _page(worker: str, answer: str | FetchError) -> list[Family]:
-    """Return the parsed response of an agent, or raise `FetchError` or `PageError`."""
-    if isinstance(answer, FetchError):
-        raise answer
-    # Where there is no agent, none of its grammar is compiled.
-    from jaxmon_exporter.collectors import agent_page  # noqa: PLC0415
-
-    return agent_page.families(worker, answer)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.catalog.values import NCCL_COLLECTIVES, NCCL_MESSAGE_SIZES
-from jaxmon.exposition.families import Family, by_label
+from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts.host import CollectiveTimes, CommunicatorRank, InspectedCollectives
 from jaxmon_exporter.polling import Clock
 
@@ -133,6 +134,7 @@ _METRICS = (
     catalog.NCCL_BUS_BYTES,
     catalog.NCCL_COLLECTIVE_SECONDS,
 )
+_NONE = [0.0] * len(_METRICS)
 # Communicators of a process times kinds; a program that makes ever more of them loses
 # what lies between two records, once.
 _MOST_NUMBERS = 50_000
@@ -140,32 +142,38 @@ _MOST_NUMBERS = 50_000
 _KEPT_SECONDS = 3600.0
 
 
+@dataclass(slots=True)
+class _WorkerTally:
+    """What is counted of a worker, by kind and size, and when it was last *heard*."""
+
+    heard: float = 0.0
+    sums: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    unrecorded: Counter[str] = field(default_factory=Counter)
+
+
 class Tallies:
     """Counts the records of all processes of a host."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._sums: defaultdict[tuple[str, str, str], list[float]] = defaultdict(
-            lambda: [0.0] * len(_METRICS)
-        )
-        self._unrecorded: Counter[tuple[str, str]] = Counter()
+        self._workers: defaultdict[str, _WorkerTally] = defaultdict(_WorkerTally)
         self._numbers: dict[tuple[InspectedProcess, str, int, str], int] = {}
-        self._heard: dict[str, float] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._sums)
+        return bool(self._workers)
 
     def add(
         self, worker: str, process: InspectedProcess, record: CollectiveRecord
     ) -> int:
         """Count a record; return how many of its kind were launched, with it."""
-        self._heard[worker] = self._clock()
-        of = self._sums[worker, record.collective, record.size]
+        tally = self._workers[worker]
+        tally.heard = self._clock()
+        before = tally.sums.get((record.collective, record.size), _NONE)
         values = (1.0, record.message, record.bus, record.seconds)
-        for place, value in enumerate(values):
-            of[place] += value
+        sums = [a + b for a, b in zip(before, values, strict=True)]
+        tally.sums[record.collective, record.size] = sums
         missed = self._missed(process, record)
-        self._unrecorded[worker, record.collective] += missed
+        tally.unrecorded[record.collective] += missed
         return missed + 1
 
     def _missed(self, process: InspectedProcess, record: CollectiveRecord) -> int:
@@ -182,21 +190,21 @@ class Tallies:
     def families(self) -> Iterator[Family]:
         """Return the counters of workers that have records of the last hour."""
         since = self._clock() - _KEPT_SECONDS
-        for worker in [
-            silent for silent, heard in self._heard.items() if heard < since
-        ]:
-            self._forget(worker)
-        for place, metric in enumerate(_METRICS):
-            sums = {labels: of[place] for labels, of in self._sums.items()}
-            yield by_label(metric, sums)
-        yield by_label(catalog.NCCL_UNRECORDED_COLLECTIVES, self._unrecorded)
-
-    def _forget(self, worker: str) -> None:
-        del self._heard[worker]
-        for labels in [key for key in self._sums if key[0] == worker]:
-            del self._sums[labels]
-        for pair in [key for key in self._unrecorded if key[0] == worker]:
-            del self._unrecorded[pair]
+        for worker, tally in list(self._workers.items()):
+            if tally.heard < since:
+                del self._workers[worker]
+        workers = self._workers.items()
+        rows = [
+            (name, *key, *of)
+            for name, tally in workers
+            for key, of in tally.sums.items()
+        ]
+        for place, metric in enumerate(_METRICS, 3):
+            yield family_of(metric, [(*row[:3], row[place]) for row in rows])
+        missed = [
+            (name, *of) for name, tally in workers for of in tally.unrecorded.items()
+        ]
+        yield family_of(catalog.NCCL_UNRECORDED_COLLECTIVES, missed)
 
 
 # All ranks do the same in these. In others the root ends first, or a sender.

@@ -20,18 +20,13 @@ from http.client import HTTPException
 
 from jaxmon.catalog import ACCELERATOR_INFO
 from jaxmon.exposition.families import Family, series
+from jaxmon.host.http.client import Route, UnreachableError
 from jaxmon.host.http.fetch import BROKEN, TIMEOUT, TOO_LARGE, FetchError
 from jaxmon.host.http.redaction import Secrets
-from jaxmon.host.http.route import Route, UnreachableError
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import parts_of, shown, target_of
+from jaxmon_exporter import polling
 from jaxmon_exporter.dcgm_fields import READ
-from jaxmon_exporter.polling import (
-    Collector,
-    CollectorUnavailable,
-    instance,
-    partial_failures,
-)
 
 
 UNREACHABLE = "unreachable"
@@ -39,6 +34,18 @@ REDIRECT = "redirect"
 STATUS = "http_status"
 TLS = "tls"
 
+# The first that applies.
+_TROUBLES = (
+    (TimeoutError, TIMEOUT, "no complete response within {seconds:g} s"),
+    (TooLargeError, TOO_LARGE, "{error}; configure it to export fewer fields"),
+    (UnreachableError, UNREACHABLE, "cannot connect: {error}"),
+    (
+        *(ssl.SSLError, TLS),
+        "TLS connection failed: {error}; set SSL_CERT_FILE for a custom CA",
+    ),
+    ((HTTPException, ValueError), BROKEN, "invalid HTTP response: {error!r}"),
+    (OSError, BROKEN, "connection failed: {error}"),
+)
 _ACCEPT = {"Accept": "text/plain; version=0.0.4"}
 
 
@@ -57,24 +64,10 @@ def fetch_page(url: str, *, timeout: float, max_bytes: int) -> tuple[str, bytes]
     bounds = Bounds(timeout, max_bytes)
     try:
         response = route.exchange("GET", target_of(parts), bounds, headers=_ACCEPT)
-    except TimeoutError as error:
-        message = f"no complete response within {timeout:g} s"
-        raise FetchError(TIMEOUT, message) from error
-    except TooLargeError as error:
-        message = f"{error}; configure it to export fewer fields"
-        raise FetchError(TOO_LARGE, message) from error
-    except UnreachableError as error:
-        message = f"cannot connect: {error}"
-        raise FetchError(UNREACHABLE, message) from error
-    except ssl.SSLError as error:
-        message = f"TLS connection failed: {error}; set SSL_CERT_FILE for a custom CA"
-        raise FetchError(TLS, message) from error
-    except (HTTPException, ValueError) as error:
-        message = f"invalid HTTP response: {error!r}"
-        raise FetchError(BROKEN, hidden.redacted(message)) from error
-    except OSError as error:
-        message = f"connection failed: {error}"
-        raise FetchError(BROKEN, message) from error
+    except (OSError, HTTPException, ValueError) as error:
+        _, reason, text = next(row for row in _TROUBLES if isinstance(error, row[0]))
+        message = text.format(error=error, seconds=timeout)
+        raise FetchError(reason, hidden.redacted(message)) from error
     if response.status in range(300, 400):
         message = f"HTTP status {response.status}; give the full URL of its metrics"
         raise FetchError(REDIRECT, message)
@@ -152,7 +145,7 @@ _BROKEN_LINE = "broken_line"
 _TOO_MANY = "too_many_gpus"
 
 
-class Dcgm(Collector):
+class Dcgm(polling.Collector):
     """Reads one dcgm-exporter, which itself polls every 30 s by default."""
 
     name = "dcgm"
@@ -196,7 +189,7 @@ class Dcgm(Collector):
             if line.value is None:
                 continue
             if number := line.labels.get("GPU_I_ID"):
-                uuid = instance(uuid, number)
+                uuid = polling.instance(uuid, number)
             metric = field.metrics[0]
             name = series(metric, uuid, *field.labels)
             # Both spellings, or one GPU for each of the jobs that share it.
@@ -204,14 +197,14 @@ class Dcgm(Collector):
                 seen.add(name)
                 family = found.setdefault(metric.name, Family(metric, []))
                 family.samples.append((name, field.unit.ours(line.value)))
-        failures = partial_failures(self.name, self._failures)
+        failures = polling.partial_failures(self.name, self._failures)
         if not read:
             reason = "not_dcgm" if page.strip() else "empty"
             message = (
                 f"{self._shown} contains no DCGM metrics; give the "
                 "URL of a dcgm-exporter, or wait if it is reloading"
             )
-            raise CollectorUnavailable(reason, message, [failures])
+            raise polling.CollectorUnavailable(reason, message, [failures])
         info = Family(
             ACCELERATOR_INFO, [(info_series, 1.0) for info_series in gpus.values()]
         )
@@ -224,11 +217,11 @@ class Dcgm(Collector):
             )
         except FetchError as error:
             message = f"{self._shown}: {error}"
-            raise CollectorUnavailable(error.reason, message) from error
+            raise polling.CollectorUnavailable(error.reason, message) from error
         if kind not in _TEXT and body:
             reason = "not_dcgm"
             message = f"{self._shown} is {kind[:80]}; give the URL of a dcgm-exporter"
-            raise CollectorUnavailable(reason, message)
+            raise polling.CollectorUnavailable(reason, message)
         return body
 
 

@@ -19,20 +19,8 @@ from jaxmon.facts import responses
 from jaxmon.facts.host import InspectedCollectives
 from jaxmon.host import rundir
 from jaxmon.host.http.fetch import FetchError, fetch_all
-from jaxmon_exporter.collectors.collectives import (
-    BrokenRecordError,
-    InspectedProcess,
-    RecentCollectives,
-    Tallies,
-    parse,
-)
-from jaxmon_exporter.polling import (
-    NO_JOB,
-    Clock,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-)
+from jaxmon_exporter import polling
+from jaxmon_exporter.collectors import collectives
 
 
 # Reasons of partial failures.
@@ -50,7 +38,7 @@ _LONGEST_LINE = 1 << 18
 _HEAD = 512
 
 
-_Key: TypeAlias = tuple[InspectedProcess, int]
+_Key: TypeAlias = tuple[collectives.InspectedProcess, int]
 """Whose file, and its inode: log rotation changes its name."""
 
 
@@ -94,13 +82,13 @@ class Directory:
         # last ones were seen last.
         self._files: dict[_Key, _InspectedFile] = {}
         self._first = True
-        self.processes: set[InspectedProcess] = set()
+        self.processes: set[collectives.InspectedProcess] = set()
 
     def none(self) -> None:
         """Note that the directory does not exist: files that it will have are new."""
         self._first, self.processes = False, set()
 
-    def lines(self) -> Iterator[tuple[InspectedProcess, bytes]]:
+    def lines(self) -> Iterator[tuple[collectives.InspectedProcess, bytes]]:
         """Return the lines appended since the last call, and who wrote them."""
         growing = self._growing()
         left = self._budget
@@ -132,7 +120,7 @@ class Directory:
                 if not stat.S_ISREG(status.st_mode):
                     self.failures[NOT_A_FILE] += 1
                     continue
-                process = InspectedProcess(match[1], int(match[2]))
+                process = collectives.InspectedProcess(match[1], int(match[2]))
                 key = process, status.st_ino
                 file = self._files.pop(key, None)
                 if file is None:
@@ -213,7 +201,7 @@ _TIMEOUT = 3.0
 _MOST_BYTES, _MOST_TOTAL = 64 << 10, 8 << 20
 
 
-class Inspector(Collector):
+class Inspector(polling.Collector):
     """Reads what NCCL Inspector appends to its files in *directory*."""
 
     name = "nccl_inspector"
@@ -227,15 +215,15 @@ class Inspector(Collector):
         host: str = "",
         interval: float = 15.0,
         budget: int = 4 << 20,
-        clock: Clock = time.monotonic,
+        clock: polling.Clock = time.monotonic,
     ) -> None:
         self.interval = interval
         self._path = directory
         self._host = host or os.uname().nodename
         self._directory = Directory(directory, self._host, budget=budget)
         self._owners = _Owners(run_dir, clock)
-        self._tallies = Tallies(clock)
-        self._recent = RecentCollectives(clock)
+        self._tallies = collectives.Tallies(clock)
+        self._recent = collectives.RecentCollectives(clock)
         self._bad = Counter(dict.fromkeys(_REASONS, 0))
         self._found: tuple[InspectedCollectives | None, float] = None, 0.0
         self._clock = clock
@@ -250,18 +238,20 @@ class Inspector(Collector):
             self._directory.none()
         except OSError as error:
             message = f"{self._path}: {error.strerror}; the sidecar must read it"
-            raise CollectorUnavailable(NO_ACCESS, message) from error
+            raise polling.CollectorUnavailable(NO_ACCESS, message) from error
         processes = self._directory.processes
         self._owners.keep(processes)
         self._recent.turn()
         self._found = self._recent.describe(), self._clock()
         counters = list(self._tallies.families())
         if not processes and not self._tallies:
-            raise CollectorUnavailable(NO_JOB, self._no_job(), costly=False)
+            raise polling.CollectorUnavailable(
+                polling.NO_JOB, self._no_job(), costly=False
+            )
         failures = self._bad + self._directory.failures
         return [
             *counters,
-            partial_failures(
+            polling.partial_failures(
                 self.name, {reason: failures[reason] for reason in _REASONS}
             ),
         ]
@@ -272,10 +262,10 @@ class Inspector(Collector):
         age = max(self._clock() - made, 0.0)
         return None if found is None else found.replace(age_seconds=age)
 
-    def _read(self, process: InspectedProcess, line: bytes) -> None:
+    def _read(self, process: collectives.InspectedProcess, line: bytes) -> None:
         try:
-            record = parse(line)
-        except BrokenRecordError:
+            record = collectives.parse(line)
+        except collectives.BrokenRecordError:
             self._bad[BAD_RECORD] += 1
             return
         if record is not None:
@@ -294,15 +284,15 @@ class Inspector(Collector):
 class _Owners:
     """Finds the slots of processes by what the agents in *run_dir* report."""
 
-    def __init__(self, run_dir: Path, clock: Clock) -> None:
+    def __init__(self, run_dir: Path, clock: polling.Clock) -> None:
         self._run_dir = run_dir
         self._clock = clock
-        self._workers: dict[InspectedProcess, str] = {}
-        self._asked: set[InspectedProcess] = set()
+        self._workers: dict[collectives.InspectedProcess, str] = {}
+        self._asked: set[collectives.InspectedProcess] = set()
         self._read: float | None = None
         self._fresh = False
 
-    def worker(self, process: InspectedProcess) -> str:
+    def worker(self, process: collectives.InspectedProcess) -> str:
         """Return the slot of the agent in *process*; it may just have exited."""
         # A job starts all its processes at once, and an agent may hang.
         new = process not in self._asked and not self._fresh
@@ -311,7 +301,7 @@ class _Owners:
         self._asked.add(process)
         return self._workers.get(process, _OTHER)
 
-    def keep(self, processes: Collection[InspectedProcess]) -> None:
+    def keep(self, processes: Collection[collectives.InspectedProcess]) -> None:
         """Forget all but *processes*; agents may be read again. Ends a poll."""
         self._fresh = False
         self._asked.intersection_update(processes)
@@ -338,4 +328,4 @@ class _Owners:
                 continue
             host, pid = rank.get("host"), rank.get("pid")
             if isinstance(host, str) and isinstance(pid, int):
-                self._workers[InspectedProcess(host, pid)] = worker
+                self._workers[collectives.InspectedProcess(host, pid)] = worker

@@ -186,30 +186,6 @@ class _Stuck(NamedTuple):
     behind: tuple[LaggingRank, ...]
 
 
-class _StuckFinder:
-    """Compares each reply with the one before."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Hashable] = {}
-
-    def update(self, uneven: Iterable[UnevenCommunicator]) -> _Stuck:
-        """Return what is as *uneven* as in the last reply, else normal."""
-        found = {communicator.key: communicator for communicator in uneven}
-        stuck = [
-            communicator
-            for key, communicator in found.items()
-            if self._counts.get(key) == communicator.counts
-        ]
-        self._counts = {key: communicator.counts for key, communicator in found.items()}
-        return _Stuck(
-            communicators=len(stuck),
-            lagging=max((communicator.lagging for communicator in stuck), default=0),
-            behind=tuple(
-                rank for communicator in stuck for rank in communicator.behind
-            ),
-        )
-
-
 class _LatestReply(NamedTuple):
     """What the last query returned, and when."""
 
@@ -250,7 +226,8 @@ class Nccl(Collector):
         self._clock = clock
         self._chance = chance or _chance
         self._json = True
-        self._stuck = _StuckFinder()
+        # Of uneven communicators in the latest reply, by their key.
+        self._counts: dict[str, Hashable] = {}
         self._latest: _LatestReply | None = None
         self._pause: int | None = None
 
@@ -301,7 +278,7 @@ class Nccl(Collector):
             message = f"NCCL's RAS at {self._address}: {error}"
             raise CollectorUnavailable(error.reason, message) from error
         here = is_here(report.first_host)
-        stuck = self._stuck.update(report.uneven)
+        stuck = self._stuck(report.uneven)
         self._latest = _LatestReply(report, stuck, self._clock(), here)
         if not here:
             least = _UNPLACED if here is None else _ELSEWHERE
@@ -310,6 +287,17 @@ class Nccl(Collector):
                 # It may be over in a moment; an alert must not wait for this host.
                 about //= 3
             self._pause = self._chance(about - about // 3, about + about // 3)
+
+    def _stuck(self, uneven: Iterable[UnevenCommunicator]) -> _Stuck:
+        """Return what is as *uneven* as in the last reply, else normal."""
+        before = self._counts
+        self._counts = {of.key: of.counts for of in uneven}
+        stuck = [of for of in uneven if before.get(of.key) == of.counts]
+        return _Stuck(
+            communicators=len(stuck),
+            lagging=max((of.lagging for of in stuck), default=0),
+            behind=tuple(rank for of in stuck for rank in of.behind),
+        )
 
     def _report(self, place: Place) -> RasReport:
         reply = query(
@@ -330,7 +318,7 @@ class Nccl(Collector):
     def _forget(self) -> None:
         self._latest = self._pause = None
         self._json = True
-        self._stuck = _StuckFinder()
+        self._counts = {}
 
     def _no_job(self) -> str:
         return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -48,45 +48,34 @@ class CollectorEntry(NamedTuple):
 
     def make(self, options: SidecarOptions, give_up: GiveUp) -> Collector | None:
         """Return the collector, `None` if the options do not enable it."""
-        if (arguments := self.arguments(options, give_up)) is None:
-            return None
+        arguments = self.arguments(options, give_up)
+        if arguments is None or self.missing() is None:
+            return None if arguments is None else self.made(arguments)
+        return DeviceCollector(self, arguments)
+
+    def made(self, arguments: Mapping[str, Any]) -> Collector:
+        """Return the collector, and import its module."""
         module, _, name = self.place.partition(":")
-
-        def make() -> Collector:
-            kind = getattr(import_module(f"{__package__}.{module}"), name)
-            collector: Collector = kind(**arguments)
-            return collector
-
-        if self.missing() is None:
-            return make()
-        interval = arguments["interval"]
-        return DeviceCollector(self.name, interval, self.deadline, self.missing, make)
+        kind = getattr(import_module(f"{__package__}.{module}"), name)
+        collector: Collector = kind(**arguments)
+        return collector
 
 
 class DeviceCollector(Collector):
-    """Stands in for a collector of devices until they are not *missing*."""
+    """Stands in for the collector of devices *of* an entry until they are there."""
 
-    def __init__(
-        self,
-        name: str,
-        interval: float,
-        deadline: float,
-        missing: Missing,
-        make: Callable[[], Collector],
-    ) -> None:
-        self.name = name
-        self.interval = interval
-        self.deadline = deadline
-        self._missing = missing
-        self._make = make
+    def __init__(self, of: CollectorEntry, arguments: Mapping[str, Any]) -> None:
+        self.name, self.interval = of.name, arguments["interval"]
+        self.deadline = of.deadline
+        self._of, self._arguments = of, arguments
         self._made: Collector | None = None
 
     def collect(self) -> Iterable[Family]:
         """Read the devices."""
         if self._made is None:
-            if (missing := self._missing()) is not None:
+            if (missing := self._of.missing()) is not None:
                 raise CollectorUnavailable(*missing)
-            self._made = self._make()
+            self._made = self._of.made(self._arguments)
         return self._made.collect()
 
     def close(self) -> None:

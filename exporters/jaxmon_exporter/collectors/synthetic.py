@@ -11,23 +11,30 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import product
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
-from jaxmon.exposition.families import Family, labels_text
+from jaxmon.exposition.families import Family, Sample, gauge, series
 from jaxmon_exporter.polling import Collector
 
 
-Figure: TypeAlias = tuple[Metric, float, tuple[object, ...]]
+Row: TypeAlias = tuple[Any, ...]
+"""A metric, its value, and labels after ``uuid`` or ``worker``."""
 
+ACCELERATORS = 8
+WORKERS = 4
 _GIB = 1 << 30
-_MEGA = 1_000_000
+_MEMORY_BYTES = 80 * _GIB
+_POWER_LIMIT, _IDLE_POWER = 700.0, 85.0
+_MODEL = "NVIDIA H100 80GB HBM3"
 # Bytes per second of a GPU that is busy all the time.
 _PCIE, _NVLINK = 6e9, 1.4e11
-_PCIE_GENERATION, _PCIE_LANES = 5, 16
+# In MHz.
 _CLOCKS = {"graphics": 1980, "sm": 1980, "memory": 2619, "video": 1545}
 # Of the time in which a kernel runs: training in bfloat16.
 _ACTIVITY = (
@@ -42,6 +49,11 @@ _ACTIVITY = (
     (catalog.GPU_INTEGER_ACTIVE_RATIO, 0.09),
 )
 _HEALTHY = (
+    (catalog.GPU_INFO, 1, "96.00.74.00.01", "13.0"),
+    (catalog.ACCELERATOR_UP, 1),
+    (catalog.ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_BYTES),
+    (catalog.ACCELERATOR_MEMORY_RESERVED_BYTES, _GIB // 2),
+    (catalog.ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT),
     (catalog.GPU_RECOVERY_ACTION, 0),
     (catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED, 0),
     (catalog.GPU_ROW_REMAP_PENDING, 0),
@@ -53,74 +65,8 @@ _HEALTHY = (
     (catalog.GPU_MIG_MODE, 0),
     (catalog.GPU_BAR1_USED_BYTES, 2 << 20),
     (catalog.GPU_BAR1_SIZE_BYTES, 128 * _GIB),
+    *((catalog.GPU_XID_ERRORS, 0, xid) for xid in catalog.CRITICAL_XIDS),
 )
-
-
-def gpu_figures(
-    elapsed: float, *, busy: float, worked: float, used: float, dusty: bool
-) -> Iterator[Figure]:
-    """
-    Yield metric, value and labels after ``uuid`` of one GPU: *busy* is the fraction of
-    time in which a kernel ran, *worked* its integral since the start, *used* the bytes
-    of memory of 80 GiB; a *dusty* one is throttled by heat for a tenth of the time.
-    """
-    for metric, value in _HEALTHY:
-        yield metric, value, ()
-    yield catalog.GPU_INFO, 1, ("96.00.74.00.01", "13.0")
-    reserved = _GIB // 2
-    yield catalog.ACCELERATOR_MEMORY_RESERVED_BYTES, reserved, ()
-    yield catalog.ACCELERATOR_MEMORY_FREE_BYTES, 80 * _GIB - reserved - round(used), ()
-    heat = 38 + 30 * busy + (14 if dusty else 0)
-    yield catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS, round(87 - heat), ()
-    for clock, speed in _CLOCKS.items():
-        slow = 0.88 if dusty and clock in ("graphics", "sm") else 1
-        yield catalog.ACCELERATOR_CLOCK_HERTZ, round(speed * slow) * _MEGA, (clock,)
-    yield catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO, round(0.6 * busy, 2), ()
-    for engine in catalog.ENGINES:
-        yield catalog.GPU_ENGINE_UTILIZATION_RATIO, 0, (engine,)
-    yield from _held_down(elapsed, worked, dusty=dusty)
-    for metric, share in _ACTIVITY:
-        yield metric, round(share * busy, 3), ()
-    yield from _errors()
-    yield from _traffic(worked)
-
-
-def _held_down(elapsed: float, worked: float, *, dusty: bool) -> Iterator[Figure]:
-    seconds = {"power": 0.2 * worked, "hw_thermal": 0.12 * elapsed if dusty else 0}
-    for reason in catalog.THROTTLE_REASONS:
-        held = round(seconds.get(reason, 0), 3)
-        yield catalog.GPU_THROTTLE_SECONDS, held, (reason,)
-    active = {"sw_power_cap", "hw_thermal"} if dusty else {"sw_power_cap"}
-    for event in catalog.CLOCK_EVENTS:
-        yield catalog.GPU_CLOCK_EVENT_ACTIVE, float(event in active), (event,)
-
-
-def _errors() -> Iterator[Figure]:
-    for severity in catalog.SEVERITIES:
-        corrected = severity == "corrected"
-        for scope in catalog.ECC_SCOPES:
-            count = 3 if corrected and scope == "aggregate" else 0
-            yield catalog.GPU_ECC_ERRORS, count, (severity, scope)
-            yield catalog.GPU_SRAM_ECC_ERRORS, 0, (severity, scope)
-        yield catalog.GPU_REMAPPED_ROWS, 1 if corrected else 0, (severity,)
-    for kind in catalog.PCIE_ERRORS:
-        yield catalog.GPU_PCIE_ERRORS, 0, (kind,)
-    for kind in catalog.NVLINK_ERRORS:
-        yield catalog.GPU_NVLINK_ERRORS, 0, (kind,)
-
-
-def _traffic(worked: float) -> Iterator[Figure]:
-    yield catalog.GPU_PCIE_TRANSMIT_BYTES, round(0.2 * _PCIE * worked), ()
-    yield catalog.GPU_PCIE_RECEIVE_BYTES, round(_PCIE * worked), ()
-    yield catalog.GPU_NVLINK_TRANSMIT_BYTES, round(_NVLINK * worked), ()
-    yield catalog.GPU_NVLINK_RECEIVE_BYTES, round(_NVLINK * worked), ()
-    for kind in catalog.LINK_KINDS:
-        yield catalog.GPU_PCIE_LINK_GENERATION, _PCIE_GENERATION, (kind,)
-        yield catalog.GPU_PCIE_LINK_WIDTH, _PCIE_LANES, (kind,)
-
-
-_COMMUNICATORS = 3
-_EVERY = 15.0
 # By collective and size of its message: how many a second, bytes of each, bytes on the
 # bus by seconds, and by bytes of the message on eight ranks. A training step gathers
 # parameters and scatters gradients.
@@ -130,51 +76,9 @@ _COLLECTIVES = (
     ("ReduceScatter", _GATHERED, 288.0, 52 << 20, 295e9, 7 / 8),
     ("AllReduce", "under_1MiB", 27.0, 65_536, 4e9, 7 / 4),
 )
-
-
-def nccl_figures(elapsed: float, processes: int, gpus: int) -> Iterator[Figure]:
-    """Return what RAS says *elapsed* seconds after the start of the fleet."""
-    yield catalog.NCCL_INFO, 1, ("2.28.9", "13.0", "13.0")
-    for state in catalog.NCCL_PROCESS_STATES:
-        yield catalog.NCCL_PROCESSES, processes * (state == "responding"), (state,)
-    yield catalog.NCCL_GPUS, gpus, ()
-    yield catalog.NCCL_NODES, 1, ()
-    for state in catalog.NCCL_COMMUNICATOR_STATES:
-        running = _COMMUNICATORS * (state == "running")
-        yield catalog.NCCL_COMMUNICATORS, running, (state,)
-    # Now and then the ranks are read between two collectives.
-    between = elapsed // _EVERY % 4 == 0
-    for kind in catalog.NCCL_FAULTS:
-        uneven = int(between and kind == "mismatch")
-        yield catalog.NCCL_FAULTY_COMMUNICATORS, uneven, (kind,)
-    yield catalog.NCCL_LAGGING_RANKS, 0, ()
-    yield catalog.NCCL_REPLY_AGE_SECONDS, elapsed % _EVERY, ()
-    yield catalog.NCCL_COLLECTION_SECONDS, 0.002, ()
-    yield catalog.NCCL_COLLECTION_TIMEOUTS, 0, ()
-    for worker in range(processes):
-        yield from _inspected(elapsed, worker)
-
-
-def _inspected(elapsed: float, worker: int) -> Iterator[Figure]:
-    for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
-        labels = (worker, collective, size)
-        number = int(rate * elapsed)
-        yield catalog.NCCL_COLLECTIVES_RECORDED, number, labels
-        yield catalog.NCCL_MESSAGE_BYTES, number * message, labels
-        moved = number * message * factor
-        yield catalog.NCCL_BUS_BYTES, moved, labels
-        seconds = moved / bandwidth
-        yield catalog.NCCL_COLLECTIVE_SECONDS, seconds, labels
-        yield catalog.NCCL_UNRECORDED_COLLECTIVES, 0, (worker, collective)
-
-
-ACCELERATORS = 8
-WORKERS = 4
-_MEMORY_BYTES = 80 * _GIB
+_REPLIES_EVERY = 15.0
 # Fraction of the arrays, and of the memory in use, by dtype.
 _DTYPES = (("bfloat16", 0.72, 0.6), ("float32", 0.2, 0.28), ("int32", 0.08, 0.02))
-_POWER_LIMIT = 700.0
-_IDLE_POWER = 85.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +107,15 @@ FUNCTIONS = (
     ),
     _Function("serving.prefill", 3.0, 4, 6.0, "weak_type", 4.2, 0.02, 0.41),
     _Function("data.augment", 18.0, 1, 1.0, "dtype", 0.7, 0.001),
+)
+# By compile time.
+_SIZES = (
+    (catalog.PROGRAM_FLOPS, 90_000),
+    (catalog.PROGRAM_ACCESSED_BYTES, 700),
+    (catalog.PROGRAM_ARGUMENT_BYTES, 300),
+    (catalog.PROGRAM_OUTPUT_BYTES, 290),
+    (catalog.PROGRAM_TEMPORARY_BYTES, 120),
+    (catalog.PROGRAM_PEAK_BYTES, 480),
 )
 
 
@@ -236,200 +149,240 @@ class Demo(Collector):
         now = self._clock()
         # As if the fleet had been running for an hour when the exporter started.
         elapsed = max(0.0, now - self._began) + 3600.0
-        page = _Page()
-        for index in range(ACCELERATORS):
-            self._accelerator(page, index, elapsed)
+        for index, uuid in enumerate(self._uuids):
+            for metric, value, *labels in _gpu(elapsed, index, self._phases[index]):
+                yield gauge(metric, value, uuid, *labels)
         for worker in range(WORKERS):
-            self._agent(page, worker, elapsed, now)
-        for metric, value, labels in nccl_figures(elapsed, WORKERS, ACCELERATORS):
-            page.add(metric, value, *labels)
-        return page.families
+            # Not a number: the synthetic workers never collide with real slots.
+            name = f"demo-{worker}"
+            for row in (
+                (catalog.PROCESS_START_TIME_SECONDS, now - elapsed),
+                *_process(worker, elapsed),
+                *self._devices(worker, elapsed),
+                *(row for of in FUNCTIONS for row in _called(of, elapsed + 7 * worker)),
+            ):
+                yield _of_worker(name, *row)
+            for function in FUNCTIONS:
+                yield from _histograms(name, function, elapsed + 7 * worker)
+            yield gauge(catalog.AGENT_UP, 1, name)
+            yield gauge(catalog.AGENT_STARTS, 1, name)
+            yield gauge(catalog.AGENT_CRASHES, 0, name)
+            yield gauge(catalog.AGENT_DIED, 0, name, "train")
+        for metric, value, *labels in _nccl(elapsed):
+            yield gauge(metric, value, *labels)
 
-    def _accelerator(self, page: _Page, index: int, elapsed: float) -> None:
-        uuid, phase = self._uuids[index], self._phases[index]
-        busy = _wave(elapsed, phase, mean=0.86, swing=0.09)
-        power = _IDLE_POWER + busy * (_POWER_LIMIT - _IDLE_POWER) * 0.93
-        # The integral of the power above, so that rate() shows the power.
-        energy = _integral(elapsed, phase, mean=0.86, swing=0.09)
-        joules = _IDLE_POWER * elapsed + energy * (_POWER_LIMIT - _IDLE_POWER) * 0.93
-        used = _wave(elapsed, phase + 1, mean=0.71, swing=0.05) * _MEMORY_BYTES
-        bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
-        model = "NVIDIA H100 80GB HBM3"
-        page.add(
-            catalog.ACCELERATOR_INFO, 1, uuid, index, "nvidia", model, "580.65.06", bus
-        )
-        page.add(catalog.ACCELERATOR_UP, 1, uuid)
-        page.add(catalog.ACCELERATOR_UTILIZATION_RATIO, round(busy, 2), uuid)
-        page.add(catalog.ACCELERATOR_MEMORY_USED_BYTES, round(used), uuid)
-        page.add(catalog.ACCELERATOR_MEMORY_SIZE_BYTES, _MEMORY_BYTES, uuid)
-        page.add(catalog.ACCELERATOR_POWER_WATTS, round(power, 1), uuid)
-        page.add(catalog.ACCELERATOR_POWER_LIMIT_WATTS, _POWER_LIMIT, uuid)
-        page.add(catalog.ACCELERATOR_ENERGY_JOULES, round(joules, 1), uuid)
-        for sensor, heat in (("gpu", 38 + 30 * busy), ("memory", 47 + 35 * busy)):
-            page.add(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(heat), uuid, sensor)
-        for xid in catalog.CRITICAL_XIDS:
-            page.add(catalog.GPU_XID_ERRORS, 0, uuid, xid)
-        page.add(catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1), uuid)
-        page.add(catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1), uuid)
-        page.add(catalog.ACCELERATOR_NUMA_NODE, index // 4, uuid)
-        dusty = index == ACCELERATORS - 1
-        for metric, value, labels in gpu_figures(
-            elapsed, busy=busy, worked=energy, used=used, dusty=dusty
-        ):
-            page.add(metric, value, uuid, *labels)
-
-    def _agent(self, page: _Page, worker: int, elapsed: float, now: float) -> None:
-        # Not a number: the synthetic workers never collide with real slots.
-        name = f"demo-{worker}"
-        page.worker = name
-        page.add(catalog.PROCESS_START_TIME_SECONDS, now - elapsed)
-        page.add(catalog.UPTIME_SECONDS, elapsed)
-        resident = _wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB
-        page.add(catalog.PROCESS_RESIDENT_MEMORY_BYTES, round(resident))
-        page.add(catalog.BUILD_INFO, 1, "demo")
-        versions = ("0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13")
-        page.add(catalog.RUNTIME_INFO, 1, *versions)
-        page.add(catalog.PROCESS_INDEX, worker)
-        page.add(catalog.PROCESS_COUNT, WORKERS)
-        for local in range(ACCELERATORS // WORKERS):
-            self._device(page, worker, local, elapsed)
-        for function in FUNCTIONS:
-            _function(page, function, elapsed + 7 * worker)
-        hits, misses = 16 + worker, 5
-        page.add(catalog.PERSISTENT_CACHE_REQUESTS, hits, "hit")
-        page.add(catalog.PERSISTENT_CACHE_REQUESTS, misses, "miss")
-        page.add(catalog.PERSISTENT_CACHE_WRITES, misses if worker == 0 else 0)
-        for operation in catalog.PERSISTENT_CACHE_OPERATIONS:
-            page.add(catalog.PERSISTENT_CACHE_ERRORS, 0, operation)
-        page.add(catalog.PERSISTENT_CACHE_SAVED_SECONDS, hits * 11)
-        page.add(catalog.PERSISTENT_CACHE_SIZE_BYTES, 190 * 2**20)
-        page.add(catalog.PERSISTENT_CACHE_ENTRIES, 21)
-        for reason in catalog.PERSISTENT_CACHE_OBSTACLES:
-            here = reason == "not_writer" and worker > 0
-            page.add(catalog.PERSISTENT_CACHE_OBSTACLE, int(here), reason)
-        # A batch into each step, a loss out of every tenth.
-        steps = round(elapsed * 3)
-        for direction, count, size in (
-            ("device_to_host", steps // 10, 4),
-            ("host_to_device", steps, 3 * 2**20),
-        ):
-            page.add(catalog.HOST_TRANSFERS, count, direction)
-            page.add(catalog.HOST_TRANSFER_BYTES, count * size, direction)
-            page.add(catalog.HOST_TRANSFER_SECONDS, count * 0.002, direction)
-        page.add(catalog.STEPS, steps, "train")
-        page.add(catalog.STEP_AGE_SECONDS, elapsed % (1 / 3), "train")
-        page.add(catalog.HOST_SYNCS, steps // 100)
-        page.add(catalog.HOST_SYNC_SECONDS, steps // 100 * 0.3)
-        page.add(catalog.COMPILES_IN_PROGRESS, 0)
-        page.add(catalog.COMPILE_OLDEST_SECONDS, 0)
-        page.worker = None
-        page.add(catalog.AGENT_UP, 1, name)
-        page.add(catalog.AGENT_STARTS, 1, name)
-        page.add(catalog.AGENT_CRASHES, 0, name)
-        page.add(catalog.AGENT_DIED, 0, name, "train")
-
-    def _device(self, page: _Page, worker: int, local: int, elapsed: float) -> None:
-        index = worker * (ACCELERATORS // WORKERS) + local
-        phase = self._phases[index]
-        used = _wave(elapsed, phase + 1, mean=0.55, swing=0.06) * _MEMORY_BYTES
-        arrays = round(_wave(elapsed, phase, mean=412, swing=9))
-        bus = f"0000:{0x17 + 0x10 * index:02x}:00.0"
-        kind = "NVIDIA H100 80GB HBM3"
-        uuid = self._uuids[index]
-        page.add(catalog.DEVICE_INFO, 1, local, "gpu", kind, worker, uuid, bus)
-        peak, limit = 0.74 * _MEMORY_BYTES, 0.75 * _MEMORY_BYTES
-        for state, size in (("in_use", used), ("peak", peak), ("limit", limit)):
-            page.add(catalog.DEVICE_MEMORY_BYTES, round(size), local, state)
-        for dtype, count_share, bytes_share in _DTYPES:
-            count = round(arrays * count_share)
-            page.add(catalog.LIVE_ARRAYS, count, local, dtype)
-            size = round(used * bytes_share)
-            page.add(catalog.LIVE_ARRAY_BYTES, size, local, dtype)
-        page.add(catalog.LEAK_GROWTH_BYTES, 0, local)
+    def _devices(self, worker: int, elapsed: float) -> Iterator[Row]:
+        number = ACCELERATORS // WORKERS
+        for local in range(number):
+            index = worker * number + local
+            phase, uuid = self._phases[index], self._uuids[index]
+            used = _wave(elapsed, phase + 1, mean=0.55, swing=0.06) * _MEMORY_BYTES
+            arrays = round(_wave(elapsed, phase, mean=412, swing=9))
+            labels = (local, "gpu", _MODEL, worker, uuid, _bus(index))
+            yield catalog.DEVICE_INFO, 1, *labels
+            peak, limit = 0.74 * _MEMORY_BYTES, 0.75 * _MEMORY_BYTES
+            for state, size in (("in_use", used), ("peak", peak), ("limit", limit)):
+                yield catalog.DEVICE_MEMORY_BYTES, round(size), local, state
+            for dtype, of_arrays, of_bytes in _DTYPES:
+                yield catalog.LIVE_ARRAYS, round(arrays * of_arrays), local, dtype
+                yield catalog.LIVE_ARRAY_BYTES, round(used * of_bytes), local, dtype
+            yield catalog.LEAK_GROWTH_BYTES, 0, local
 
 
-class _Page:
-    """Collects families; samples carry a worker label while `worker` is set."""
+def _gpu(elapsed: float, index: int, phase: float) -> Iterator[Row]:
+    """Yield the rows of a GPU; heat throttles the last for a tenth of the time."""
+    dusty = index == ACCELERATORS - 1
+    # The fraction of time in which a kernel ran, and its integral since the start, so
+    # that rate() of what is counted shows it.
+    busy = _wave(elapsed, phase, mean=0.86, swing=0.09)
+    worked = _integral(elapsed, phase, mean=0.86, swing=0.09)
+    dynamic = (_POWER_LIMIT - _IDLE_POWER) * 0.93
+    power = _IDLE_POWER + busy * dynamic
+    joules = _IDLE_POWER * elapsed + worked * dynamic
+    used = round(_wave(elapsed, phase + 1, mean=0.71, swing=0.05) * _MEMORY_BYTES)
+    labels = (index, "nvidia", _MODEL, "580.65.06", _bus(index))
+    yield catalog.ACCELERATOR_INFO, 1, *labels
+    yield from _HEALTHY
+    yield catalog.ACCELERATOR_UTILIZATION_RATIO, round(busy, 2)
+    yield catalog.ACCELERATOR_MEMORY_USED_BYTES, used
+    yield catalog.ACCELERATOR_MEMORY_FREE_BYTES, _MEMORY_BYTES - _GIB // 2 - used
+    yield catalog.ACCELERATOR_POWER_WATTS, round(power, 1)
+    yield catalog.GPU_POWER_INSTANT_WATTS, round(power * 1.02, 1)
+    yield catalog.GPU_POWER_AVERAGE_WATTS, round(power, 1)
+    yield catalog.ACCELERATOR_ENERGY_JOULES, round(joules, 1)
+    yield catalog.ACCELERATOR_NUMA_NODE, index // 4
+    for sensor, heat in (("gpu", 38 + 30 * busy), ("memory", 47 + 35 * busy)):
+        yield catalog.ACCELERATOR_TEMPERATURE_CELSIUS, round(heat), sensor
+    margin = 87 - (38 + 30 * busy + (14 if dusty else 0))
+    yield catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS, round(margin)
+    for clock, speed in _CLOCKS.items():
+        slow = 0.88 if dusty and clock in ("graphics", "sm") else 1
+        hertz = round(speed * slow) * 1_000_000
+        yield catalog.ACCELERATOR_CLOCK_HERTZ, hertz, clock
+    yield catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO, round(0.6 * busy, 2)
+    for metric, share in _ACTIVITY:
+        yield metric, round(share * busy, 3)
+    heat = round(0.12 * elapsed, 3) if dusty else 0
+    held = {"power": round(0.2 * worked, 3), "hw_thermal": heat}
+    yield from _filled(catalog.GPU_THROTTLE_SECONDS, held)
+    events = {"sw_power_cap": 1, "hw_thermal": int(dusty)}
+    yield from _filled(catalog.GPU_CLOCK_EVENT_ACTIVE, events)
+    yield from _filled(catalog.GPU_ECC_ERRORS, {("corrected", "aggregate"): 3})
+    yield from _filled(catalog.GPU_REMAPPED_ROWS, {"corrected": 1})
+    for metric in (
+        *(catalog.GPU_ENGINE_UTILIZATION_RATIO, catalog.GPU_SRAM_ECC_ERRORS),
+        *(catalog.GPU_PCIE_ERRORS, catalog.GPU_NVLINK_ERRORS),
+    ):
+        yield from _filled(metric)
+    yield catalog.GPU_PCIE_TRANSMIT_BYTES, round(0.2 * _PCIE * worked)
+    yield catalog.GPU_PCIE_RECEIVE_BYTES, round(_PCIE * worked)
+    yield catalog.GPU_NVLINK_TRANSMIT_BYTES, round(_NVLINK * worked)
+    yield catalog.GPU_NVLINK_RECEIVE_BYTES, round(_NVLINK * worked)
+    yield from _filled(catalog.GPU_PCIE_LINK_GENERATION, otherwise=5)
+    yield from _filled(catalog.GPU_PCIE_LINK_WIDTH, otherwise=16)
 
-    def __init__(self) -> None:
-        self.families: list[Family] = []
-        self.worker: str | None = None
 
-    def add(self, metric: Metric, value: float, *labels: object) -> None:
-        """Add one sample of *metric*."""
-        self.add_named(metric, metric.name, value, metric.labels, labels)
+def _nccl(elapsed: float) -> Iterator[Row]:
+    """Yield what RAS and Inspector say *elapsed* seconds after the fleet's start."""
+    yield catalog.NCCL_INFO, 1, "2.28.9", "13.0", "13.0"
+    yield from _filled(catalog.NCCL_PROCESSES, {"responding": WORKERS})
+    yield catalog.NCCL_GPUS, ACCELERATORS
+    yield catalog.NCCL_NODES, 1
+    yield from _filled(catalog.NCCL_COMMUNICATORS, {"running": 3})
+    # Now and then the ranks are read between two collectives.
+    between = int(elapsed // _REPLIES_EVERY % 4 == 0)
+    yield from _filled(catalog.NCCL_FAULTY_COMMUNICATORS, {"mismatch": between})
+    yield catalog.NCCL_LAGGING_RANKS, 0
+    yield catalog.NCCL_REPLY_AGE_SECONDS, elapsed % _REPLIES_EVERY
+    yield catalog.NCCL_COLLECTION_SECONDS, 0.002
+    yield catalog.NCCL_COLLECTION_TIMEOUTS, 0
+    for worker in range(WORKERS):
+        for collective, size, rate, message, bandwidth, factor in _COLLECTIVES:
+            labels, number = (worker, collective, size), int(rate * elapsed)
+            moved = number * message * factor
+            yield catalog.NCCL_COLLECTIVES_RECORDED, number, *labels
+            yield catalog.NCCL_MESSAGE_BYTES, number * message, *labels
+            yield catalog.NCCL_BUS_BYTES, moved, *labels
+            yield catalog.NCCL_COLLECTIVE_SECONDS, moved / bandwidth, *labels
+            yield catalog.NCCL_UNRECORDED_COLLECTIVES, 0, worker, collective
 
-    def add_named(
-        self,
-        metric: Metric,
-        name: str,
-        value: float,
-        names: tuple[str, ...],
-        labels: tuple[object, ...],
-    ) -> None:
-        """Add one sample under a *name* such as that of a histogram's sum."""
-        if self.worker is not None:
-            names, labels = ("worker", *names), (self.worker, *labels)
-        text = labels_text(names, labels)
-        self.families.append(
-            Family(metric, [(f"{name}{{{text}}}" if text else name, value)])
-        )
+
+def _process(worker: int, elapsed: float) -> Iterator[Row]:
+    hits, misses, steps = 16 + worker, 5, round(elapsed * 3)
+    yield catalog.UPTIME_SECONDS, elapsed
+    resident = _wave(elapsed, worker, mean=6.1, swing=0.2) * _GIB
+    yield catalog.PROCESS_RESIDENT_MEMORY_BYTES, round(resident)
+    yield catalog.BUILD_INFO, 1, "demo"
+    yield catalog.RUNTIME_INFO, 1, "0.10.2", "0.10.2", "3.12.8", "gpu", "cuda 13"
+    yield catalog.PROCESS_INDEX, worker
+    yield catalog.PROCESS_COUNT, WORKERS
+    results = {"hit": hits, "miss": misses}
+    yield from _filled(catalog.PERSISTENT_CACHE_REQUESTS, results)
+    yield catalog.PERSISTENT_CACHE_WRITES, misses if worker == 0 else 0
+    yield from _filled(catalog.PERSISTENT_CACHE_ERRORS)
+    yield catalog.PERSISTENT_CACHE_SAVED_SECONDS, hits * 11
+    yield catalog.PERSISTENT_CACHE_SIZE_BYTES, 190 * 2**20
+    yield catalog.PERSISTENT_CACHE_ENTRIES, 21
+    here = {"not_writer": int(worker > 0)}
+    yield from _filled(catalog.PERSISTENT_CACHE_OBSTACLE, here)
+    # A batch into each step, a loss out of every tenth.
+    for direction, count, size in (
+        ("device_to_host", steps // 10, 4),
+        ("host_to_device", steps, 3 * 2**20),
+    ):
+        yield catalog.HOST_TRANSFERS, count, direction
+        yield catalog.HOST_TRANSFER_BYTES, count * size, direction
+        yield catalog.HOST_TRANSFER_SECONDS, count * 0.002, direction
+    yield catalog.STEPS, steps, "train"
+    yield catalog.STEP_AGE_SECONDS, elapsed % (1 / 3), "train"
+    yield catalog.HOST_SYNCS, steps // 100
+    yield catalog.HOST_SYNC_SECONDS, steps // 100 * 0.3
+    yield catalog.COMPILES_IN_PROGRESS, 0
+    yield catalog.COMPILE_OLDEST_SECONDS, 0
 
 
-def _function(page: _Page, function: _Function, elapsed: float) -> None:
-    name, hours = function.name, elapsed / 3600
-    recompiles = math.floor(function.recompiles_per_hour * hours)
-    programs = function.shapes + recompiles
+def _counts(function: _Function, elapsed: float) -> tuple[int, int, int]:
+    """Return calls, recompiles and programs of *function*."""
+    recompiles = math.floor(function.recompiles_per_hour * elapsed / 3600)
     calls = math.floor(function.rate * elapsed)
+    return calls, recompiles, function.shapes + recompiles
+
+
+def _called(function: _Function, elapsed: float) -> Iterator[Row]:
+    name = function.name
+    calls, recompiles, programs = _counts(function, elapsed)
     misses = min(calls, programs)
-    page.add(catalog.JIT_CALLS, calls, name)
-    page.add(catalog.JIT_CACHE_HITS, calls - misses, name)
-    page.add(catalog.JIT_CACHE_MISSES, misses, name)
-    for outcome in ("compiled", "cache_hit", "failed"):
-        page.add(catalog.COMPILES, programs * (outcome == "compiled"), name, outcome)
-    page.add(catalog.RECOMPILES, recompiles, name, function.cause)
-    page.add(catalog.RECOMPILES, function.shapes - 1, name, "new_function")
+    yield catalog.JIT_CALLS, calls, name
+    yield catalog.JIT_CACHE_HITS, calls - misses, name
+    yield catalog.JIT_CACHE_MISSES, misses, name
+    for _, value, outcome in _filled(catalog.COMPILES, {"compiled": programs}):
+        yield catalog.COMPILES, value, name, outcome
+    yield catalog.RECOMPILES, recompiles, name, function.cause
+    yield catalog.RECOMPILES, function.shapes - 1, name, "new_function"
     size = round(function.compile_seconds * 1e6)
-    page.add(catalog.PROGRAMS, programs, name)
-    page.add(catalog.PROGRAM_INFO, 1, name, f"{size * 2654435761 % 2**64:016x}")
+    yield catalog.PROGRAMS, programs, name
+    yield catalog.PROGRAM_INFO, 1, name, f"{size * 2654435761 % 2**64:016x}"
     if ideal := function.execution_seconds * function.of_peak:
         flops = round(ideal * _PEAK_FLOPS)
-        page.add(catalog.FLOPS, calls * flops, name, "model")
-        page.add(catalog.IDEAL_SECONDS, calls * ideal, name, "model")
-        page.add(catalog.PROGRAM_MATRIX_FLOPS, flops, name, "model")
-    for metric, factor in (
-        (catalog.PROGRAM_FLOPS, 90_000),
-        (catalog.PROGRAM_ACCESSED_BYTES, 700),
-        (catalog.PROGRAM_ARGUMENT_BYTES, 300),
-        (catalog.PROGRAM_OUTPUT_BYTES, 290),
-        (catalog.PROGRAM_TEMPORARY_BYTES, 120),
-        (catalog.PROGRAM_PEAK_BYTES, 480),
-    ):
-        page.add(metric, size * factor, name)
-    page.add(catalog.PROGRAM_FUSIONS, size // 40_000 + 3, name)
-    page.add(catalog.PROGRAM_INSTRUCTIONS, size // 2_000 + 60, name)
-    failures = math.floor(function.errors_per_hour * hours)
-    page.add(catalog.ERRORS, failures, name, "oom")
-    shares = {"trace": 0.04, "lower": 0.02, "backend_compile": 1.0}
-    for phase, share in shares.items():
-        seconds = function.compile_seconds * share
-        _histogram(page, catalog.COMPILE_SECONDS, programs, seconds, name, phase)
+        yield catalog.FLOPS, calls * flops, name, "model"
+        yield catalog.IDEAL_SECONDS, calls * ideal, name, "model"
+        yield catalog.PROGRAM_MATRIX_FLOPS, flops, name, "model"
+    for metric, factor in _SIZES:
+        yield metric, size * factor, name
+    yield catalog.PROGRAM_FUSIONS, size // 40_000 + 3, name
+    yield catalog.PROGRAM_INSTRUCTIONS, size // 2_000 + 60, name
+    failures = math.floor(function.errors_per_hour * elapsed / 3600)
+    yield catalog.ERRORS, failures, name, "oom"
+
+
+def _histograms(worker: str, function: _Function, elapsed: float) -> Iterator[Family]:
+    calls, _, programs = _counts(function, elapsed)
+    for phase, share in (("trace", 0.04), ("lower", 0.02), ("backend_compile", 1.0)):
+        labels, seconds = (function.name, phase), function.compile_seconds * share
+        yield _histogram(catalog.COMPILE_SECONDS, programs, seconds, worker, *labels)
     # A call in three is sampled.
-    seconds = function.execution_seconds
-    _histogram(page, catalog.EXECUTION_SECONDS, calls // 3, seconds, name)
+    spent = function.execution_seconds
+    yield _histogram(
+        catalog.EXECUTION_SECONDS, calls // 3, spent, worker, function.name
+    )
 
 
-def _histogram(
-    page: _Page, metric: Metric, count: int, typical: float, *labels: str
-) -> None:
-    """Add *count* observations that are all *typical*."""
-    name, names = metric.name, metric.labels
-    for bound in (*metric.buckets, math.inf):
-        edge = "+Inf" if math.isinf(bound) else str(float(bound))
-        below = count if typical <= bound else 0
-        page.add_named(metric, f"{name}_bucket", below, (*names, "le"), (*labels, edge))
-    page.add_named(metric, f"{name}_sum", count * typical, names, labels)
-    page.add_named(metric, f"{name}_count", count, names, labels)
+def _filled(
+    metric: Metric,
+    values: Mapping[Any, float] = MappingProxyType({}),
+    otherwise: float = 0,
+) -> Iterator[Row]:
+    """Yield a row for each value of the closed labels of *metric*."""
+    for labels in product(*(allowed for _, allowed in metric.values)):
+        key = labels[0] if len(labels) == 1 else labels
+        yield metric, values.get(key, otherwise), *labels
+
+
+def _of_worker(worker: str, metric: Metric, value: float, *labels: object) -> Family:
+    named = metric._replace(labels=("worker", *metric.labels))
+    return Family(metric, [(series(named, worker, *labels), value)])
+
+
+def _histogram(metric: Metric, count: int, typical: float, *labels: str) -> Family:
+    """Return *count* observations that are all *typical*."""
+    names = ("worker", *metric.labels)
+    samples: list[Sample] = []
+
+    def add(suffix: str, value: float, *bound: str) -> None:
+        allowed = (*names, "le") if bound else names
+        made = metric._replace(name=f"{metric.name}_{suffix}", labels=allowed)
+        samples.append((series(made, *labels, *bound), value))
+
+    for bound in metric.buckets:
+        add("bucket", count if typical <= bound else 0, str(float(bound)))
+    add("bucket", count, "+Inf")
+    add("sum", count * typical)
+    add("count", count)
+    return Family(metric, samples)
+
+
+def _bus(index: int) -> str:
+    return f"0000:{0x17 + 0x10 * index:02x}:00.0"
 
 
 _SLOW, _FAST = 2 * math.pi / 600, 2 * math.pi / 47

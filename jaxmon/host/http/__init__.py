@@ -5,7 +5,7 @@ HTTP: one small server for pages, one bounded client.
 `connections` decides who is served; `messages` reads and writes, `routes` finds
 handlers.
 
-`client` makes one exchange over a `stream` that has a deadline and a size, `route` does
-so through TLS and proxies, and `fetch` reads many sockets concurrently. `urls` are
-validated before anything is sent, and `redaction` hides echoed passwords.
+`client` makes one exchange over a `stream` that has a deadline and a size, also by
+TLS and proxies, and `fetch` reads many sockets concurrently. `urls` are validated
+before anything is sent, and `redaction` hides echoed passwords.
 """

@@ -1,21 +1,28 @@
 """
-One HTTP exchange within bounds, unencrypted; `route` has TLS, `fetch` many at once.
+One HTTP exchange within bounds: unencrypted, or by a route, over TLS if the URL says
+so, directly or through a proxy. `fetch` makes many at once.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import SplitResult, urlsplit
 
+from jaxmon.errors import ConfigFileError, JaxmonError
+from jaxmon.host.files.bounded import require_regular
 from jaxmon.host.formats import json_text
+from jaxmon.host.http import urls
 from jaxmon.host.http.stream import Bounds, Place, Stream, connected
-from jaxmon.host.http.urls import authority
 
 
 _CHUNK = 1 << 16
@@ -55,7 +62,7 @@ def get(
     or truncated.
     """
     with connected(place, Bounds(seconds, max_bytes)) as stream:
-        host = "localhost" if isinstance(place, Path) else authority(*place)
+        host = "localhost" if isinstance(place, Path) else urls.authority(*place)
         send(stream, "GET", target, host=host, headers=headers)
         return receive(stream, "GET")
 
@@ -99,3 +106,152 @@ def receive_head(stream: Stream, method: str) -> HTTPResponse:
             raise HTTPException(msg)
         if response.status not in _INTERIM:
             return response
+
+
+_MOST_BYTES = 16 << 20
+
+
+class CertificatesError(JaxmonError, ValueError):
+    """A file of certificates that cannot be used; the message names it."""
+
+
+def trusted(server: SplitResult, ca_file: Path | None) -> ssl.SSLContext | None:
+    """
+    Return which certificates to trust of *server*, those in *ca_file* (PEM) instead of
+    the system's; `None` if none are needed. Raises `CertificatesError`.
+    """
+    # Loading the system's takes longer than a request to a server on this host.
+    if server.scheme == "http" and ca_file is None:
+        return None
+    try:
+        if ca_file is not None:  # OpenSSL would read whatever it is to its end
+            require_regular(ca_file, most=_MOST_BYTES)
+        return ssl.create_default_context(cafile=ca_file)
+    except ConfigFileError as error:
+        msg = f"cannot use the certificates in {ca_file}: {error}"
+        raise CertificatesError(msg) from None
+    except OSError as error:  # ssl.SSLError, too
+        reason = error.strerror or "it holds no certificates"
+        msg = f"cannot use the certificates in {ca_file}: {reason}"
+        raise CertificatesError(msg) from None
+
+
+class RouteError(JaxmonError, ValueError):
+    """An unusable proxy."""
+
+
+class UnreachableError(OSError):
+    """Nothing accepts connections there, or there is no such host."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The URLs of server and proxy, trusted certificates, and one *address* of many."""
+
+    server: SplitResult
+    proxy: SplitResult | None = None
+    trust: ssl.SSLContext | None = None
+    address: str = ""
+
+    @classmethod
+    def by_environment(cls, server: SplitResult, trust: ssl.SSLContext | None) -> Route:
+        """
+        Return the route to *server* according to HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+        As in curl and Go, this host itself is never reached through a proxy. Raises
+        `RouteError`: the variable names an invalid proxy, or one that does not speak
+        plain HTTP.
+        """
+        # Heavy, and a direct route does not need it.
+        from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
+
+        named = getproxies().get(server.scheme, "")
+        if not named or urls.is_loopback(server) or proxy_bypass(server.netloc):
+            return cls(server, None, trust)
+        try:
+            proxy = urlsplit(named if "://" in named else f"http://{named}")
+            usable = bool(proxy.hostname) and proxy.port != 0
+        except ValueError:
+            proxy, usable = urlsplit(""), False
+        # Its password, and the requests to it, would be sent unencrypted.
+        if not usable or proxy.scheme != "http":
+            what = "an unsupported proxy type" if usable else "an invalid proxy"
+            msg = (
+                f"{_variable(server.scheme)}={urls.without_user(named)!r} names "
+                f"{what}; give http://HOST:PORT, or unset it"
+            )
+            raise RouteError(msg)
+        return cls(server, proxy, trust)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Secrets that server and proxy may echo and that must not be shown."""
+        of_proxy = () if self.proxy is None else urls.secrets_of(self.proxy)
+        return (*urls.secrets_of(self.server), *of_proxy)
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        bounds: Bounds,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> ClientResponse:
+        """
+        Return the response to a request for *target*, path and query, with user and
+        password of the URL. Raises `TimeoutError`, `TooLargeError`, `UnreachableError`,
+        `ssl.SSLError`, `OSError`, or `http.client.HTTPException`: invalid or truncated.
+        """
+        sent = {**headers, **_header("Authorization", self.server)}
+        if self.proxy is not None and self.server.scheme == "http":
+            target = f"http://{_host(self.server)}{target}"
+            sent |= _header("Proxy-Authorization", self.proxy)
+        with self._stream(bounds) as stream:
+            send(
+                stream, method, target, host=_host(self.server), headers=sent, body=body
+            )
+            return receive(stream, method)
+
+    @contextmanager
+    def _stream(self, bounds: Bounds) -> Iterator[Stream]:
+        """Connect to the server, through the proxy if any, for a block."""
+        host, port = urls.place_of(self.proxy or self.server)
+        if self.address and self.proxy is None:
+            host = self.address
+        with ExitStack() as stack:
+            try:
+                stream = stack.enter_context(connected((host, port), bounds))
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise UnreachableError(*error.args) from error
+            if self.server.scheme == "https":
+                if self.proxy is not None:
+                    _open_tunnel(stream, self.server, self.proxy)
+                trust = self.trust or ssl.create_default_context()
+                stream.encrypt(trust, urls.place_of(self.server)[0])
+            yield stream
+
+
+def _open_tunnel(stream: Stream, server: SplitResult, proxy: SplitResult) -> None:
+    target = urls.authority(*urls.place_of(server))
+    headers = _header("Proxy-Authorization", proxy)
+    send(stream, "CONNECT", target, host=target, headers=headers)
+    response = receive_head(stream, "CONNECT")
+    if response.status != HTTPStatus.OK:
+        msg = f"Tunnel connection failed: {response.status} {response.reason}"
+        raise OSError(msg)
+
+
+def _header(name: str, parts: SplitResult) -> dict[str, str]:
+    return {} if parts.username is None else {name: urls.basic(parts)}
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _variable(scheme: str) -> str:
+    """Return the name of the variable that names the proxy for *scheme*."""
+    lower = f"{scheme}_proxy"
+    return lower if os.environ.get(lower) else lower.upper()

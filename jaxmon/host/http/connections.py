@@ -10,16 +10,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jaxmon.host.http.messages import (
-    MAX_HEAD,
-    Request,
-    RequestError,
-    Response,
-    error_response,
-    now,
-    parse_request,
-    render_head,
-)
+from jaxmon.host.http import messages
 from jaxmon.threads import unlist
 from jaxmon.tuples import NamedTuple
 
@@ -54,8 +45,8 @@ class Connection:
         self.transport = transport
         self.listener = listener
         self.peer = peer
-        self.progress = self.deadline = now()
-        self.request: Request | None = None
+        self.progress = self.deadline = messages.now()
+        self.request: messages.Request | None = None
         self.answer: PendingResponse | None = None
         self.pending: Future[Any] | None = None
         self.open = False
@@ -67,30 +58,30 @@ class Connection:
         Receive what is there of the request; return whether it is complete. Raises
         `RequestError`: it is invalid, or too long; `OSError`: the client is gone.
         """
-        self.progress = now()
+        self.progress = messages.now()
         try:
             if not self.open:
                 self.transport.handshake()
                 self.open = True
             while not self._is_complete():
-                if not (data := self.transport.receive(MAX_HEAD)):
+                if not (data := self.transport.receive(messages.MAX_HEAD)):
                     raise ConnectionAbortedError
                 self._head += data
         except BlockingIOError:
             return False
-        arrived = now()
+        arrived = messages.now()
         head = bytes(self._head.partition(_END_OF_HEAD)[0])
         self._head.clear()
-        self.request = parse_request(head)._replace(arrived=arrived)
+        self.request = messages.parse_request(head)._replace(arrived=arrived)
         return True
 
-    def respond(self, response: Response) -> None:
+    def respond(self, response: messages.Response) -> None:
         """Start sending *response*."""
         hidden = self.request is not None and self.request.method == "HEAD"
         body = memoryview(b"" if hidden else response.body)
-        self._unsent = memoryview(render_head(response) + body[:_PIECE])
+        self._unsent = memoryview(messages.render_head(response) + body[:_PIECE])
         self._rest = body[_PIECE:]
-        self.progress = now()
+        self.progress = messages.now()
 
     def send(self) -> bool:
         """Send what is left of the response; return whether that was all."""
@@ -102,7 +93,7 @@ class Connection:
                 if not self._unsent:
                     return True
                 self._unsent = self._unsent[self.transport.send(self._unsent) :]
-                self.progress = now()
+                self.progress = messages.now()
         except BlockingIOError:
             pass
         return not (self._unsent or self._rest)
@@ -116,10 +107,10 @@ class Connection:
 
     def _is_complete(self) -> bool:
         end = self._head.find(_END_OF_HEAD)
-        if max(end, len(self._head) if end < 0 else 0) > MAX_HEAD:
-            raise RequestError(
+        if max(end, len(self._head) if end < 0 else 0) > messages.MAX_HEAD:
+            raise messages.RequestError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"request line and headers are limited to {MAX_HEAD} bytes",
+                f"request line and headers are limited to {messages.MAX_HEAD} bytes",
             )
         return end >= 0
 
@@ -253,14 +244,14 @@ class ConnectionPool:
     def _receive(self, client: Connection) -> None:
         try:
             has_asked = client.receive()
-        except RequestError as error:
-            self._refuse(client, error_response(error.status, str(error)))
+        except messages.RequestError as error:
+            self._refuse(client, messages.error_response(error.status, str(error)))
         except OSError:
             self._end(client)
         else:
             if has_asked:
                 self._loop.unwatch(client.transport)
-                client.deadline = now() + _PATIENCE_SECONDS
+                client.deadline = messages.now() + _PATIENCE_SECONDS
             else:
                 self._watch(client)
 
@@ -277,9 +268,9 @@ class ConnectionPool:
             else:
                 full.add(client.peer)
 
-    def _begin(self, client: Connection, request: Request) -> None:
+    def _begin(self, client: Connection, request: messages.Request) -> None:
         self._become(self._answered, client)
-        client.progress = now()
+        client.progress = messages.now()
         client.deadline = client.progress + self._timeouts.answer
         sock = client.transport.sock
         client.answer = self._router.answer(request, client.listener, sock)
@@ -320,7 +311,7 @@ class ConnectionPool:
 
     # --- Ending --------------------------------------------------------------------
 
-    def _refuse(self, client: Connection, response: Response) -> None:
+    def _refuse(self, client: Connection, response: messages.Response) -> None:
         """Send *response*, a short one, and nothing more."""
         client.respond(response)
         try:
@@ -335,7 +326,7 @@ class ConnectionPool:
         if len(self._ending) >= _ENDING * self._most:
             self._close(next(iter(self._ending)))
         self._become(self._ending, client)
-        client.deadline = now() + _LINGER_SECONDS
+        client.deadline = messages.now() + _LINGER_SECONDS
         try:
             client.transport.end()
             self._watch(client)
@@ -346,11 +337,13 @@ class ConnectionPool:
         if client in self._asking and client.request is not None:
             self.dropped += 1
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            self._refuse(client, error_response(status, "too many connections"))
+            self._refuse(
+                client, messages.error_response(status, "too many connections")
+            )
         elif client in self._asking and client.open:
             status = HTTPStatus.REQUEST_TIMEOUT
             message = "request timeout"
-            self._refuse(client, error_response(status, message))
+            self._refuse(client, messages.error_response(status, message))
         elif client.answer is not None and client.pending is not None:
             client.deadline = inf
             client.pending.cancel()
@@ -416,7 +409,9 @@ class ConnectionPool:
 
 def _is_slow(client: Connection) -> bool:
     """Return whether *client* has not received anything of its response for a while."""
-    return client.pending is None and now() - client.progress > _PATIENCE_SECONDS
+    return (
+        client.pending is None and messages.now() - client.progress > _PATIENCE_SECONDS
+    )
 
 
 def _resume(answer: PendingResponse, future: Future[Any]) -> Future[Any]:

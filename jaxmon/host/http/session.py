@@ -20,9 +20,14 @@ from urllib.parse import SplitResult, urlencode, urlunsplit
 
 from jaxmon.errors import JaxmonError
 from jaxmon.host.formats.layout import clean, shortened
-from jaxmon.host.http.client import ClientResponse
+from jaxmon.host.http.client import (
+    CertificatesError,
+    ClientResponse,
+    Route,
+    RouteError,
+    trusted,
+)
 from jaxmon.host.http.redaction import Secrets
-from jaxmon.host.http.route import CertificatesError, Route, RouteError, trusted
 from jaxmon.host.http.stream import Bounds, TooLargeError
 from jaxmon.host.http.urls import is_loopback, parts_of, without_user
 from jaxmon.version import version

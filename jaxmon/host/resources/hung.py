@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaxmon.host import disclosure
@@ -38,24 +39,26 @@ def listener(path: Path) -> int | None:
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(1.0)
-        client.connect(str(path))
-        credentials = client.getsockopt(
-            socket.SOL_SOCKET, option, struct.calcsize("3i")
-        )
-        number: int = struct.unpack("3i", credentials)[0]
-        return number or None
+    with contextlib.suppress(OSError), _connected(path, 1.0) as client:
+        size = struct.calcsize("3i")
+        credentials = client.getsockopt(socket.SOL_SOCKET, option, size)
+        return struct.unpack("3i", credentials)[0] or None
     return None
 
 
 def process_of(path: Path) -> int | None:
     """Return a descriptor, to be closed, of the process that listens on *path*."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(0.0)
-        client.connect(str(path))
+    with contextlib.suppress(OSError), _connected(path, 0.0) as client:
         return client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     return None
+
+
+@contextlib.contextmanager
+def _connected(path: Path, seconds: float) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(seconds)
+        client.connect(str(path))
+        yield client
 
 
 def exit_of(process: int) -> dict[str, int] | None:

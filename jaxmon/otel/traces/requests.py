@@ -14,11 +14,9 @@ from jaxmon.indicators.endings import End, now
 from jaxmon.indicators.recorder import FailureGuard, RequestOrigin
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.provider import Durations
-from jaxmon.otel.traces.spans import MOST, Child, Clock, Payer
+from jaxmon.otel.traces.spans import MOST, Child, Clock, Payer, contained
 from jaxmon.threads import RLock
 
-
-SITE = "traces"
 
 _W3C = TraceContextTextMapPropagator()
 
@@ -31,12 +29,12 @@ class RequestSpan:
 
     __slots__ = (
         "_children",
-        "_guard",
         "_origin",
         "_ours",
         "_outside",
         "_spans",
         "clock",
+        "guard",
         "inside",
         "kept",
         "span",
@@ -62,26 +60,22 @@ class RequestSpan:
         self._outside: contexts.Context | None = None
         self._ours = ours
         self._origin = origin
-        self._guard = guard
+        self.guard = guard
 
+    @contained
     def enter(self) -> None:
         """Make the span current in this context."""
-        try:
-            if self._ours:
-                self._outside = contexts.get_current()
-                contexts.attach(self.inside)
-        except Exception:  # noqa: BLE001 - contained: the request goes on
-            self._guard.failed(SITE)
+        if self._ours:
+            self._outside = contexts.get_current()
+            contexts.attach(self.inside)
 
+    @contained
     def leave(self) -> None:
         """Make current what was current before."""
         outside, self._outside = self._outside, None
-        try:
-            if outside is not None:
-                # No token, which could only be used in the context that it is from.
-                contexts.attach(outside)
-        except Exception:  # noqa: BLE001 - contained: the request goes on
-            self._guard.failed(SITE)
+        if outside is not None:
+            # No token, which could only be used in the context that it is from.
+            contexts.attach(outside)
 
     def add(self, child: Child) -> None:
         """Make *child* a span below this one; the first 32."""
@@ -89,48 +83,36 @@ class RequestSpan:
         if self._children <= MOST:
             emit(self._spans, child, self.inside, self.clock)
 
+    @contained
     def profiled(self, profile: str) -> SpanIds | None:
         """Name the *profile* on the span; see `RequestTrace`."""
-        try:
-            self.span.set_attribute(conventions.PROFILE, profile)
-            return span_ids(self.span)
-        except Exception:  # noqa: BLE001 - contained: the profile goes on
-            self._guard.failed(SITE)
-            return None
+        self.span.set_attribute(conventions.PROFILE, profile)
+        return span_ids(self.span)
 
+    @contained
     def describe(self, outcome: str, start: str) -> None:
         """Say how the request ends: an application's span may end before."""
-        try:
-            if self.span.is_recording():
-                self.span.set_attributes(
-                    {conventions.OUTCOME: outcome, conventions.START: start}
-                )
-        except Exception:  # noqa: BLE001 - contained: the request goes on
-            self._guard.failed(SITE)
+        if self.span.is_recording():
+            self.span.set_attributes(
+                {conventions.OUTCOME: outcome, conventions.START: start}
+            )
 
+    @contained
     def end(
         self, ended: float, outcome: str, start: str, error: BaseException | None
     ) -> SpanIds | None:
         """End our span at *ended*, on the performance counter; return kept ids."""
-        try:
-            span = self.span
-            self.describe(outcome, start)
-            if self._ours:
-                span.set_attributes(conventions.response_attributes(self._origin))
-                if outcome == "error":
-                    kind = None if error is None else type(error).__qualname__
-                    if kind is not None:
-                        span.set_attribute("error.type", kind)
-                    span.set_status(trace.StatusCode.ERROR)
-                span.end(self.clock.unix_ns(ended))
-            if self.kept is not None and not self.kept(
-                span.get_span_context().trace_id
-            ):
-                return None
-            return span_ids(span)
-        except Exception:  # noqa: BLE001 - contained: the request goes on
-            self._guard.failed(SITE)
-            return None
+        span = self.span
+        self.describe(outcome, start)
+        if self._ours:
+            span.set_attributes(conventions.response_attributes(self._origin))
+            if outcome == "error":
+                if error is not None:
+                    span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(trace.StatusCode.ERROR)
+            span.end(self.clock.unix_ns(ended))
+        kept = self.kept is None or self.kept(span.get_span_context().trace_id)
+        return span_ids(span) if kept else None
 
 
 def request_span(
@@ -227,13 +209,10 @@ class LoopSpans:
         # The first call loads its implementation: not within a step.
         contexts.get_current()
 
+    @contained
     def loop(self, name: str, began: float, end: End) -> LoopSpan | None:
         """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
-        try:
-            return LoopSpan(self, name, began, end)
-        except Exception:  # noqa: BLE001 - contained: the loop goes on
-            self.guard.failed(SITE)
-            return None
+        return LoopSpan(self, name, began, end)
 
     def is_sampled(self, number: int) -> bool:
         """Return whether step *number* is one of the healthy ones to keep."""
@@ -275,39 +254,39 @@ class LoopSpan:
         self._span: trace.Span | None = None
         self._clock: Clock | None = None
 
+    @property
+    def guard(self) -> FailureGuard:
+        """That of all loops."""
+        return self._loops.guard
+
+    @contained
     def finish(self, arrived: float, ended: float) -> SpanIds | None:
         """End the step; see `jaxmon.indicators.recorder.LoopTrace`."""
         loops = self._loops
-        try:
-            with loops.lock:
-                kept = self._span is not None or self._failed is not None
-                if not kept:
-                    duration = round((ended - self._began) * 1e9)
-                    kept = loops.usual.is_slow(self.name, duration)
-                kept = kept or loops.is_sampled(self._number)
-            if kept:
-                for settle in loops.settling:  # what is pending may be in this step
-                    settle()
-            with loops.lock:
-                found = self._close(arrived, ended, "success") if kept else None
-                self._began = ended
-                self._number += 1
-                self._children = []
-                return found
-        except Exception:  # noqa: BLE001 - contained: the loop goes on
-            loops.guard.failed(SITE)
-            return None
+        with loops.lock:
+            kept = self._span is not None or self._failed is not None
+            if not kept:
+                duration = round((ended - self._began) * 1e9)
+                kept = loops.usual.is_slow(self.name, duration)
+            kept = kept or loops.is_sampled(self._number)
+        if kept:
+            for settle in loops.settling:  # what is pending may be in this step
+                settle()
+        with loops.lock:
+            found = self._close(arrived, ended, "success") if kept else None
+            self._began = ended
+            self._number += 1
+            self._children = []
+            return found
 
+    @contained
     def leave(self, left: float, error: BaseException | None) -> None:
         """Note that the loop has ended; see `jaxmon.indicators.recorder.LoopTrace`."""
-        try:
-            if error is not None:
-                self.fail(error)
-            with self._loops.lock:
-                if self._span is not None or self._failed is not None:
-                    self._close(None if error is None else left, left, "left")
-        except Exception:  # noqa: BLE001 - contained: the loop goes on
-            self._loops.guard.failed(SITE)
+        if error is not None:
+            self.fail(error)
+        with self._loops.lock:
+            if self._span is not None or self._failed is not None:
+                self._close(None if error is None else left, left, "left")
 
     def fail(self, error: BaseException) -> None:
         """Keep the step in progress, in which *error* was raised."""

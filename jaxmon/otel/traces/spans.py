@@ -8,12 +8,21 @@ our metrics. See decision 44.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from time import time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+)
 
 from jaxmon.indicators.endings import now
-from jaxmon.indicators.recorder import RequestOrigin
+from jaxmon.indicators.recorder import FailureGuard, RequestOrigin
 
 
 if TYPE_CHECKING:
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
 
 
 SCOPE = "jaxmon"
+SITE = "traces"
 
 COMPILE = "jax.compile"
 PHASES = {
@@ -186,3 +196,32 @@ class CompileSpan(NamedTuple):
     began: float
     first: bool
     phases: list[CompilePhase]
+
+
+class Guarded(Protocol):
+    """What has a guard, which is notified of failures."""
+
+    @property
+    def guard(self) -> FailureGuard:
+        """The guard."""
+
+
+P = ParamSpec("P")
+S = TypeVar("S", bound=Guarded)
+R = TypeVar("R")
+
+
+def contained(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], R | None]:
+    """Return *method* so that it returns `None` if it fails: the program continues."""
+
+    @wraps(method)
+    def call(traced: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return method(traced, *args, **kwargs)
+        except Exception:  # noqa: BLE001 - contained: the program continues
+            traced.guard.failed(SITE)
+            return None
+
+    return call

@@ -9,13 +9,8 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 
 from jaxmon.exposition.families import SpanIds
+from jaxmon.indicators import recorder
 from jaxmon.indicators.endings import End
-from jaxmon.indicators.recorder import (
-    FailureGuard,
-    LoopTrace,
-    RequestOrigin,
-    RequestTrace,
-)
 from jaxmon.indicators.requests import OpenRequest
 from jaxmon.indicators.steps import loop_trace
 from jaxmon.indicators.work import payers, serving
@@ -23,7 +18,6 @@ from jaxmon.otel.exporters import exporter
 from jaxmon.otel.traces import spans as conventions
 from jaxmon.otel.traces.provider import OwnProvider, application_provider
 from jaxmon.otel.traces.requests import (
-    SITE,
     LoopSpan,
     LoopSpans,
     RequestSpan,
@@ -31,7 +25,7 @@ from jaxmon.otel.traces.requests import (
     request_span,
     span_ids,
 )
-from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place
+from jaxmon.otel.traces.spans import Child, Clock, Compiled, Payer, Place, contained
 from jaxmon.threads import Deadline
 from jaxmon.version import version
 
@@ -107,13 +101,13 @@ class Tracer:
 
     def __init__(
         self,
-        guard: FailureGuard,
+        guard: recorder.FailureGuard,
         spans: trace.Tracer,
         provider: OwnProvider | None,
         ratio: float = 1.0,
         settling: Sequence[Callable[[], None]] = (),
     ) -> None:
-        self._guard = guard
+        self.guard = guard
         self._spans = spans
         self._provider = provider
         self._loops = LoopSpans(
@@ -125,78 +119,66 @@ class Tracer:
         """Whether spans go through a provider of our own."""
         return self._provider is not None
 
+    @contained
     def request(
-        self, route: str, origin: RequestOrigin | None, started: float
-    ) -> RequestTrace | None:
+        self, route: str, origin: recorder.RequestOrigin | None, started: float
+    ) -> recorder.RequestTrace | None:
         """Return the span of a request; see `indicators.recorder.RequestTracer`."""
-        if not self._guard.on(SITE):
+        if not self.guard.on(conventions.SITE):
             return None
-        try:
-            found = request_span(self._spans, route, origin, started, self._guard)
-        except Exception:  # noqa: BLE001 - contained: the request goes on
-            self._guard.failed(SITE)
-            return None
+        found = request_span(self._spans, route, origin, started, self.guard)
         if found is not None and self._provider is not None:
             found.kept = self._provider.tail.kept
         return found
 
-    def loop(self, name: str, began: float, end: End) -> LoopTrace | None:
+    def loop(self, name: str, began: float, end: End) -> recorder.LoopTrace | None:
         """Return the spans of a run; see `jaxmon.indicators.recorder.RequestTracer`."""
-        return self._loops.loop(name, began, end) if self._guard.on(SITE) else None
+        on = self.guard.on(conventions.SITE)
+        return self._loops.loop(name, began, end) if on else None
 
     def failed(self, error: BaseException) -> None:
         """Note that *error* was raised here: in the step in progress, unless served."""
         if serving() is None and isinstance(loop := loop_trace(), LoopSpan):
             loop.fail(error)
 
-    def payer(self, requests: Sequence[OpenRequest]) -> Payer | None:
+    @contained
+    def payer(self, requests: Sequence[OpenRequest]) -> Payer:
         """Return what this thread compiles for: requests, a step, or a span."""
-        try:
-            if not requests and isinstance(loop := loop_trace(), LoopSpan):
-                return loop.payer()
-            spans = [
-                s for request in requests if isinstance(s := request.trace, RequestSpan)
-            ]
-            return payer_of(spans)
-        except Exception:  # noqa: BLE001 - contained: the compile goes on
-            self._guard.failed(SITE)
-            return None
+        if not requests and isinstance(loop := loop_trace(), LoopSpan):
+            return loop.payer()
+        return payer_of(
+            [s for request in requests if isinstance(s := request.trace, RequestSpan)]
+        )
 
+    @contained
     def place(self) -> Place | None:
         """Return the request, step or span that this thread is in, if recorded."""
-        try:
-            requests = payers()
-            for request in requests:
-                if isinstance(request.trace, RequestSpan):
-                    return request.trace
-            if requests:
-                return None
-            if isinstance(loop := loop_trace(), LoopSpan):
-                return loop.place()
-            if trace.get_current_span().is_recording():
-                return SpanPlace(self._spans, contexts.get_current(), Clock())
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            self._guard.failed(SITE)
+        requests = payers()
+        for request in requests:
+            if isinstance(request.trace, RequestSpan):
+                return request.trace
+        if requests:
+            return None
+        if isinstance(loop := loop_trace(), LoopSpan):
+            return loop.place()
+        if trace.get_current_span().is_recording():
+            return SpanPlace(self._spans, contexts.get_current(), Clock())
         return None
 
+    @contained
     def add(self, child: Child, place: Place) -> None:
         """Make the span of *child* in *place*, unless there are too many there."""
-        try:
-            place.add(child)
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            self._guard.failed(SITE)
+        place.add(child)
 
-    def below(self, request: RequestTrace, child: Child) -> None:
+    def below(self, request: recorder.RequestTrace, child: Child) -> None:
         """Make the span of *child* below that of *request*."""
         if isinstance(request, RequestSpan):
             self.add(child, request)
 
+    @contained
     def kept(self, child: Child, payer: Payer) -> None:
         """Make the span of *child* for *payer*."""
-        try:
-            emit(self._spans, child, payer.context, payer.clock)
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            self._guard.failed(SITE)
+        emit(self._spans, child, payer.context, payer.clock)
 
     def ids_of(self, requests: Sequence[OpenRequest]) -> SpanIds | None:
         """Return the ids of the first of *requests* with a span, else of the step."""
@@ -207,13 +189,10 @@ class Tracer:
             return loop.ids()
         return None
 
+    @contained
     def compiled(self, compiled: Compiled, payer: Payer) -> SpanIds | None:
         """Make the spans of a compile; return the ids of the outermost."""
-        try:
-            return emit_compile(self._spans, compiled, payer)
-        except Exception:  # noqa: BLE001 - contained: the compile goes on
-            self._guard.failed(SITE)
-            return None
+        return emit_compile(self._spans, compiled, payer)
 
     def dropped(self) -> int:
         """Return the number of spans dropped."""
@@ -258,7 +237,7 @@ class Tracer:
 
 
 def application_tracer(
-    guard: FailureGuard, ratio: float, settling: Sequence[Callable[[], None]]
+    guard: recorder.FailureGuard, ratio: float, settling: Sequence[Callable[[], None]]
 ) -> Tracer | None:
     """Return a tracer of the application's provider, `None` if it has none."""
     provider = application_provider()
@@ -269,7 +248,7 @@ def application_tracer(
 
 
 def own_tracer(  # noqa: PLR0913 - what a tracer and its provider need
-    guard: FailureGuard,
+    guard: recorder.FailureGuard,
     environ: Mapping[str, str],
     ratio: float,
     run: Callable[[Callable[[], None]], Any],

@@ -8,7 +8,6 @@ the first that a device supports is kept; the other is for older or newer driver
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ctypes import byref
@@ -108,7 +107,7 @@ class NvmlCall:
     steady: bool = False
 
 
-def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading]:
+def read(nvml: Nvml, device: NvmlDevice) -> list[Reading]:
     """Return the results of all calls of *device* that are due; as `on_failure`."""
     found: list[Reading] = []
     for call in CALLS if device.thorough else _LIVELY:
@@ -117,59 +116,36 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> list[Reading
         try:
             values = call.query(nvml, device.handle)
         except nvml.NVMLError as error:
-            device.on_failure(call, error, failures)
+            device.on_failure(call, error)
         except AttributeError:
             # An older pynvml does not know the function.
             unknown = nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-            device.on_failure(call, unknown, failures)
+            device.on_failure(call, unknown)
         else:
             answers = zip(call.figures, values, strict=True)
             device.take(call, answers, device.steady if call.steady else found)
     return found
 
 
-_USED = Figure(catalog.ACCELERATOR_MEMORY_USED_BYTES)
-_SIZE = Figure(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
-_FREE = Figure(catalog.ACCELERATOR_MEMORY_FREE_BYTES)
-_RESERVED = Figure(catalog.ACCELERATOR_MEMORY_RESERVED_BYTES)
-_HEAT = Figure(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, ("gpu",))
-_EVENTS = tuple(
-    Figure(catalog.GPU_CLOCK_EVENT_ACTIVE, (name,)) for name in catalog.CLOCK_EVENTS
-)
+def _call(
+    name: str,
+    *figures: Figure,
+    of: Callable[[Any], Values] = lambda value: (value,),
+    argument: str | int | None = None,
+    steady: bool = False,
+) -> NvmlCall:
+    """
+    Return a call of ``nvmlDeviceGet…`` with *argument*, which may be the name of one of
+    NVML's constants; *of* makes values of its result.
+    """
 
+    def query(nvml: Nvml, gpu: Handle) -> Values:
+        function, given = getattr(nvml, f"nvmlDeviceGet{name}"), argument
+        if isinstance(given, str):
+            given = getattr(nvml, given)
+        return of(function(gpu) if given is None else function(gpu, given))
 
-def _call(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> NvmlCall:
-    return NvmlCall(query, figures)
-
-
-def _steady(query: Callable[[Nvml, Handle], Values], *figures: Figure) -> NvmlCall:
-    return NvmlCall(query, figures, steady=True)
-
-
-def _utilization(nvml: Nvml, gpu: Handle) -> Values:
-    rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
-    return rates.gpu / 100, rates.memory / 100
-
-
-def _memory(nvml: Nvml, gpu: Handle) -> Values:
-    # Version 2 keeps what the driver reserves out of "used".
-    memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
-    return memory.used, memory.total, memory.free, memory.reserved
-
-
-def _memory_v1(nvml: Nvml, gpu: Handle) -> Values:
-    memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
-    return memory.used, memory.total, memory.free
-
-
-def _bar1(nvml: Nvml, gpu: Handle) -> Values:
-    bar1 = nvml.nvmlDeviceGetBAR1MemoryInfo(gpu)
-    return bar1.bar1Used, bar1.bar1Total
-
-
-def _performance_state(nvml: Nvml, gpu: Handle) -> Values:
-    state = nvml.nvmlDeviceGetPerformanceState(gpu)
-    return (state if state <= _SLOWEST_STATE else None,)
+    return NvmlCall(query, figures, steady)
 
 
 def _sram(nvml: Nvml, gpu: Handle) -> Values:
@@ -208,100 +184,104 @@ def _license(nvml: Nvml, gpu: Handle) -> Values:
     return (states[0] if states else None,)
 
 
-def _in_thousandths(metric: catalog.Metric, function: str) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        return (getattr(nvml, function)(gpu) / 1e3,)
-
-    return _call(query, Figure(metric))
-
-
-def _temperature(function: str) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        return (getattr(nvml, function)(gpu, nvml.NVML_TEMPERATURE_GPU),)
-
-    return _call(query, _HEAT)
-
-
-def _link(metric: catalog.Metric, what: str) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        return [
-            getattr(nvml, f"nvmlDeviceGet{kind}PcieLink{what}")(gpu)
-            for kind in ("Curr", "Max")
-        ]
-
-    return _steady(query, *(Figure(metric, (kind,)) for kind in catalog.LINK_KINDS))
-
-
-def _clock(name: str, number: int) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        return (nvml.nvmlDeviceGetClockInfo(gpu, number) * _MEGA,)
-
-    return _call(query, Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)))
-
-
-def _engine(name: str, function: str) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        return (getattr(nvml, function)(gpu)[0] / 100,)
-
-    return _call(query, Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (name,)))
-
-
-def _clock_events(function: str) -> NvmlCall:
-    def query(nvml: Nvml, gpu: Handle) -> Values:
-        mask = getattr(nvml, function)(gpu)
-        return [float(mask >> bit & 1) for bit in range(len(_EVENTS))]
-
-    return _call(query, *_EVENTS)
-
+_USED = Figure(catalog.ACCELERATOR_MEMORY_USED_BYTES)
+_SIZE = Figure(catalog.ACCELERATOR_MEMORY_SIZE_BYTES)
+_FREE = Figure(catalog.ACCELERATOR_MEMORY_FREE_BYTES)
+_RESERVED = Figure(catalog.ACCELERATOR_MEMORY_RESERVED_BYTES)
+_HEAT = Figure(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, ("gpu",))
+_EVENTS = tuple(
+    Figure(catalog.GPU_CLOCK_EVENT_ACTIVE, (name,)) for name in catalog.CLOCK_EVENTS
+)
+_ENGINES = {"encoder": "Encoder", "decoder": "Decoder", "jpeg": "Jpg", "ofa": "Ofa"}
+_IN_THOUSANDTHS = {
+    catalog.ACCELERATOR_POWER_WATTS: "PowerUsage",
+    catalog.ACCELERATOR_POWER_LIMIT_WATTS: "EnforcedPowerLimit",
+    catalog.ACCELERATOR_ENERGY_JOULES: "TotalEnergyConsumption",
+}
+_LINKS = {
+    catalog.GPU_PCIE_LINK_GENERATION: "Generation",
+    catalog.GPU_PCIE_LINK_WIDTH: "Width",
+}
+# In the order of NVML's numbers.
+_ECC = [
+    (severity, scope)
+    for scope in ("volatile", "aggregate")
+    for severity in ("corrected", "uncorrected")
+]
+_SRAM_FIGURES = (
+    *(Figure(catalog.GPU_SRAM_ECC_ERRORS, labels) for labels in _ECC),
+    Figure(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED),
+)
 
 CALLS = (
     _call(
-        _utilization,
+        "UtilizationRates",
         Figure(catalog.ACCELERATOR_UTILIZATION_RATIO),
         Figure(catalog.GPU_MEMORY_CONTROLLER_UTILIZATION_RATIO),
+        of=lambda rates: (rates.gpu / 100, rates.memory / 100),
     ),
-    _engine("encoder", "nvmlDeviceGetEncoderUtilization"),
-    _engine("decoder", "nvmlDeviceGetDecoderUtilization"),
-    _engine("jpeg", "nvmlDeviceGetJpgUtilization"),
-    _engine("ofa", "nvmlDeviceGetOfaUtilization"),
-    _call(_memory, _USED, _SIZE, _FREE, _RESERVED),
-    _call(_memory_v1, _USED, _SIZE, _FREE),
+    *(
+        _call(
+            f"{name}Utilization",
+            Figure(catalog.GPU_ENGINE_UTILIZATION_RATIO, (engine,)),
+            of=lambda found: (found[0] / 100,),
+        )
+        for engine, name in _ENGINES.items()
+    ),
+    # Version 2 keeps what the driver reserves out of "used".
     _call(
-        _bar1, Figure(catalog.GPU_BAR1_USED_BYTES), Figure(catalog.GPU_BAR1_SIZE_BYTES)
+        *("MemoryInfo", _USED, _SIZE, _FREE, _RESERVED),
+        of=lambda memory: (memory.used, memory.total, memory.free, memory.reserved),
+        argument="nvmlMemory_v2",
     ),
-    _temperature("nvmlDeviceGetTemperature"),
-    _temperature("nvmlDeviceGetTemperatureV"),
     _call(
-        lambda nvml, gpu: (nvml.nvmlDeviceGetMarginTemperature(gpu),),
-        Figure(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS),
+        *("MemoryInfo", _USED, _SIZE, _FREE),
+        of=lambda memory: (memory.used, memory.total, memory.free),
     ),
-    _in_thousandths(catalog.ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage"),
-    _in_thousandths(
-        catalog.ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit"
+    _call(
+        "BAR1MemoryInfo",
+        Figure(catalog.GPU_BAR1_USED_BYTES),
+        Figure(catalog.GPU_BAR1_SIZE_BYTES),
+        of=lambda bar1: (bar1.bar1Used, bar1.bar1Total),
     ),
-    _in_thousandths(
-        catalog.ACCELERATOR_ENERGY_JOULES, "nvmlDeviceGetTotalEnergyConsumption"
+    _call("Temperature", _HEAT, argument="NVML_TEMPERATURE_GPU"),
+    _call("TemperatureV", _HEAT, argument="NVML_TEMPERATURE_GPU"),
+    _call("MarginTemperature", Figure(catalog.ACCELERATOR_TEMPERATURE_MARGIN_CELSIUS)),
+    *(
+        _call(name, Figure(metric), of=lambda value: (value / 1e3,))
+        for metric, name in _IN_THOUSANDTHS.items()
     ),
-    *(_clock(name, number) for number, name in enumerate(catalog.CLOCKS)),
-    _clock_events("nvmlDeviceGetCurrentClocksEventReasons"),
-    _clock_events("nvmlDeviceGetCurrentClocksThrottleReasons"),
-    _call(_performance_state, Figure(catalog.GPU_PERFORMANCE_STATE)),
-    _steady(
-        lambda nvml, gpu: (nvml.nvmlDeviceGetPersistenceMode(gpu),),
-        Figure(catalog.GPU_PERSISTENCE_MODE),
+    *(
+        _call(
+            "ClockInfo",
+            Figure(catalog.ACCELERATOR_CLOCK_HERTZ, (name,)),
+            of=lambda megahertz: (megahertz * _MEGA,),
+            argument=number,
+        )
+        for number, name in enumerate(catalog.CLOCKS)
     ),
-    _steady(_license, Figure(catalog.GPU_VGPU_LICENSED)),
-    _link(catalog.GPU_PCIE_LINK_GENERATION, "Generation"),
-    _link(catalog.GPU_PCIE_LINK_WIDTH, "Width"),
-    _steady(
-        _sram,
-        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "volatile")),
-        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "volatile")),
-        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("corrected", "aggregate")),
-        Figure(catalog.GPU_SRAM_ECC_ERRORS, ("uncorrected", "aggregate")),
-        Figure(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED),
+    *(
+        _call(
+            f"CurrentClocks{name}Reasons",
+            *_EVENTS,
+            of=lambda mask: [float(mask >> bit & 1) for bit in range(len(_EVENTS))],
+        )
+        for name in ("Event", "Throttle")
     ),
-    _steady(_fabric, Figure(catalog.GPU_FABRIC_STATE)),
+    _call(
+        "PerformanceState",
+        Figure(catalog.GPU_PERFORMANCE_STATE),
+        of=lambda state: (state if state <= _SLOWEST_STATE else None,),
+    ),
+    _call("PersistenceMode", Figure(catalog.GPU_PERSISTENCE_MODE), steady=True),
+    NvmlCall(_license, (Figure(catalog.GPU_VGPU_LICENSED),), steady=True),
+    *(
+        _call(f"{name}PcieLink{what}", Figure(metric, (kind,)), steady=True)
+        for metric, what in _LINKS.items()
+        for name, kind in zip(("Curr", "Max"), catalog.LINK_KINDS, strict=True)
+    ),
+    NvmlCall(_sram, _SRAM_FIGURES, steady=True),
+    NvmlCall(_fabric, (Figure(catalog.GPU_FABRIC_STATE),), steady=True),
 )
 _LIVELY = tuple(call for call in CALLS if not call.steady)
 
@@ -340,9 +320,7 @@ class Field:
         return raw if self.divisor == 1 else raw / self.divisor
 
 
-def read_fields(
-    nvml: Nvml, device: NvmlDevice, failures: Counter[str]
-) -> list[Reading]:
+def read_fields(nvml: Nvml, device: NvmlDevice) -> list[Reading]:
     """Return the values of all fields of *device* that are due, likewise."""
     fields = FIELDS if device.thorough else _LIVELY_FIELDS
     due = [field for field in fields if device.is_due(field)]
@@ -354,14 +332,14 @@ def read_fields(
             device.handle, [(field.number, field.scope) for field in due]
         )
     except nvml.NVMLError as error:
-        device.on_failure(read_fields, error, failures)
+        device.on_failure(read_fields, error)
         return found
     for field, result in zip(due, results, strict=True):
         if code := result.nvmlReturn:
             # The argument is the number: an older driver does not know it.
             unknown = code == INVALID_ARGUMENT
             failed = nvml.NVMLError(code)
-            device.on_failure(field, failed, failures, unsupported=unknown)
+            device.on_failure(field, failed, unsupported=unknown)
         else:
             into = device.steady if field.steady else found
             device.take(field, ((field.figure, field.value(result)),), into)
@@ -373,20 +351,9 @@ def _steady_fields(metric: Metric, scope: int = 0, **numbers: int) -> Iterator[F
         yield Field(number, Figure(metric, (label,)), scope=scope, steady=True)
 
 
-def _throttle(reason: str, number: int) -> Field:
-    return Field(number, Figure(catalog.GPU_THROTTLE_SECONDS, (reason,)), 1e9)
-
-
-def _ecc(severity: str, scope: str, number: int) -> Field:
-    return Field(number, Figure(catalog.GPU_ECC_ERRORS, (severity, scope)), steady=True)
-
-
-def _links(number: int, figure: Figure, divisor: float = 1) -> Field:
-    return Field(number, figure, divisor, _ALL_LINKS)
-
-
 _SENT = Figure(catalog.GPU_NVLINK_TRANSMIT_BYTES)
 _RECEIVED = Figure(catalog.GPU_NVLINK_RECEIVE_BYTES)
+_THROTTLED = (*range(74, 80), 269, 270, 271)
 
 FIELDS = (
     # Some drivers announce the wrong type, and give nonsense for no sensor.
@@ -398,25 +365,28 @@ FIELDS = (
     ),
     Field(186, Figure(catalog.GPU_POWER_INSTANT_WATTS), 1e3),
     Field(185, Figure(catalog.GPU_POWER_AVERAGE_WATTS), 1e3),
-    _ecc("corrected", "volatile", 3),
-    _ecc("uncorrected", "volatile", 4),
-    _ecc("corrected", "aggregate", 5),
-    _ecc("uncorrected", "aggregate", 6),
+    *(
+        Field(number, Figure(catalog.GPU_ECC_ERRORS, labels), steady=True)
+        for number, labels in enumerate(_ECC, 3)
+    ),
     *_steady_fields(catalog.GPU_REMAPPED_ROWS, corrected=142, uncorrected=143),
     Field(144, Figure(catalog.GPU_ROW_REMAP_PENDING), steady=True),
     Field(145, Figure(catalog.GPU_ROW_REMAP_FAILURE), steady=True),
     *_steady_fields(catalog.GPU_RETIRED_PAGES, corrected=29, uncorrected=30),
     Field(31, Figure(catalog.GPU_RETIRED_PAGES_PENDING), steady=True),
-    *map(_throttle, catalog.THROTTLE_REASONS, (*range(74, 80), 269, 270, 271)),
+    *(
+        Field(number, Figure(catalog.GPU_THROTTLE_SECONDS, (reason,)), 1e9)
+        for reason, number in zip(catalog.THROTTLE_REASONS, _THROTTLED, strict=True)
+    ),
     Field(197, Figure(catalog.GPU_PCIE_TRANSMIT_BYTES)),
     Field(198, Figure(catalog.GPU_PCIE_RECEIVE_BYTES)),
     Field(94, Figure(catalog.GPU_PCIE_REPLAYS), steady=True),
     *_steady_fields(catalog.GPU_PCIE_ERRORS, correctable=173, non_fatal=179, fatal=180),
-    _links(202, _SENT),
-    _links(204, _RECEIVED),
+    Field(202, _SENT, scope=_ALL_LINKS),
+    Field(204, _RECEIVED, scope=_ALL_LINKS),
     # Before Blackwell, in KiB.
-    _links(138, _SENT, 1 / 1024),
-    _links(139, _RECEIVED, 1 / 1024),
+    Field(138, _SENT, 1 / 1024, _ALL_LINKS),
+    Field(139, _RECEIVED, 1 / 1024, _ALL_LINKS),
     *_steady_fields(
         catalog.GPU_NVLINK_ERRORS,
         crc_flit=38,

@@ -20,28 +20,15 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, by_label, series
 from jaxmon_exporter.collectors.nvidia import calls as nvml_calls
-from jaxmon_exporter.collectors.nvidia import device as mig
-from jaxmon_exporter.collectors.nvidia.calls import (
-    DRIVER_MISMATCH,
-    INIT_FAILED,
-    NvmlSession,
-    unavailable,
-)
+from jaxmon_exporter.collectors.nvidia import device as gpu
+from jaxmon_exporter.collectors.nvidia.calls import NvmlSession, unavailable
 from jaxmon_exporter.collectors.nvidia.device import (
     DRIVER,
-    LOST,
-    NO_PERMISSION,
-    TIMEOUT,
-    UNSUPPORTED,
     DeviceLostError,
-    EventSet,
     Handle,
     Nvml,
     NvmlDevice,
     Reading,
-    failure,
-    identify,
-    text,
 )
 from jaxmon_exporter.polling import Collector, CollectorUnavailable, partial_failures
 
@@ -64,7 +51,7 @@ class XidCounter:
     ) -> None:
         self._failures = failures
         self._clock = clock
-        self._sets: dict[str, EventSet] = {}
+        self._sets: dict[str, gpu.EventSet] = {}
         self._failing: set[str] = set()
         self._refused: set[str] = set()
         self._counts: dict[str, dict[str, int]] = {}
@@ -113,7 +100,7 @@ class XidCounter:
         except nvml.NVMLError as error:
             if error.value in DRIVER:
                 raise
-            if error.value != TIMEOUT:
+            if error.value != gpu.TIMEOUT:
                 self._note(nvml, uuid, error)
                 again = uuid in self._failing
                 self._failing.add(uuid)
@@ -151,9 +138,9 @@ class XidCounter:
         """Handle a failed call; lost GPUs are counted elsewhere."""
         log.debug("%s: no Xid errors: %s", uuid, error)
         code = error.value
-        if code not in UNSUPPORTED | LOST.keys():
-            self._failures[failure(code, "events_failed")] += 1
-        if code in UNSUPPORTED | {NO_PERMISSION}:
+        if code not in gpu.UNSUPPORTED | gpu.LOST.keys():
+            self._failures[gpu.failure(code, "events_failed")] += 1
+        if code in gpu.UNSUPPORTED | {gpu.NO_PERMISSION}:
             self._refuse(nvml, uuid)
 
     def _refuse(self, nvml: Nvml, uuid: str) -> None:
@@ -182,7 +169,7 @@ class XidCounter:
 
 
 # After these, only a new process or container can reach the driver.
-_FOR_GOOD = {DRIVER_MISMATCH, INIT_FAILED}
+_FOR_GOOD = {nvml_calls.DRIVER_MISMATCH, nvml_calls.INIT_FAILED}
 # Slow-changing values are read this often; one device at a time, if there are several.
 _STEADY_SECONDS = 30.0
 
@@ -272,15 +259,15 @@ class NvidiaGpus(Collector):
         for index in range(self._count):
             try:
                 handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid = text(nvml.nvmlDeviceGetUUID(handle))
-                identity = identify(nvml, handle, uuid, index, self._sysfs)
+                uuid = gpu.text(nvml.nvmlDeviceGetUUID(handle))
+                identity = gpu.identify(nvml, handle, uuid, index, self._sysfs)
             except nvml.NVMLError as error:
                 if error.value in DRIVER:
                     raise
                 log.debug("cannot identify GPU %d: %s", index, error)
             else:
-                place = len(self._devices)
-                device = self._devices.setdefault(uuid, NvmlDevice(uuid, place))
+                new = NvmlDevice(uuid, len(self._devices), self._failures)
+                device = self._devices.setdefault(uuid, new)
                 device.handle, device.identity = handle, identity
         # A device that was lost before we first saw it has no name to be down under.
         if (nameless := self._count - len(self._devices)) > 0:
@@ -311,12 +298,12 @@ class NvidiaGpus(Collector):
             raise DeviceLostError(msg)
         device.begin(self._every)
         found = [
-            *nvml_calls.read(nvml, device, self._failures),
-            *nvml_calls.read_fields(nvml, device, self._failures),
-            *mig.read(nvml, device, self._failures),
+            *nvml_calls.read(nvml, device),
+            *nvml_calls.read_fields(nvml, device),
+            *gpu.read(nvml, device),
         ]
         if self._processes:
-            found += _processes(nvml, device, self._failures, self._processes)
+            found += _processes(nvml, device, self._processes)
         if device.no_responses and not found:
             # Drivers have many codes for a GPU that is dead, as for one that is busy.
             msg = "no response to any call"
@@ -327,13 +314,11 @@ class NvidiaGpus(Collector):
         if not device.lost:
             cause: Any = loss.__cause__
             log.warning("GPU %s is lost: %s", device.uuid, cause or loss)
-            self._failures[LOST[cause.value] if cause else "device_lost"] += 1
+            self._failures[gpu.LOST[cause.value] if cause else "device_lost"] += 1
         device.lost = True
 
 
-def _processes(
-    nvml: Nvml, device: NvmlDevice, failures: Counter[str], most: int
-) -> Iterator[Reading]:
+def _processes(nvml: Nvml, device: NvmlDevice, most: int) -> Iterator[Reading]:
     """
     Yield the *most* processes with most memory on *device*, the others as one.
 
@@ -345,7 +330,7 @@ def _processes(
     try:
         running = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device.handle)
     except nvml.NVMLError as error:
-        device.on_failure(_processes, error, failures)
+        device.on_failure(_processes, error)
         return
     used: Counter[str] = Counter()
     for process in running:

@@ -68,11 +68,12 @@ class NvmlDevice:
     their *place*, and kept in *steady*. Queries are *paused* until some poll, forever
     if unsupported; *no_responses* counts those of this poll without even an error. Each
     value has one of the *sources* for as long as the device exists: two counters of the
-    same thing may disagree.
+    same thing may disagree. *failures* are counted, by reason.
     """
 
     uuid: str
     place: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
     identity: list[Reading] = field(default_factory=list)
     handle: Handle = None
     lost: bool = False
@@ -141,12 +142,7 @@ class NvmlDevice:
             self.paused[query] = math.inf
 
     def on_failure(
-        self,
-        query: object,
-        error: Any,
-        failures: Counter[str],
-        *,
-        unsupported: bool = False,
+        self, query: object, error: Any, *, unsupported: bool = False
     ) -> None:
         """Handle a failed *query*; `DeviceLostError`, `NVMLError`."""
         code = error.value
@@ -158,12 +154,12 @@ class NvmlDevice:
         elif code in DRIVER:
             raise error
         elif code == NO_PERMISSION:
-            failures["no_permission"] += 1
+            self.failures["no_permission"] += 1
             self.paused[query] = self.polls + _PATIENCE
         else:
             self.no_responses += 1
             if code not in NORMAL_ABSENCE:
-                failures["figure_failed"] += 1
+                self.failures["figure_failed"] += 1
 
     def up(self) -> Reading:
         """Return whether the device responds."""
@@ -226,7 +222,7 @@ def _numa_node(sysfs: Path, address: str) -> int | None:
 _MOST_DEVICES = 64
 
 
-def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Reading]:
+def read(nvml: Nvml, device: NvmlDevice) -> Iterator[Reading]:
     """Yield whether *device* is partitioned, and its parts; raises as `on_failure`."""
     if not device.is_due(read):
         return
@@ -236,7 +232,7 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Rea
         yield _figure(catalog.GPU_MIG_MODE, device.uuid, float(mode))
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(device.handle) if mode else 0
     except nvml.NVMLError as error:
-        device.on_failure(read, error, failures)
+        device.on_failure(read, error)
         return
     for index in range(min(count, _MOST_DEVICES)):
         try:
@@ -244,7 +240,7 @@ def read(nvml: Nvml, device: NvmlDevice, failures: Counter[str]) -> Iterator[Rea
         except nvml.NVMLError as error:
             # Not found is normal: a gap in the numbering, or an instance that was just
             # destroyed.
-            device.on_failure((read, index), error, failures)
+            device.on_failure((read, index), error)
 
 
 def _part(nvml: Nvml, device: NvmlDevice, index: int) -> Iterator[Reading]:

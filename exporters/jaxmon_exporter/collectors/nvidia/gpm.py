@@ -20,23 +20,10 @@ from typing import Any, TypeAlias
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, by_label
+from jaxmon_exporter import polling
+from jaxmon_exporter.collectors.nvidia import device as gpus
 from jaxmon_exporter.collectors.nvidia.calls import FIELDS, NvmlSession, unavailable
-from jaxmon_exporter.collectors.nvidia.device import (
-    DRIVER,
-    LOST,
-    NO_PERMISSION,
-    NORMAL_ABSENCE,
-    UNSUPPORTED,
-    Handle,
-    Nvml,
-    text,
-)
-from jaxmon_exporter.polling import (
-    COUNTERS,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
-)
+from jaxmon_exporter.collectors.nvidia.device import DRIVER, LOST, Handle, Nvml, text
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -61,7 +48,7 @@ _RATES = {
     61: catalog.GPU_NVLINK_TRANSMIT_BYTES_PER_SECOND,
 }
 # The queries of collector nvml for the same bytes.
-_COUNTING = [row for row in FIELDS if row.figure.metric in COUNTERS.values()]
+_COUNTING = [row for row in FIELDS if row.figure.metric in polling.COUNTERS.values()]
 _MEBIBYTE = 1 << 20
 _PERCENT = 100
 
@@ -90,7 +77,7 @@ class _Unit:
     metrics: dict[int, Metric] = field(default_factory=dict)
 
 
-class Gpm(Collector):
+class Gpm(polling.Collector):
     """Samples every GPU that supports it, at most every 0.1 s."""
 
     name = "gpm"
@@ -118,7 +105,7 @@ class Gpm(Collector):
             self.close()
             raise unavailable(error) from error
         self._check_any_is_on()
-        return [*found, partial_failures(self.name, self._failures)]
+        return [*found, polling.partial_failures(self.name, self._failures)]
 
     def close(self) -> None:
         """Free the samples and shut NVML down. A new driver may support more."""
@@ -133,7 +120,7 @@ class Gpm(Collector):
         count = nvml.nvmlDeviceGetCount()
         if not count:
             reason = "no_devices"
-            raise CollectorUnavailable(reason, "the driver reports no GPUs")
+            raise polling.CollectorUnavailable(reason, "the driver reports no GPUs")
         seen: set[_Key] = set()
         for index in range(count):
             try:
@@ -199,7 +186,7 @@ class Gpm(Collector):
         rates = {
             number: metric
             for number, metric in _RATES.items()
-            if COUNTERS[metric.name].name not in counted
+            if polling.COUNTERS[metric.name].name not in counted
         }
         return {**_RATIOS, **rates}
 
@@ -210,9 +197,9 @@ class Gpm(Collector):
             raise error
         # What comes next must not be compared with what was before the failure.
         _free(nvml, unit)
-        if code in UNSUPPORTED:
+        if code in gpus.UNSUPPORTED:
             unit.off = _UNSUPPORTED
-        elif code == NO_PERMISSION:
+        elif code == gpus.NO_PERMISSION:
             unit.off = "no_permission"
             self._failures["device_no_permission"] += 1
             log.warning("GPU %s: no permission to read activity metrics", key[0])
@@ -220,15 +207,15 @@ class Gpm(Collector):
             if key not in self._lost:
                 self._failures["device_lost"] += 1
             self._lost.add(key)
-        elif code not in NORMAL_ABSENCE:
+        elif code not in gpus.NORMAL_ABSENCE:
             self._failures["sample_failed"] += 1
 
     def _check_any_is_on(self) -> None:
         reasons = {unit.off for unit in self._units.values()}
         if reasons and "" not in reasons:
             (reason, *_) = sorted(reasons)
-            families = [partial_failures(self.name, self._failures)]
-            raise CollectorUnavailable(reason, _ADVICE[reason], families)
+            families = [polling.partial_failures(self.name, self._failures)]
+            raise polling.CollectorUnavailable(reason, _ADVICE[reason], families)
 
 
 def _mig_instances(

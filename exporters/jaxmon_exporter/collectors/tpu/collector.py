@@ -10,30 +10,290 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import accumulate
+from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from jaxmon import catalog
-from jaxmon.exposition.families import Family, by_label, gauge
+from jaxmon.catalog import Metric
+from jaxmon.exposition.families import Family, Sample, by_label, gauge, labels_text
 from jaxmon.host import tpus
 from jaxmon.host.tpus import Chip
-from jaxmon_exporter.collectors.tpu import runtimes as tpu_addresses
-from jaxmon_exporter.collectors.tpu.messages import CoreState
-from jaxmon_exporter.polling import (
-    Clock,
-    Collector,
-    CollectorUnavailable,
-    partial_failures,
+from jaxmon_exporter import polling
+from jaxmon_exporter.collectors.tpu import runtimes as tpu_reading
+from jaxmon_exporter.collectors.tpu.messages import BucketCounts, CoreState
+from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
+
+
+T = TypeVar("T")
+
+Key: TypeAlias = "tuple[str, int]"
+"""Name of a runtime, and a number that it uses."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CorePlace:
+    """A core of a chip, which has an index among those of the host."""
+
+    chip: int
+    core: int
+
+
+def numbered(keys: Iterable[Key], total: int) -> dict[Key, int]:
+    """Return which of *total* cores or chips *keys* mean; empty if ambiguous."""
+    distinct = list(dict.fromkeys(keys))
+    numbers = [number for _, number in distinct]
+    if not distinct or total < 1 or min(numbers) < 0:
+        return {}
+    if len(set(numbers)) == len(distinct):
+        # One numbering for all processes, which continues from host to host.
+        local = {key: key[1] % total for key in distinct}
+        return local if len(set(local.values())) == len(distinct) else {}
+    if len(distinct) != total:
+        return {}
+    # Each process counts for itself: they follow each other as their ports do.
+    order = {runtime: index for index, (runtime, _) in enumerate(reversed(distinct))}
+    ranked = sorted(distinct, key=lambda key: (-order[key[0]], key[1]))
+    return {key: index for index, key in enumerate(ranked)}
+
+
+def cores(keys: Iterable[Key], chips: int, per_chip: int) -> dict[Key, CorePlace]:
+    """Return the place of each core that *keys* number."""
+    return {
+        key: CorePlace(*divmod(number, per_chip))
+        for key, number in numbered(keys, chips * per_chip).items()
+    }
+
+
+def spread(
+    values: Mapping[int, T], places: Sequence[CorePlace], per_chip: int
+) -> list[tuple[CorePlace, T]]:
+    """Return the value at each of *places*, whether they are by core or by chip."""
+    ordered = [values[number] for number in sorted(values)]
+    at = sorted(places)
+    if len(ordered) * per_chip == len(at):
+        ordered = [value for value in ordered for _ in range(per_chip)]
+    if len(ordered) != len(at):
+        return []
+    return list(zip(at, ordered, strict=True))
+
+
+_QUEUES = (
+    (catalog.TPU_HLO_QUEUE_SIZE, tpu_reading.QUEUE),
+    (catalog.TPU_CORE_IDLE_SECONDS, tpu_reading.IDLE),
+)
+_WORST = (
+    (catalog.TPU_ICI_LINK_HEALTH, tpu_reading.LINK_HEALTH),
+    (catalog.TPU_THROTTLE_SCORE, tpu_reading.THROTTLE_SCORE),
 )
 
+_PERCENT = 100
+_MICROSECONDS = 1e6
+# Beyond this, a float cannot represent every integer.
+_EXACT = (1 << 53) - 1
 
-if TYPE_CHECKING:
-    from jaxmon_exporter.collectors.tpu.figures import Figures
-    from jaxmon_exporter.collectors.tpu.runtimes import RuntimeReading, Runtimes
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The families of one poll, of chips with these *uuids*, in order."""
+
+    uuids: Sequence[str]
+    per_chip: int
+    readings: Sequence[RuntimeReading]
+    failures: Counter[str]
+
+    def families(self) -> Iterator[Family]:
+        """Yield all data of the runtimes."""
+        yield from self._memory()
+        duty = self._by_chip(tpu_reading.DUTY_CYCLE)
+        bandwidth = self._by_chip(tpu_reading.BANDWIDTH)
+        yield self._chip_family(catalog.TPU_DUTY_CYCLE_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_UTILIZATION_RATIO, duty)
+        yield self._chip_family(catalog.ACCELERATOR_MEMORY_BANDWIDTH_RATIO, bandwidth)
+        for metric, name in _QUEUES:
+            found = {
+                (self.uuids[place.chip], place.core): value
+                for place, value in sorted(self._by_core(name))
+            }
+            yield by_label(metric, found)
+        yield self._executions()
+        yield from self._processes()
+        yield from self._states()
+
+    def states(self) -> Iterator[tuple[str, int, str, CoreState]]:
+        """Yield uuid, core, runtime and state of each tensor core, once."""
+        reported: set[tuple[int, int]] = set()
+        keys = [
+            (reading.runtime, state.chip)
+            for reading in self.readings
+            for state in reading.states
+        ]
+        chips = self._complete(keys, numbered(keys, len(self.uuids)))
+        for reading in self.readings:
+            for state in reading.states:
+                chip = chips.get((reading.runtime, state.chip))
+                if chip is None or not 0 <= state.core < self.per_chip:
+                    continue
+                if (chip, state.core) not in reported:
+                    reported.add((chip, state.core))
+                    yield self.uuids[chip], state.core, reading.runtime, state
+
+    def _memory(self) -> Iterator[Family]:
+        """Yield size and use by chip, if all of its cores are reported."""
+        for metric, name in (
+            (catalog.ACCELERATOR_MEMORY_SIZE_BYTES, tpu_reading.MEMORY_TOTAL),
+            (catalog.ACCELERATOR_MEMORY_USED_BYTES, tpu_reading.MEMORY_USED),
+        ):
+            chips: dict[int, list[float]] = defaultdict(list)
+            for place, value in self._by_core(name):
+                chips[place.chip].append(value)
+            whole = {
+                chip: sum(values)
+                for chip, values in chips.items()
+                if len(values) == self.per_chip
+            }
+            yield self._chip_family(metric, whole)
+
+    def _executions(self) -> Family:
+        found: dict[Key, list[BucketCounts]] = defaultdict(list)
+        for reading in self.readings:
+            for device, distribution in reading.distributions(tpu_reading.EXECUTION):
+                if device is not None:
+                    found[reading.runtime, device].append(distribution)
+        places = self._placed(found)
+        samples: list[Sample] = []
+        for key, place in sorted(places.items(), key=lambda item: item[1]):
+            labels = (self.uuids[place.chip], str(place.core))
+            samples += _histogram(catalog.TPU_HLO_EXECUTION_SECONDS, labels, found[key])
+        return Family(catalog.TPU_HLO_EXECUTION_SECONDS, samples)
+
+    def _processes(self) -> Iterator[Family]:
+        for reading in self.readings:
+            runtime = reading.runtime
+            for metric, labels, name in tpu_reading.LATENCIES:
+                reported = [
+                    distribution for _, distribution in reading.distributions(name)
+                ]
+                # Sizes of buffers are apart there; their sum is exact.
+                yield Family(metric, _histogram(metric, (runtime, *labels), reported))
+            for metric, name in tpu_reading.COUNTERS.items():
+                yield _of_runtime(metric, runtime, reading.values(name), sum)
+            uptimes = reading.values(tpu_reading.UPTIME)
+            yield _of_runtime(catalog.TPU_RUNTIME_UPTIME_SECONDS, runtime, uptimes, max)
+            for metric, part in _WORST:
+                values = [
+                    value
+                    for name in reading.measures
+                    if part in name
+                    for value in reading.values(name)
+                ]
+                yield _of_runtime(metric, runtime, values, max)
+
+    def _states(self) -> Iterator[Family]:
+        for uuid, core, _, state in self.states():
+            for metric, value in (
+                (catalog.TPU_CORE_QUEUED_PROGRAMS, state.queued),
+                (catalog.TPU_CORE_PROGRAM_ID, state.program),
+                (catalog.TPU_CORE_RUN_ID, state.run),
+                (catalog.TPU_CORE_PROGRAM_POSITION, state.counter),
+                (catalog.TPU_CORE_ERROR, int(bool(state.error))),
+            ):
+                if value is not None:
+                    yield gauge(metric, value & _EXACT, uuid, core)
+
+    def _by_core(self, name: str) -> list[tuple[CorePlace, float]]:
+        reported = {
+            (reading.runtime, device): value
+            for reading in self.readings
+            for device, value in reading.numbers(name).items()
+        }
+        return [(place, reported[key]) for key, place in self._placed(reported).items()]
+
+    def _by_chip(self, name: str) -> dict[int, float]:
+        """Return shares of a metric that has a value for each chip or core."""
+        chips: dict[int, list[float]] = defaultdict(list)
+        for reading in self.readings:
+            places = self._held_by(reading.runtime)
+            for place, percent in spread(reading.numbers(name), places, self.per_chip):
+                chips[place.chip].append(percent / _PERCENT)
+        return {chip: fsum(shares) / len(shares) for chip, shares in chips.items()}
+
+    def _held_by(self, runtime: str) -> list[CorePlace]:
+        """Return the cores that a process holds: those whose memory it reports."""
+        keys = [
+            (reading.runtime, device)
+            for reading in self.readings
+            for device in reading.numbers(tpu_reading.MEMORY_TOTAL)
+        ]
+        placed = self._placed(keys)
+        return [place for (process, _), place in placed.items() if process == runtime]
+
+    def _placed(self, keys: Iterable[Key]) -> dict[Key, CorePlace]:
+        listed = list(keys)
+        return self._complete(listed, cores(listed, len(self.uuids), self.per_chip))
+
+    def _complete(self, keys: Sequence[Key], placed: dict[Key, T]) -> dict[Key, T]:
+        if keys and not placed:
+            self.failures["device_unplaced"] += 1
+        return placed
+
+    def _chip_family(self, metric: Metric, values: Mapping[int, float]) -> Family:
+        found = {self.uuids[chip]: values[chip] for chip in sorted(values)}
+        return by_label(metric, found)
+
+
+def _of_runtime(
+    metric: Metric,
+    runtime: str,
+    values: Sequence[float],
+    together: Callable[[Sequence[float]], float],
+) -> Family:
+    return by_label(metric, {runtime: together(values)} if values else {})
+
+
+def _histogram(
+    metric: Metric, labels: Sequence[str], reported: Sequence[BucketCounts]
+) -> list[Sample]:
+    """Return a histogram in seconds; *reported* is in microseconds, counts exact."""
+    if not reported:
+        return []
+    count = sum(counted.count for counted in reported)
+    text = labels_text(metric.labels, labels)
+    samples: list[Sample] = []
+    bounds = reported[0].bounds
+    if all(counted.bounds == bounds for counted in reported):
+        counts = [0] * (len(bounds) + 1)
+        for counted in reported:
+            for index, some in enumerate(counted.counts):
+                counts[index] += some
+        running = list(accumulate(counts))
+        count = max(count, running[-1])
+        for bound, below in _kept(metric.buckets, bounds, running):
+            samples.append((f'{metric.name}_bucket{{{text},le="{bound}"}}', below))
+    seconds = sum(counted.mean * counted.count for counted in reported) / _MICROSECONDS
+    return [
+        *samples,
+        (f'{metric.name}_bucket{{{text},le="+Inf"}}', count),
+        (f"{metric.name}_sum{{{text}}}", seconds),
+        (f"{metric.name}_count{{{text}}}", count),
+    ]
+
+
+def _kept(
+    wanted: Sequence[float], bounds: Sequence[float], running: Sequence[int]
+) -> Iterator[tuple[float, int]]:
+    # Six digits: the name of a series must not depend on how a float rounds.
+    seconds = [float(f"{bound / _MICROSECONDS:.6g}") for bound in bounds]
+    chosen = {
+        next((index for index, bound in enumerate(seconds) if bound >= want), None)
+        for want in wanted
+    }
+    for index in sorted(index for index in chosen if index is not None):
+        yield seconds[index], running[index]
 
 
 log = logging.getLogger("jaxmon.exporter")
@@ -45,52 +305,29 @@ Standing: TypeAlias = "tuple[str, int, str, CoreState]"
 """Uuid of a chip, core, runtime, state."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    state: CoreState
-    since: float
-    logged: bool = False
-
-
 class HangDetector:
     """Remembers the position of each core, and since when."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: polling.Clock) -> None:
         self._clock = clock
-        self._seen: dict[tuple[str, int], _Seen] = {}
+        # Its state, since when, and whether that was logged.
+        self._seen: dict[tuple[str, int], tuple[CoreState, float, bool]] = {}
         self._errors: dict[tuple[str, int], str] = {}
 
     def update(self, states: Iterable[Standing]) -> list[Standing]:
         """Record *states*; return those newly without progress."""
-        now = self._clock()
-        seen: dict[tuple[str, int], _Seen] = {}
-        hung = []
+        now, before = self._clock(), self._seen
+        self._seen, hung = {}, []
         for uuid, core, runtime, state in states:
-            before = self._seen.get((uuid, core))
-            if before is None or _moved(before.state, state) or not state.queued:
-                before = _Seen(state, now)
-            elif not before.logged and now - before.since >= _STILL_SECONDS:
-                before.logged = True
+            last, since, logged = before.get((uuid, core), (state, now, False))
+            if _moved(last, state) or not state.queued:
+                last, since, logged = state, now, False
+            elif not logged and now - since >= _STILL_SECONDS:
+                logged = True
                 hung.append((uuid, core, runtime, state))
-            seen[uuid, core] = before
+            self._seen[uuid, core] = last, since, logged
             self._report_error(uuid, core, state)
-        self._seen = seen
         return hung
-
-    def report(
-        self, uuid: str, core: int, state: CoreState, location: str | None
-    ) -> None:
-        """Log that a core makes no progress, and its position."""
-        log.warning(
-            "core %d of %s has made no progress for a minute with %d programs "
-            "queued: run %s of program %s, at %s",
-            core,
-            uuid,
-            state.queued,
-            state.run,
-            state.program,
-            _plain(location) if location else f"instruction {state.counter}",
-        )
 
     def _report_error(self, uuid: str, core: int, state: CoreState) -> None:
         if state.error and self._errors.get((uuid, core)) != state.error:
@@ -111,7 +348,7 @@ def _plain(text: str) -> str:
 _OWNERS_EVERY = 30.0
 
 
-class Tpus(Collector):
+class Tpus(polling.Collector):
     """Reads every TPU of this host, and every runtime that serves metrics."""
 
     name = "tpu"
@@ -123,13 +360,16 @@ class Tpus(Collector):
         interval: float = 5.0,
         root: Path = tpus.ROOT,
         environ: Mapping[str, str] = os.environ,
-        clock: Clock = time.monotonic,
+        clock: polling.Clock = time.monotonic,
     ) -> None:
         self.interval = interval
         self._root = root
         self._clock = clock
         self._failures: Counter[str] = Counter()
-        self._addresses, self._configured = tpu_addresses.addresses(environ)
+        self._addresses, self._configured = tpu_reading.addresses(environ)
+        self._runtimes = Runtimes(
+            self._addresses, configured=self._configured, failures=self._failures
+        )
         self._chips: dict[str, Chip] = {}
         self._owners: dict[str, int] = {}
         self._owners_at: float | None = None
@@ -143,26 +383,17 @@ class Tpus(Collector):
         if not present <= self._chips.keys():
             self._chips = {chip.uuid: chip for chip in chips}
         if not self._chips and not self._configured:
-            raise CollectorUnavailable(*tpus.NONE)
+            raise polling.CollectorUnavailable(*tpus.NONE)
         identity = [*self._identity(present), *self._owned(chips)]
         if not self._addresses:  # disabled by the variable that enables them
             return identity
-        from jaxmon_exporter.collectors.tpu.figures import Figures  # noqa: PLC0415 - see above
 
         readings = self._read(identity)
         uuids, per_chip = self._layout(readings, present)
         figures = Figures(uuids, per_chip, readings, self._failures)
         found = [*identity, self._runtimes.up(), *figures.families()]
         self._watch(figures)
-        return [*found, partial_failures(self.name, self._failures)]
-
-    @cached_property
-    def _runtimes(self) -> Runtimes:
-        from jaxmon_exporter.collectors.tpu.runtimes import Runtimes  # noqa: PLC0415 - see above
-
-        return Runtimes(
-            self._addresses, configured=self._configured, failures=self._failures
-        )
+        return [*found, polling.partial_failures(self.name, self._failures)]
 
     def _read(self, identity: Sequence[Family]) -> list[RuntimeReading]:
         try:
@@ -173,7 +404,7 @@ class Tpus(Collector):
                 "the package grpcio is missing; pip install 'jaxmon[tpu]' to read what "
                 "TPUs do, or pass --disable tpu"
             )
-            raise CollectorUnavailable(reason, message, identity) from error
+            raise polling.CollectorUnavailable(reason, message, identity) from error
 
     def _layout(
         self, readings: Sequence[RuntimeReading], present: set[str]
@@ -219,7 +450,12 @@ class Tpus(Collector):
             locations = self._runtimes.locations(runtime for _, _, runtime, _ in hung)
             for uuid, core, runtime, state in hung:
                 location = locations.get((runtime, state.chip, state.core))
-                self._hangs.report(uuid, core, state, location)
+                log.warning(
+                    "core %d of %s has made no progress for a minute with %d programs "
+                    "queued: run %s of program %s, at %s",
+                    *(core, uuid, state.queued, state.run, state.program),
+                    _plain(location) if location else f"instruction {state.counter}",
+                )
 
 
 def _placeholder_chips(readings: Sequence[RuntimeReading]) -> tuple[list[str], int]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import selectors
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from errno import EAGAIN, EINPROGRESS
+from errno import EAGAIN
 from typing import Any, NamedTuple
 
-from jaxmon.catalog import TPU_RUNTIME_UP
+from jaxmon import catalog
 from jaxmon.errors import WireError
 from jaxmon.exposition.families import Family, by_label
 from jaxmon.host import tpus
@@ -47,20 +45,28 @@ def _latencies(of: str) -> str:
     return f"megascale.{of}_latencies.microsecond.cumulative.distribution"
 
 
-# Of the process, not of a chip.
-COLLECTIVE = _latencies("collective_end_to_end")
-DCN_SENT = _latencies("dcn_transfer")
-DCN_RECEIVED = _latencies("dcn_inbound_transfer")
-TO_HOST = _latencies("device_to_host_transfer")
-FROM_HOST = _latencies("host_to_device_transfer")
-BYTES_SENT = "megascale.grpc_tcp_bytes_sent.cumulative.count"
+# Of a process, not of a chip: metric, further labels, name at the runtime.
+LATENCIES = (
+    (catalog.TPU_COLLECTIVE_SECONDS, (), _latencies("collective_end_to_end")),
+    *(
+        (catalog.TPU_TRANSFER_SECONDS, (direction,), _latencies(name))
+        for direction, name in (
+            ("dcn_transmit", "dcn_transfer"),
+            ("dcn_receive", "dcn_inbound_transfer"),
+            ("device_to_host", "device_to_host_transfer"),
+            ("host_to_device", "host_to_device_transfer"),
+        )
+    ),
+)
 BYTES_SENT_AGAIN = "megascale.grpc_tcp_bytes_retransmitted.cumulative.count"
-ERRORS = "megascale.error_count"
-
+COUNTERS = {
+    catalog.TPU_DCN_TRANSMIT_BYTES: "megascale.grpc_tcp_bytes_sent.cumulative.count",
+    catalog.TPU_DCN_RETRANSMIT_BYTES: BYTES_SENT_AGAIN,
+    catalog.TPU_MEGASCALE_ERRORS: "megascale.error_count",
+}
 NAMES = (
     *(MEMORY_TOTAL, MEMORY_USED, DUTY_CYCLE, BANDWIDTH, IDLE, QUEUE, EXECUTION, UPTIME),
-    *(COLLECTIVE, DCN_SENT, DCN_RECEIVED, TO_HOST, FROM_HOST),
-    *(BYTES_SENT, BYTES_SENT_AGAIN, ERRORS),
+    *(*(name for _, _, name in LATENCIES), *COUNTERS.values()),
 )
 """Requested from every runtime, until it reports that it has no such metric."""
 
@@ -186,28 +192,22 @@ def unreachable(targets: Iterable[Target]) -> dict[Target, GrpcFailure]:
     """Return the *targets* where nothing is listening, and why."""
     found: dict[Target, GrpcFailure] = {}
     end = time.monotonic() + _CONNECT_SECONDS
-    with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as stack:
-        for target in targets:
-            try:
-                family, address = _socket_address(target)
-            except (OSError, UnicodeError):
-                continue
-            try:
-                sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                sock.setblocking(False)  # noqa: FBT003 - the standard library's
-                error = sock.connect_ex(address)
-            except OSError:  # such as a path that is too long
-                found[target] = GONE
-                continue
-            if error == EINPROGRESS:
-                waiting.register(sock, selectors.EVENT_WRITE, target)
-            elif error:  # of a Unix socket the queue may be full
-                found[target] = SLOW if error == EAGAIN else GONE
-        while waiting.get_map() and (left := end - time.monotonic()) > 0:
-            for key, _ in waiting.select(left):
-                waiting.unregister(key.fileobj)
-                if key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):  # type: ignore[union-attr]  # a socket
-                    found[key.data] = GONE
+    for target in targets:
+        try:
+            family, address = _socket_address(target)
+        except (OSError, UnicodeError):
+            continue
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(max(end - time.monotonic(), 0.0))
+                probe.connect(address)
+        except BlockingIOError as error:  # of a Unix socket the queue may be full
+            if error.errno == EAGAIN:
+                found[target] = SLOW
+        except TimeoutError:
+            continue
+        except OSError:  # also a path that is too long
+            found[target] = GONE
     return found
 
 
@@ -273,33 +273,25 @@ class Runtimes:
         up = [runtime for runtime in self._runtimes if runtime.up]
         # Several processes each report their own; a single one reports for all. One
         # that hangs is not queried again: that would hang as well.
-        single = (
-            sum(
-                runtime.slow or (runtime.up and runtime.met)
-                for runtime in self._runtimes
-            )
-            > 1
-        )
-        asked = [
-            (runtime, name, runtime.call(tpu_messages.METRIC, request))
-            for runtime in up
-            for name in runtime.names()
-            for request in (tpu_messages.metric_request(name, single=single),)
-        ]
+        there = [of for of in self._runtimes if of.slow or (of.up and of.met)]
         status, request = tpu_messages.STATUS, tpu_messages.STATUS_REQUEST
-        asked += [
-            (runtime, status, runtime.call(status, request))
-            for runtime in up
-            if status not in runtime.unknown
-        ]
-        replies = call_all([call for _, _, call in asked], _SECONDS)
+        asked = []
+        for runtime in up:
+            for name in runtime.names():
+                wanted = tpu_messages.metric_request(name, single=len(there) > 1)
+                asked.append((runtime, name, tpu_messages.METRIC, wanted))
+            if status not in runtime.unknown:
+                asked.append((runtime, status, status, request))
+        calls = [runtime.call(method, wanted) for runtime, _, method, wanted in asked]
         readings = {runtime.name: RuntimeReading(runtime.name) for runtime in up}
-        of_runtime: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
-        for (runtime, name, _), reply in zip(asked, replies, strict=True):
-            of_runtime[runtime.name].append(reply)
+        replies: dict[str, list[Reply]] = {runtime.name: [] for runtime in up}
+        for (runtime, name, *_), reply in zip(
+            asked, call_all(calls, _SECONDS), strict=True
+        ):
+            replies[runtime.name].append(reply)
             self._take(runtime, readings[runtime.name], name, reply)
         for runtime in up:
-            self._judge(runtime, readings[runtime.name], of_runtime[runtime.name])
+            self._judge(runtime, readings[runtime.name], replies[runtime.name])
             if runtime.name in before and not runtime.up:
                 log.info("TPU runtime %s no longer responds", runtime.name)
         return [readings[runtime.name] for runtime in up if runtime.up]
@@ -310,9 +302,8 @@ class Runtimes:
             runtime for runtime in self._runtimes if runtime.met or self._configured
         ]
         shown = listed or self._runtimes[:1]
-        return by_label(
-            TPU_RUNTIME_UP, {runtime.name: float(runtime.up) for runtime in shown}
-        )
+        up = {runtime.name: float(runtime.up) for runtime in shown}
+        return by_label(catalog.TPU_RUNTIME_UP, up)
 
     def locations(self, names: Iterable[str]) -> dict[tuple[str, int, int], str]:
         """Return the position of each core of the runtimes *names*."""
