@@ -249,10 +249,8 @@ class CheckpointPart(Part):
 
         def contained(*reported: Any) -> None:
             if self._guard.on(SITE):
-                try:
+                with self._guard.contained(SITE):  # would reach Orbax
                     take(*given, *reported)
-                except Exception:  # noqa: BLE001 - contained: would reach Orbax
-                    self._guard.failed(SITE)
 
         return contained
 

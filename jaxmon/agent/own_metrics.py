@@ -201,7 +201,6 @@ class Timer(Part):
         young = max(self._worker.every, (monotonic() - self._began) * _OF_AGE)
         self._worker.every = min(young, self._interval)
         for notify in self._observers:
-            try:
+            # Others are notified.
+            with self._guard.contained("observers", stays_on=True):
                 notify()
-            except Exception:  # noqa: BLE001 - contained: others are notified
-                self._guard.failed("observers", stays_on=True)

@@ -256,10 +256,9 @@ class Runtime:
             self._pusher.stop(self._guard.deadline)
 
     def _do(self, step: Callable[[], None]) -> None:
-        try:
+        # The other steps are to be done.
+        with self._guard.contained("stop", stays_on=True):
             step()
-        except Exception:  # noqa: BLE001 - contained: the other steps are to be done
-            self._guard.failed("stop", stays_on=True)
 
     @staticmethod
     def _final_reports(settings: Settings) -> FinalReports | None:
@@ -284,7 +283,7 @@ class Runtime:
         if crashed:
             self._ending.end(CRASHED)
         if self._reports is not None:
-            try:
+            with self._guard.contained("report"):  # the program ends as it did
                 for part in self.parts:
                     self._refresh(part, "report", asked=False)
                 self._reports.write(
@@ -294,8 +293,6 @@ class Runtime:
                     worker=str(self.serving.slot or 0),
                     crashed=crashed,
                 )
-            except Exception:  # noqa: BLE001 - contained: the program ends as it did
-                self._guard.failed("report")
 
     def _write_baseline(self) -> None:
         directory = self.context.settings.figures_dir
@@ -321,10 +318,8 @@ class Runtime:
         # At the same time: metrics on their own thread.
         pushed = None if self._pusher is None else self._pusher.push()
         for part in self.parts:
-            try:
+            with self._guard.contained("flush", stays_on=True):  # the program goes on
                 part.flush(max(end - monotonic(), 0))
-            except Exception:  # noqa: BLE001 - contained: the program goes on
-                self._guard.failed("flush", stays_on=True)
         left = max(end - monotonic(), 0)
         return (pushed is None or pushed.wait(left)) and monotonic() <= end
 
@@ -350,10 +345,8 @@ class Runtime:
             self._refresh(part, part.name, asked=True)
 
     def _refresh(self, part: Part, site: str, *, asked: bool) -> None:
-        try:
+        with self._guard.contained(site, stays_on=True):  # the program goes on
             part.refresh(asked=asked)
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            self._guard.failed(site, stays_on=True)
 
     def collect(self) -> list[Family]:
         """Return all metric families. Thread-safe; 20 µs per function."""
@@ -374,10 +367,8 @@ class Runtime:
         families: list[Family] = []
         for site, source in sources:
             # A source's failure affects only its own series.
-            try:
+            with self._guard.contained(f"collect_{site}", stays_on=True):
                 families += source()
-            except Exception:  # noqa: BLE001 - contained and counted
-                self._guard.failed(f"collect_{site}", stays_on=True)
         families += self._about.collect()
         return families if self._reduction is None else self._reduction.of(families)
 

@@ -399,11 +399,9 @@ class LocalSocket:
                 text = last(endings.unpacked(mine.continued))
         if not 0 < len(text) <= endings.MOST:
             since, text = self._began, last("")
-        try:
+        with interrupts.expected(OSError):  # a full disk, too small a volume
             if len(text) <= endings.MOST:
                 mine.keep(since, text)
-        except OSError as error:  # a full disk, too small a volume
-            interrupts.pass_on(error)
 
     def close(self) -> None:
         """Release the slot, so that the next agent finds it free."""

@@ -68,10 +68,9 @@ class DeterminismPart(Part):
         self, fn: object, take: Callable[[DeterminismPart, Function], None]
     ) -> None:
         """Call *take* with the function entry of *fn*. Raises nothing."""
-        try:
+        # The check itself was made.
+        with self._context.guard.contained("determinism", stays_on=True):
             take(self, self._context.table.of(fn))
-        except Exception:  # noqa: BLE001 - contained: the check itself was made
-            self._context.guard.failed("determinism", stays_on=True)
 
     def checked(self, function: Function, check: DeterminismCheck) -> None:
         """Record the result of a check."""

@@ -79,11 +79,9 @@ class Turns:
 
     def begin(self) -> bool:
         """Start a re-run; return whether no other thread has started one."""
-        try:
+        with interrupts.expected(IndexError):
             return self._token.pop()
-        except IndexError as error:
-            interrupts.pass_on(error)
-            return False
+        return False
 
     def cancel(self) -> None:
         """Finish a turn without a re-run."""

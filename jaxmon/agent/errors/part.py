@@ -197,17 +197,13 @@ class ErrorPart(Part):
         """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
-            try:
+            with self._guard.contained("uncaught"):  # the program is reporting
                 self.record_surfaced(error)
-            except Exception:  # noqa: BLE001 - contained: the program is reporting
-                self._guard.failed("uncaught")
 
     def _on_thread_end(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ended *thread*. Never raises."""
-        try:
+        with self._guard.contained("uncaught"):  # the program is reporting
             self.helpers.on_uncaught(thread, error)
-        except Exception:  # noqa: BLE001 - contained: the program is reporting
-            self._guard.failed("uncaught")
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""
@@ -336,12 +332,12 @@ class ErrorPart(Part):
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
         """Contain failures in the block."""
-        try:
+        # If there is no memory, that is no failure of ours.
+        with (
+            self._guard.contained("errors_told", stays_on=True),
+            interrupts.expected(MemoryError),
+        ):
             yield
-        except MemoryError as error:  # there is none: not a failure of ours
-            interrupts.pass_on(error)
-        except Exception:  # noqa: BLE001 - contained and counted
-            self._guard.failed("errors_told", stays_on=True)
 
     def _note(self, seen: CountedError) -> None:
         name = type(seen.error).__name__

@@ -299,12 +299,10 @@ class UtilizationPart(Part):
         if not function.is_users:
             return {}
         tally = self._tallies.setdefault(function, FunctionTally())
-        try:
+        with self._guard.contained(SITE):  # the rest is known of the program
             return self._count(function, tally, lowered, executable, facts)
-        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
-            self._guard.failed(SITE)
-            tally.add(Uncounted("untraced"), lowered.shapes)
-            return {}
+        tally.add(Uncounted("untraced"), lowered.shapes)
+        return {}
 
     def _count(
         self,
@@ -351,13 +349,11 @@ class UtilizationPart(Part):
         unplaced = self._unplaced.pop(function, None)
         if unplaced is None:
             return
-        try:
+        with self._guard.contained(SITE):  # the rest is known of the program
             found, flops, seconds, bandwidth = unplaced
             accessed = self._accessed(found, executable, facts)
             if place := roofline(flops, seconds, accessed, bandwidth):
                 self._rooflines[function] = place
-        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
-            self._guard.failed(SITE)
 
     def _accessed(
         self, found: Flops, executable: Any, facts: Mapping[str, float]
@@ -365,11 +361,9 @@ class UtilizationPart(Part):
         """Return the bytes that one device accesses, with each trip of loops."""
         if not found.loops:
             return facts.get("accessed_bytes")
-        try:
+        with interrupts.expected(RuntimeError, NotImplementedError, ValueError):
             return accessed_bytes(self._jax, executable)
-        except (RuntimeError, NotImplementedError, ValueError) as error:
-            interrupts.pass_on(error)
-            return None  # its backend shows no HLO, or XLA does not take it back
+        return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: CallCost, mine: int, devices: int) -> CallCost:
         """

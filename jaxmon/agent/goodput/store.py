@@ -154,11 +154,9 @@ def run_of(
 
 def moment() -> ClockPair:
     """Return the current moment."""
-    try:
+    with interrupts.expected(AttributeError, OSError):  # not Linux
         return ClockPair(wall_time(), time.clock_gettime(time.CLOCK_BOOTTIME))
-    except (AttributeError, OSError) as error:  # not Linux
-        interrupts.pass_on(error)
-        return ClockPair(wall_time(), monotonic())
+    return ClockPair(wall_time(), monotonic())
 
 
 def this_process() -> Writer:
@@ -194,11 +192,9 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _boot() -> str:
-    try:
+    with interrupts.expected(OSError, ValueError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except (OSError, ValueError) as error:
-        interrupts.pass_on(error)
-        return ""
+    return ""
 
 
 # Of a scheduler's number that jumps.

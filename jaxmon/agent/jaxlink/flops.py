@@ -428,8 +428,6 @@ def _number(value: Any) -> int | None:
     literal = getattr(value, "val", None)
     if literal is None or getattr(value.aval, "shape", None) != ():
         return None
-    try:
+    with interrupts.expected(TypeError):  # a float, or an array that is none
         return operator.index(literal)
-    except TypeError as error:  # a float, or an array that is none
-        interrupts.pass_on(error)
-        return None
+    return None

@@ -157,10 +157,8 @@ class ReportBuilder:
 
     def wait_for_programs(self) -> None:
         """Have programs analysed that were just compiled; a section has failures."""
-        try:
+        with interrupts.expected(Exception):  # a section has it
             self.programs()
-        except Exception as error:  # noqa: BLE001 - contained: a section has it
-            interrupts.pass_on(error)
 
     def _part(self, gather: Callable[[], Any]) -> Any:
         """Return the result of *gather*, or why there is none: sections fail alone."""

@@ -161,7 +161,7 @@ class ExactTiming(Part):
         if place is None or not self._guard.on(SITE) or os.getpid() != self._pid:
             return
         arm(counted, timer)
-        try:
+        with self._guard.contained(SITE):  # the call goes on
             if not self._clean() or self._jax.config.jax_disable_jit:
                 return
             if not place.take(self._hook):
@@ -169,8 +169,6 @@ class ExactTiming(Part):
             missed, busy = self._count_missed(), process_time()
             start = CallStart(timer, counted, jitted, frame)
             self._begun[get_ident()] = _TimedCall(timer.function, start, busy, missed)
-        except Exception:  # noqa: BLE001 - contained: the call goes on
-            self._guard.failed(SITE)
 
     def _see(
         self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any
@@ -185,7 +183,7 @@ class ExactTiming(Part):
         except Exception as error:  # noqa: BLE001 - met where the output is read
             pass_on(error)
             return
-        try:
+        with self._guard.contained(SITE):  # the call has been made
             # The frame that made the call; ours is above it only now.
             if begun is not None and begun.start.matches(fun, sys._getframe(1)):  # noqa: SLF001
                 fresh, self._missed = begun.missed != self._missed, begun.missed
@@ -195,8 +193,6 @@ class ExactTiming(Part):
                         times.wall.append(ended - begun.start.started)
                         times.processor.append(busy - begun.busy)
                 self._calibrate(ended)
-        except Exception:  # noqa: BLE001 - contained: the call has been made
-            self._guard.failed(SITE)
 
     def _times_of(
         self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]

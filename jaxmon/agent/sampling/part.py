@@ -187,10 +187,8 @@ class Sampling(Part):
 
     def _tick(self) -> None:
         if self._guard.on(SITE):
-            try:
+            with self._guard.contained(SITE):  # the timer goes on
                 self.arm(_PASSED)
-            except Exception:  # noqa: BLE001 - contained: the timer goes on
-                self._guard.failed(SITE)
 
     def arm(self, passed: int = 1) -> None:
         """
@@ -336,10 +334,9 @@ class Sampling(Part):
     def _tell(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:
         sampler.figures.executed(seconds)
         for notify in self._executed:
-            try:
+            # The time is exported.
+            with self._guard.contained("observers", stays_on=True):
                 notify(sampler.function, shapes, seconds)
-            except Exception:  # noqa: BLE001 - contained: the time is exported
-                self._guard.failed("observers", stays_on=True)
 
     def _show(
         self,
@@ -357,10 +354,9 @@ class Sampling(Part):
                 call.outputs,
                 partial(self._follow, sampler, call.begun.counted),
             )
-            try:
+            # Others still see it.
+            with self._guard.contained("observers", stays_on=True):
                 observe(sample)
-            except Exception:  # noqa: BLE001 - contained: others still see it
-                self._guard.failed("observers", stays_on=True)
 
     def _follow(
         self,

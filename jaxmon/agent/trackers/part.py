@@ -345,10 +345,9 @@ class Trackers(Part):
         while self._trackers:
             # After an interruption, the next call waits for the others.
             tracker, *self._trackers = self._trackers
-            try:
+            # The others are to be closed.
+            with self._guard.contained(SITE, stays_on=True):
                 tracker.close()
-            except Exception:  # noqa: BLE001 - contained: the others are to be closed
-                self._guard.failed(SITE, stays_on=True)
             self._dropped += tracker.dropped
 
     def _exit(self) -> None:
@@ -356,11 +355,9 @@ class Trackers(Part):
         self._guard.last(deadline.begin, self.send, self.stop, deadline.pause)
 
     def _read(self, findings: Callable[[], str]) -> str:
-        try:
+        with self._guard.contained(SITE, stays_on=True):  # the rows are to be written
             return findings()
-        except Exception:  # noqa: BLE001 - contained: the rows are to be written
-            self._guard.failed(SITE, stays_on=True)
-            return "the findings are not available"
+        return "the findings are not available"
 
     def abandon(self) -> None:
         """Leave the trackers to the parent process."""
