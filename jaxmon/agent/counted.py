@@ -76,12 +76,7 @@ _get = object.__getattribute__
 # Attributes not taken from JAX's object, which would not count, or equal nothing.
 _OWN = frozenset(
     (
-        "__get__",
-        "__eq__",
-        "__ne__",
-        "__hash__",
-        "__deepcopy__",
-        "__reduce_ex__",
+        *("__get__", "__eq__", "__ne__", "__hash__", "__deepcopy__", "__reduce_ex__"),
         "_jitted",
     )
 )
@@ -105,12 +100,7 @@ class CountedFunction:
     __dict__ = _theirs("__dict__")
     __doc__ = _theirs("__doc__")
     __slots__ = (
-        "__call__",
-        "__del__",
-        "__repr__",
-        "__weakref__",
-        "_again",
-        "_arm",
+        *("__call__", "__del__", "__repr__", "__weakref__", "_again", "_arm"),
         "_jitted",
     )
 

@@ -127,21 +127,9 @@ class Function:
     """
 
     __slots__ = (
-        "_code",
-        "compiles",
-        "counted",
-        "entered_missed",
-        "errors",
-        "hits_floor",
-        "internal",
-        "is_users",
-        "name",
-        "objects",
-        "other_missed",
-        "phases",
-        "recompiles",
-        "series",
-        "traced",
+        *("_code", "compiles", "counted", "entered_missed", "errors", "hits_floor"),
+        *("internal", "is_users", "name", "objects", "other_missed", "phases"),
+        *("recompiles", "series", "traced"),
     )
 
     def __init__(self, name: str, *, internal: bool) -> None:

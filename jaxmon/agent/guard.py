@@ -43,13 +43,7 @@ class Allowance:
     """
 
     __slots__ = (
-        "_burst",
-        "_left",
-        "_passed",
-        "_passes",
-        "_rate",
-        "_since",
-        "_turn",
+        *("_burst", "_left", "_passed", "_passes", "_rate", "_since", "_turn"),
         "passing",
     )
 

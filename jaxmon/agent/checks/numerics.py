@@ -76,13 +76,7 @@ class OutputHistory:
     """
 
     __slots__ = (
-        "last_finite",
-        "lost",
-        "name",
-        "nan",
-        "recovered",
-        "run",
-        "samples",
+        *("last_finite", "lost", "name", "nan", "recovered", "run", "samples"),
         "scalar",
     )
 

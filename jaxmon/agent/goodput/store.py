@@ -38,10 +38,7 @@ from jaxmon.settings import Settings
 
 # What schedulers call the job; in Kubernetes by the downward API.
 _NAMES = (
-    "JOBSET_NAME",
-    "K8S_JOB_NAME",
-    "SLURM_JOB_ID",
-    "TORCHELASTIC_RUN_ID",
+    *("JOBSET_NAME", "K8S_JOB_NAME", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"),
     "AWS_BATCH_JOB_ID",
 )
 # How often that was restarted; some count the first attempt as 1.

@@ -318,16 +318,8 @@ class TransferSite:
     """
 
     __slots__ = (
-        "bytes",
-        "code",
-        "count",
-        "direction",
-        "ended",
-        "file",
-        "how",
-        "line",
-        "nanoseconds",
-        "reported",
+        *("bytes", "code", "count", "direction", "ended", "file", "how", "line"),
+        *("nanoseconds", "reported"),
     )
 
     def __init__(

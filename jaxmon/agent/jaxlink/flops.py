@@ -71,12 +71,7 @@ _NO_JAXPRS = frozenset((bool, float, int, str, type(None)))
 _KERNELS = ("pallas_call", "core_map", "mpmd_map", "triton_kernel_call")
 # Of a kernel, products that are not equations of their own.
 _IN_KERNELS = (
-    "wgmma",
-    "tcgen05_mma",
-    "mma",
-    "inline_mgpu",
-    "matmul",
-    "elementwise_inline",
+    *("wgmma", "tcgen05_mma", "mma", "inline_mgpu", "matmul", "elementwise_inline"),
 )
 
 _PRESETS = {"BF16": "bfloat16", "F16": "float16", "TF32": "tf32", "F64": "float64"}

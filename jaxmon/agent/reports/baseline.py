@@ -24,16 +24,8 @@ _BUILT = ("compiled", "cache_hit")
 # A persistent cache would make compiles look cheap: the time saved is not known here.
 _PHASES = ("trace", "lower", "backend_compile")
 _FIGURES = (
-    "flops",
-    "model_flops",
-    "accessed_bytes",
-    "argument_bytes",
-    "output_bytes",
-    "temporary_bytes",
-    "peak_bytes",
-    "code_bytes",
-    "fusions",
-    "instructions",
+    *("flops", "model_flops", "accessed_bytes", "argument_bytes", "output_bytes"),
+    *("temporary_bytes", "peak_bytes", "code_bytes", "fusions", "instructions"),
 )
 
 # Of each distribution; see `jaxmon.preflight.baseline.record`.
