@@ -322,9 +322,7 @@ class CheckpointPart(Part):
         return tuple(found)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more: Orbax's threads stay in a parent process."""
         self._operations.forget()
 
-    def abandon(self) -> None:
-        """Follow nothing any more: Orbax's threads stay in the parent process."""
-        self._operations.forget()
+    abandon = stop

@@ -86,7 +86,6 @@ Line: TypeAlias = tuple[str, int, str, str]
 
 # The hooks that count; their failures are counted under the same names.
 _HOOKS = ("monitoring", "compiles", "misses")
-_BUILT = ("compiled", "cache_hit")
 
 UNSEEN = "unseen"
 """The cause of a recompile whose first compile was not observed."""
@@ -302,12 +301,7 @@ def totals(agent: Agent) -> tuple[int, int, float]:
     """
     Return compiles, recompiles and seconds of all functions since *agent* started.
     """
-    found = [_figures(function) for function in _runtime_of(agent).context.table]
-    return (
-        sum(totals.compiles for totals in found),
-        sum(totals.causes.total() for totals in found),
-        sum(totals.seconds for totals in found),
-    )
+    return _runtime_of(agent).context.table.totals()
 
 
 def _runtime_of(agent: Agent) -> Runtime:
@@ -320,8 +314,8 @@ def _runtime_of(agent: Agent) -> Runtime:
 
 def _figures(function: Function) -> _Figures:
     return _Figures(
-        sum(function.compiles[outcome].value for outcome in _BUILT),
-        Counter({cause: n.value for cause, n in function.recompiles.copy().items()}),
+        function.built,
+        function.recompiled(),
         function.other_missed.value,  # of objects that existed before
-        sum(histogram.sum for histogram in list(function.phases.values())),
+        function.spent,
     )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
     from jaxmon.facts.functions import Program
+    from jaxmon.host.http.server import Handler
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -85,31 +86,19 @@ class Runtime:
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)
+        metrics = metrics_handler(self.collect, scrapes, failed=self._on_omitted)
+        public: dict[str, Handler] = {"/metrics": metrics, "/-/healthy": _healthy}
+        public |= dict.fromkeys(_OWN_PAGE, self._own_page)
+        pages: dict[str, Handler] = {
+            f"/debug/{name}": functools.partial(self._page, name) for name in _PAGES
+        }
+        for part in self.parts:
+            public.update(part.public_pages())
+            pages.update(part.pages())
         self.serving = Serving(
             settings,
-            {
-                "/metrics": metrics_handler(
-                    self.collect, scrapes, failed=self._on_omitted
-                ),
-                "/-/healthy": _healthy,
-                **{
-                    path: page
-                    for part in self.parts
-                    for path, page in part.public_pages().items()
-                },
-                **dict.fromkeys(_OWN_PAGE, self._own_page),
-            },
-            {
-                **{
-                    f"/debug/{name}": functools.partial(self._page, name)
-                    for name in _PAGES
-                },
-                **{
-                    path: page
-                    for part in self.parts
-                    for path, page in part.pages().items()
-                },
-            },
+            public,
+            pages,
             self._on_server_error,
             ending=self._ending,
             position=self._words.position,
@@ -255,8 +244,7 @@ class Runtime:
         if self._pusher is not None:
             self._pusher.stop(self._guard.deadline)
 
-    def _do(self, step: Callable[[], None]) -> None:
-        # The other steps are to be done.
+    def _do(self, step: Callable[[], None]) -> None:  # the others are done as well
         with self._guard.contained("stop", stays_on=True):
             step()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -284,17 +285,11 @@ def _values(tallies: dict[str, Tally]) -> dict[str, int]:
 
 def _plain(deviation: Deviation) -> dict[str, Any]:
     return {
-        "path": deviation.path,
-        "dtype": deviation.dtype,
+        **dataclasses.asdict(deviation),
         "shape": list(deviation.shape),
-        "differing": deviation.differing,
-        "size": deviation.size,
         "max_abs": _json(deviation.max_abs),
         "max_relative": _json(deviation.max_relative),
-        "max_ulp": deviation.max_ulp,
-        "reason": deviation.reason,
         "devices": list(deviation.devices),
-        "replicas": deviation.replicas,
     }
 
 

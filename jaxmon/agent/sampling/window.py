@@ -319,9 +319,8 @@ class DispatchWindow:
     ) -> None:
         now = perf_counter(), thread_time()
         try:
-            if (
-                not self._until
-            ):  # closed by another thread, but still installed in this one
+            # Closed by another thread, but still installed in this one.
+            if not self._until:
                 self._place.leave(self._hook)
                 return
             begun = self._begun.pop(get_ident(), None)

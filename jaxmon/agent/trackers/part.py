@@ -25,7 +25,6 @@ from jaxmon.indicators.marks import STEP
 from jaxmon.indicators.timeline import Timeline
 
 
-_BUILT = ("compiled", "cache_hit")
 _PEAK, _IN_USE = ('kind="peak"', 'kind="in_use"')
 _STEP_TIME = series(catalog.TIME_SECONDS, STEP)
 
@@ -126,16 +125,8 @@ def totals(sources: Sources) -> dict[str, float]:
 
 
 def _compiles(table: FunctionTable) -> Mapping[str, float]:
-    compiles, recompiles, seconds = 0, 0, 0.0
-    for function in table:
-        compiles += sum(function.compiles[outcome].value for outcome in _BUILT)
-        recompiles += sum(n.value for n in function.recompiles.copy().values())
-        seconds += sum(phase.sum for phase in list(function.phases.values()))
-    return {
-        "compiles": compiles,
-        "recompiles": recompiles,
-        "compile_seconds": seconds,
-    }
+    names = ("compiles", "recompiles", "compile_seconds")
+    return dict(zip(names, table.totals(), strict=True))
 
 
 def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
