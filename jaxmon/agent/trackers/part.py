@@ -256,7 +256,7 @@ class Trackers(Part):
     Args:
         loops: whose steps count.
         timeline: where the time goes.
-        devices: return the families of devices; fast.
+        all_devices: return the families of devices; fast.
         ideal: returns `LoopReading.ideal`, if FLOPs are counted.
     """
 
@@ -267,13 +267,13 @@ class Trackers(Part):
         context: Context,
         loops: Loops,
         timeline: Timeline,
-        devices: Iterable[Callable[[], Iterable[Family]]],
+        all_devices: Iterable[Callable[[], Iterable[Family]]],
         ideal: Callable[[], Ideal | None],
     ) -> None:
         self._context = context
         self._guard = context.guard
         self._loops = loops
-        self._sources = Sources(context.table, timeline, tuple(devices), ideal)
+        self._sources = Sources(context.table, timeline, tuple(all_devices), ideal)
         self._trackers: list[Tracker] = []
         self._dropped = 0
 
