@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
 from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
-from jaxmon.agent.serving import Serving
+from jaxmon.agent.serving import LocalSocket, Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
@@ -100,9 +100,12 @@ class Runtime:
             public,
             pages,
             self._on_server_error,
-            ending=self._ending,
-            position=self._words.position,
-            began=self._started[1],
+            local=functools.partial(
+                LocalSocket,
+                ending=self._ending,
+                position=self._words.position,
+                began=self._started[1],
+            ),
             deadline=self._guard.deadline,
         )
         indicators.flush = self.flush
