@@ -85,11 +85,11 @@ class CallLayer(Part):
         Return calls and hits. Without the hook for misses, each call would be a hit.
         """
         found = [(f, *f.calls_and_hits()) for f in active(self._table) if f.counted]
-        known = found if self._hits_known else []
+        counted = found if self._hits_known else []
         return [
             by_function(catalog.JIT_CALLS, [(f, number) for f, number, _ in found]),
             by_function(
-                catalog.JIT_CACHE_HITS, [(f, number) for f, _, number in known]
+                catalog.JIT_CACHE_HITS, [(f, number) for f, _, number in counted]
             ),
         ]
 

@@ -369,7 +369,7 @@ class Store:
             return record.read(self.path)
         except NewerRecordError:
             raise
-        except ConfigFileError as error:
+        except (RunRecordError, ConfigFileError) as error:
             # Else a directory, or larger than any record, or not to be read.
             if isinstance(error, RunRecordError):
                 now = self._clock()

@@ -394,7 +394,8 @@ class Looks:
 
 def _others(thread: int, idents: Collection[int]) -> list[int]:
     """Return threads of the program that are among *idents*, other than *thread*."""
-    found = [one for one in program_threads() if one != thread and one in idents]
+    every = [ident for ident in program_threads() if ident in idents]
+    found = [ident for ident in every if ident != thread]
     return found[-_MOST_THREADS:]
 
 
