@@ -112,11 +112,7 @@ class CountedFunction:
     _arm: Arm | None
     _jitted: Callable[..., Any]
 
-    def __init__(
-        self,
-        jitted: Callable[..., Any],
-        again: Callable[[Any], Any],
-    ) -> None:
+    def __init__(self, jitted: Callable[..., Any], again: Callable[[Any], Any]) -> None:
         _put(self, "_jitted", jitted)
         _put(self, "_again", again)
         _put(self, "_arm", None)
@@ -175,8 +171,7 @@ class _CopyHelper:
 # Access to these slots without `__getattribute__`: if an `AttributeError` of the
 # program propagates from that, the interpreter drops it and calls `__getattr__`.
 _meter_of = cast(
-    "Callable[[CountedFunction], Meter]",
-    vars(CountedFunction)["__call__"].__get__,
+    "Callable[[CountedFunction], Meter]", vars(CountedFunction)["__call__"].__get__
 )
 jitted_of = cast(
     "Callable[[CountedFunction], Callable[..., Any]]",

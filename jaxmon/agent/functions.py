@@ -444,8 +444,7 @@ def by_function(metric: Metric, figures: Iterable[tuple[Function, float]]) -> Fa
 
 
 def by_value(
-    metric: Metric,
-    figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]],
+    metric: Metric, figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]]
 ) -> Family:
     """
     Return the family *metric* from counts by the value of its second label.

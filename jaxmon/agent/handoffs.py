@@ -155,11 +155,7 @@ class Lookup:
     """
 
     def __init__(
-        self,
-        original: Any,
-        observe: Observe,
-        when: Condition,
-        guard: Guard,
+        self, original: Any, observe: Observe, when: Condition, guard: Guard
     ) -> None:
         self.active = True
         self._first, self._second, self._third = when

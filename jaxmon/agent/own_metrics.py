@@ -12,13 +12,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import (
-    Family,
-    Histogram,
-    family_of,
-    gauge,
-    histograms,
-)
+from jaxmon.exposition.families import Family, Histogram, family_of, gauge, histograms
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
 from jaxmon.tuples import NamedTuple

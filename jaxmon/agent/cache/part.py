@@ -29,12 +29,7 @@ from jaxmon.agent.cache.uncached import (
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patches as patch_targets
-from jaxmon.agent.jaxlink.cache import (
-    JaxCache,
-    failed_at,
-    is_refusal,
-    written,
-)
+from jaxmon.agent.jaxlink.cache import JaxCache, failed_at, is_refusal, written
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy

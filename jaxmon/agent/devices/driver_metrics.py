@@ -129,11 +129,7 @@ class Nvml:
             )
         for metric, call, kind in (
             (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
-            (
-                ACCELERATOR_POWER_LIMIT_WATTS,
-                "nvmlDeviceGetEnforcedPowerLimit",
-                c_uint,
-            ),
+            (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
             (
                 ACCELERATOR_ENERGY_JOULES,
                 "nvmlDeviceGetTotalEnergyConsumption",

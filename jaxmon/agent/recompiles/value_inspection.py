@@ -190,11 +190,7 @@ class InspectedItems(NamedTuple):
 
 
 def inspected_items(
-    inspection: Inspection,
-    base: Any,
-    value: Any,
-    at: Nesting,
-    keys: Sequence[str] = (),
+    inspection: Inspection, base: Any, value: Any, at: Nesting, keys: Sequence[str] = ()
 ) -> InspectedItems:
     """
     Inspect the items of *value*, an ordered container of class *base* or a subclass;

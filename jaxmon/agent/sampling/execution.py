@@ -391,11 +391,7 @@ class Sampler:
         self.followed: Callable[[Sample], None] | None = None
 
     def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
+        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
     ) -> None:
         """Start the call, or wait for the next."""
         if self._passed:

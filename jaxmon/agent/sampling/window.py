@@ -407,11 +407,7 @@ class DispatchProbe:
         self.then = then
 
     def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
+        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
     ) -> None:
         """Pass on the call that starts."""
         if self.then is not None:

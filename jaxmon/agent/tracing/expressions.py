@@ -10,11 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
-from jaxmon.agent.tracing.sources import (
-    LEAKED,
-    PRINTED,
-    Node,
-)
+from jaxmon.agent.tracing.sources import LEAKED, PRINTED, Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
