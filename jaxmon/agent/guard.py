@@ -43,7 +43,13 @@ class Allowance:
     """
 
     __slots__ = (
-        *("_burst", "_left", "_passed", "_passes", "_rate", "_since", "_turn"),
+        "_burst",
+        "_left",
+        "_passed",
+        "_passes",
+        "_rate",
+        "_since",
+        "_turn",
         "passing",
     )
 

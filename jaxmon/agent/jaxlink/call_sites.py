@@ -318,8 +318,16 @@ class TransferSite:
     """
 
     __slots__ = (
-        *("bytes", "code", "count", "direction", "ended", "file", "how", "line"),
-        *("nanoseconds", "reported"),
+        "bytes",
+        "code",
+        "count",
+        "direction",
+        "ended",
+        "file",
+        "how",
+        "line",
+        "nanoseconds",
+        "reported",
     )
 
     def __init__(
