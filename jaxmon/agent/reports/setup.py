@@ -114,10 +114,8 @@ class Mounts:
             best, place = point, MountedDirectory(path, kind[0])
             if kind[0].startswith(_SHARED):
                 rest = path[len(point.rstrip("/")) :]
-                whole = f"{inner.rstrip('/')}{rest}"
-                place = MountedDirectory(
-                    f"{_unescaped(kind[1])} {whole or '/'}", kind[0]
-                )
+                whole = f"{inner.rstrip('/')}{rest}" or "/"
+                place = MountedDirectory(f"{_unescaped(kind[1])} {whole}", kind[0])
         return place
 
     def _lines(self) -> list[str]:
@@ -215,10 +213,8 @@ class Setup:
         }
         if found != self._read:
             some = list(found.items())[:_MOST]
-            self._read, self._shown = (
-                found,
-                {name: _short(value) for name, value in some},
-            )
+            self._shown = {name: _short(value) for name, value in some}
+            self._read = found
         return self._shown
 
     def key_part(self) -> str:
@@ -244,16 +240,14 @@ class Setup:
         if client is None:
             return {}
         if self._of_devices[0] is not client:
-            devices = self._jax.local_devices()
-            self._of_devices = (
-                client,
-                {
-                    "platform": str(devices[0].platform),
-                    "platform_version": str(devices[0].client.platform_version),
-                    "device": str(devices[0].device_kind),
-                    "devices": str(len(devices)),
-                },
-            )
+            first, *others = self._jax.local_devices()
+            found = {
+                "platform": str(first.platform),
+                "platform_version": str(first.client.platform_version),
+                "device": str(first.device_kind),
+                "devices": str(len(others) + 1),
+            }
+            self._of_devices = client, found
         return self._of_devices[1]
 
     def _flags(self) -> Iterator[tuple[str, str]]:

@@ -154,15 +154,11 @@ def runs_on_host_cpu(leaf: Any) -> bool:
 
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[DeviceWork]:
     """Return the work behind those of *leaves* that are not ready yet."""
-    found = []
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
-    for leaf in ends:
-        if isinstance(leaf, array) and not is_ready_or_deleted(
-            made := underlying_array(leaf)
-        ):
-            work = DeviceWork((made,))
-            work.look()
-            found.append(work)
+    arrays = [underlying_array(leaf) for leaf in ends if isinstance(leaf, array)]
+    found = [DeviceWork((made,)) for made in arrays if not is_ready_or_deleted(made)]
+    for work in found:
+        work.look()
     return found
 
 

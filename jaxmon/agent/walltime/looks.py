@@ -85,11 +85,11 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     read_stacks(choose)
     found = [
         {
-            "name": getattr(thread := by_ident.get(ident), "name", ""),
+            "name": "" if (thread := by_ident.get(ident)) is None else thread.name,
             "ident": ident,
-            "native_id": getattr(thread, "native_id", None),
+            "native_id": None if thread is None else thread.native_id,
             "main": ident == main,
-            "daemon": getattr(thread, "daemon", False),
+            "daemon": thread is not None and thread.daemon,
             "state": reader.read(stack).state,
             "lock": waits_for_lock(stack),
             "barrier": barrier(stack),
