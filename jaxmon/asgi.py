@@ -104,13 +104,7 @@ class _Request:
     """What server and application exchange for *request*; records how it ends."""
 
     __slots__ = (
-        "_all_said",
-        "_frozen",
-        "_left",
-        "_origin",
-        "_receive",
-        "_request",
-        "_send",
+        *("_all_said", "_frozen", "_left", "_origin", "_receive", "_request", "_send"),
     )
 
     def __init__(

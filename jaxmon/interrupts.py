@@ -22,7 +22,7 @@ import _signal  # type: ignore[import-not-found]
 import functools
 import opcode
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
@@ -69,6 +69,44 @@ def pass_on(error: BaseException, *, theirs: bool = False) -> None:
             # Else its traceback, this frame and it would keep each other, and with them
             # the program's frames, until the garbage collector runs.
             del found, error, chain
+
+
+class Handled:
+    """A block: *handle* is called while one of *kinds* leaves it, and ends that."""
+
+    __slots__ = ("_handle", "_kinds")
+
+    def __init__(
+        self, kinds: tuple[type[BaseException], ...], handle: Callable[[], None]
+    ) -> None:
+        self._kinds, self._handle = kinds, handle
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        del _  # the traceback would refer to this frame, and that to it
+        if kind is None or not issubclass(kind, self._kinds):
+            return False
+        self._handle()
+        return True
+
+
+def expected(*kinds: type[BaseException]) -> Handled:
+    """
+    Drop exceptions of *kinds* that a block raises, but for the program's: what comes
+    after the block holds without its result.
+    """
+    return Handled(kinds, _pass_on_handled)
+
+
+def _pass_on_handled() -> None:
+    error = sys.exception()
+    assert error is not None  # noqa: S101 - for mypy
+    try:
+        pass_on(error)
+    finally:
+        del error  # as there
 
 
 def printed() -> object:

@@ -146,10 +146,8 @@ class AgentSlot:
             self._loading.acquire(timeout=_LOAD_SECONDS)
 
     def _after_fork_in_parent(self) -> None:
-        try:
+        with interrupts.expected(RuntimeError):  # the part took longer to load
             self._loading.release()
-        except RuntimeError as error:  # the part took longer to load
-            interrupts.pass_on(error)
 
     def _after_fork(self) -> None:
         agent, self.agent = self.agent, None

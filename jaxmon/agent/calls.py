@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmon import catalog
 from jaxmon.agent.counted import CountedFunction, jitted_of, uncounted
-from jaxmon.agent.functions import Function, active, label, series_of
+from jaxmon.agent.functions import Function, active, by_function, label
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.jaxlink import patches as patch_targets
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
@@ -84,14 +84,12 @@ class CallLayer(Part):
         """
         Return calls and hits. Without the hook for misses, each call would be a hit.
         """
-        calls, hits = catalog.JIT_CALLS, catalog.JIT_CACHE_HITS
-        hits_known = self._hits_known
         found = [(f, *f.calls_and_hits()) for f in active(self._table) if f.counted]
+        counted = found if self._hits_known else []
         return [
-            Family(calls, [(series_of(f, calls), number) for f, number, _ in found]),
-            Family(
-                hits,
-                [(series_of(f, hits), number) for f, _, number in found if hits_known],
+            by_function(catalog.JIT_CALLS, [(f, number) for f, number, _ in found]),
+            by_function(
+                catalog.JIT_CACHE_HITS, [(f, number) for f, _, number in counted]
             ),
         ]
 

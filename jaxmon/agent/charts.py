@@ -210,10 +210,7 @@ class Charts(Part):
     name = "charts"
 
     def __init__(
-        self,
-        context: Context,
-        indicators: Indicators,
-        memory: Callable[[], Memory],
+        self, context: Context, indicators: Indicators, memory: Callable[[], Memory]
     ) -> None:
         self._counters = ChartCounters(
             context.table, indicators.loops, indicators.routes

@@ -249,10 +249,8 @@ class CheckpointPart(Part):
 
         def contained(*reported: Any) -> None:
             if self._guard.on(SITE):
-                try:
+                with self._guard.contained(SITE):  # would reach Orbax
                     take(*given, *reported)
-                except Exception:  # noqa: BLE001 - contained: would reach Orbax
-                    self._guard.failed(SITE)
 
         return contained
 
@@ -324,9 +322,7 @@ class CheckpointPart(Part):
         return tuple(found)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more: Orbax's threads stay in a parent process."""
         self._operations.forget()
 
-    def abandon(self) -> None:
-        """Follow nothing any more: Orbax's threads stay in the parent process."""
-        self._operations.forget()
+    abandon = stop

@@ -76,12 +76,7 @@ _get = object.__getattribute__
 # Attributes not taken from JAX's object, which would not count, or equal nothing.
 _OWN = frozenset(
     (
-        "__get__",
-        "__eq__",
-        "__ne__",
-        "__hash__",
-        "__deepcopy__",
-        "__reduce_ex__",
+        *("__get__", "__eq__", "__ne__", "__hash__", "__deepcopy__", "__reduce_ex__"),
         "_jitted",
     )
 )
@@ -105,12 +100,7 @@ class CountedFunction:
     __dict__ = _theirs("__dict__")
     __doc__ = _theirs("__doc__")
     __slots__ = (
-        "__call__",
-        "__del__",
-        "__repr__",
-        "__weakref__",
-        "_again",
-        "_arm",
+        *("__call__", "__del__", "__repr__", "__weakref__", "_again", "_arm"),
         "_jitted",
     )
 
@@ -122,11 +112,7 @@ class CountedFunction:
     _arm: Arm | None
     _jitted: Callable[..., Any]
 
-    def __init__(
-        self,
-        jitted: Callable[..., Any],
-        again: Callable[[Any], Any],
-    ) -> None:
+    def __init__(self, jitted: Callable[..., Any], again: Callable[[Any], Any]) -> None:
         _put(self, "_jitted", jitted)
         _put(self, "_again", again)
         _put(self, "_arm", None)
@@ -185,8 +171,7 @@ class _CopyHelper:
 # Access to these slots without `__getattribute__`: if an `AttributeError` of the
 # program propagates from that, the interpreter drops it and calls `__getattr__`.
 _meter_of = cast(
-    "Callable[[CountedFunction], Meter]",
-    vars(CountedFunction)["__call__"].__get__,
+    "Callable[[CountedFunction], Meter]", vars(CountedFunction)["__call__"].__get__
 )
 jitted_of = cast(
     "Callable[[CountedFunction], Callable[..., Any]]",

@@ -152,10 +152,8 @@ class EndWriter:
         status = os.fstat(descriptor)
         require_own(status, self._path, self._mode)
         # As in `jaxmon.host.files.descriptor`: others in the group may be next.
-        try:
+        with interrupts.expected(PermissionError):
             os.fchmod(descriptor, self._mode)
-        except PermissionError as error:
-            interrupts.pass_on(error)
         if status.st_size > COUNTS_AT + MOST_STORED:
             os.ftruncate(descriptor, COUNTS_AT)
 
@@ -166,11 +164,9 @@ class EndWriter:
         """
         if self._locked or not self._file.opened:
             return
-        try:
+        with interrupts.expected(OSError, AttributeError):  # not on this system
             fcntl.fcntl(self._file.fileno(), fcntl.F_OFD_SETLK, write_lock())
             self._locked = True
-        except (OSError, AttributeError) as error:  # not on this system
-            interrupts.pass_on(error)
 
     def _succeed(self, since: ProcessEnd | None) -> None:
         """Write the first record of this process, after those that are there."""
@@ -184,11 +180,9 @@ class EndWriter:
             mine = since.replace(state=RUNNING)
             if previous is None and self.before is not None and self.continued:
                 # What a cleaner removed of the process before this one.
-                try:
+                with interrupts.expected(OSError):
                     self._store(self.before.starts, self.continued)
                     self._put(line_of(self.before), page_of(self.before))
-                except OSError as error:
-                    interrupts.pass_on(error)
         elif previous is None:
             os.ftruncate(descriptor, 0)
             mine = ProcessEnd(starts=1)

@@ -67,10 +67,8 @@ class EventLogging(Part):
         """Return the number of exports by OTLP, if there are any."""
         if self._logs is None:
             return ()
-        counts = self._outcomes.copy().items()
-        return [
-            family_of(catalog.OTLP_EXPORTS, [("logs", *outcome) for outcome in counts])
-        ]
+        counts = [("logs", *outcome) for outcome in self._outcomes.copy().items()]
+        return [family_of(catalog.OTLP_EXPORTS, counts)]
 
     def dropped(self) -> Mapping[str, int]:
         """Return the number of events that were not logged, or did not arrive."""
@@ -162,11 +160,8 @@ class EventLogging(Part):
 
             return logs.OwnLogs(os.environ)
         except ImportError as error:
-            log.warning(
-                "jaxmon does not send its events by OTLP: %s; run `pip install "
-                "'jaxmon[otel]'`",
-                error,
-            )
+            text = "jaxmon does not send its events by OTLP: %s; run `pip install %s`"
+            log.warning(text, error, "'jaxmon[otel]'")
         except Exception:  # noqa: BLE001 - contained: events are logged all the same
             self._guard.failed(self.name, stays_on=True)
         return None

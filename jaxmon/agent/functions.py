@@ -12,7 +12,7 @@ import functools
 import hashlib
 import itertools
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import ref
@@ -127,21 +127,9 @@ class Function:
     """
 
     __slots__ = (
-        "_code",
-        "compiles",
-        "counted",
-        "entered_missed",
-        "errors",
-        "hits_floor",
-        "internal",
-        "is_users",
-        "name",
-        "objects",
-        "other_missed",
-        "phases",
-        "recompiles",
-        "series",
-        "traced",
+        *("_code", "compiles", "counted", "entered_missed", "errors", "hits_floor"),
+        *("internal", "is_users", "name", "objects", "other_missed", "phases"),
+        *("recompiles", "series", "traced"),
     )
 
     def __init__(self, name: str, *, internal: bool) -> None:
@@ -173,6 +161,20 @@ class Function:
         if code is None:
             return ""
         return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
+
+    @property
+    def built(self) -> int:
+        """How often it was compiled, or loaded from the persistent cache."""
+        return self.compiles["compiled"].value + self.compiles["cache_hit"].value
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all phases of its compiles."""
+        return sum(phase.sum for phase in list(self.phases.values()))
+
+    def recompiled(self) -> Counter[str]:
+        """Return how often it was recompiled, by cause."""
+        return Counter({cause: n.value for cause, n in self.recompiles.copy().items()})
 
     @property
     def missed(self) -> int:
@@ -239,6 +241,19 @@ class FunctionTable:
 
     def __iter__(self) -> Iterator[Function]:
         return iter(list(self._functions.values()))
+
+    def missed(self) -> int:
+        """Return how many calls of all functions have left the fast path."""
+        return sum(function.missed for function in self)
+
+    def totals(self) -> tuple[int, int, float]:
+        """Return compiles, recompiles and seconds of all functions."""
+        compiles, recompiles, seconds = 0, 0, 0.0
+        for function in self:
+            compiles += function.built
+            recompiles += function.recompiled().total()
+            seconds += function.spent
+        return compiles, recompiles, seconds
 
     def of(self, fun: object) -> Function:
         """Return the entry of the callable *fun*, if who jitted it is unknown."""
@@ -423,9 +438,13 @@ def series_of(function: Function, metric: Metric, *values: str) -> str:
     return found
 
 
+def by_function(metric: Metric, figures: Iterable[tuple[Function, float]]) -> Family:
+    """Return the family *metric* from a value of each function."""
+    return Family(metric, [(series_of(f, metric), value) for f, value in figures])
+
+
 def by_value(
-    metric: Metric,
-    figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]],
+    metric: Metric, figures: Iterable[tuple[Function, Iterable[str], dict[str, Tally]]]
 ) -> Family:
     """
     Return the family *metric* from counts by the value of its second label.

@@ -10,6 +10,7 @@ failure and propagates: see `jaxmon.interrupts`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -212,6 +213,11 @@ class Guard:
                 log.warning("jaxmon %s %s and has disabled it", keeps, site)
         except Exception as unsaid:  # noqa: BLE001 - a handler of the log is the user's
             interrupts.pass_on(unsaid, theirs=True)
+
+    def contained(self, site: str, *, stays_on: bool = False) -> interrupts.Handled:
+        """Have what leaves a block be a failure at *site*, as in `failed`."""
+        failed = functools.partial(self.failed, site, stays_on=stays_on)
+        return interrupts.Handled((Exception,), failed)
 
     def run(self, site: str, work: Callable[[], None]) -> None:
         """Run *work*, the body of a thread; an exception is a failure at *site*."""

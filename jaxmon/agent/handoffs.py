@@ -155,11 +155,7 @@ class Lookup:
     """
 
     def __init__(
-        self,
-        original: Any,
-        observe: Observe,
-        when: Condition,
-        guard: Guard,
+        self, original: Any, observe: Observe, when: Condition, guard: Guard
     ) -> None:
         self.active = True
         self._first, self._second, self._third = when
@@ -220,23 +216,20 @@ class Handoffs(Part):
                 return
             modules = [module for n, module in found.items() if n not in self._seen]
             self._seen.update(found)
-            hooks.attach(
-                SITE, partial(self._take, list(zip(new, modules, strict=True)))
-            )
+            places = list(zip(new, modules, strict=True))
+            hooks.attach(SITE, partial(self._take, places))
             if not hooks.is_active(SITE):
-                self.abandon()
+                self.stop()
 
     def stop(self) -> None:
-        """Observe no more."""
-        self.abandon()
-
-    def abandon(self) -> None:
         """Observe no more."""
         self._hooks = None
         if self._attach_loaded in self._routes.on_new:
             self._routes.on_new.remove(self._attach_loaded)
         for lookup in self._lookups:
             lookup.active = False
+
+    abandon = stop
 
     # --- places ------------------------------------------------------------------
 

@@ -53,13 +53,9 @@ class ArraySnapshot:
             for kind in {**self.sizes, **before.sizes}
             if (size := self.sizes[kind] - before.sizes[kind])
         }
-        return Growth(
-            sum(grown.values()),
-            {
-                kind: self.arrays[kind] - before.arrays[kind]
-                for kind in sorted(grown, key=lambda kind: (-grown[kind], kind))
-            },
-        )
+        kinds = sorted(grown, key=lambda kind: (-grown[kind], kind))
+        arrays = {kind: self.arrays[kind] - before.arrays[kind] for kind in kinds}
+        return Growth(sum(grown.values()), arrays)
 
 
 def snapshot_arrays(jax: Any, guard: Guard) -> ArraySnapshot:
@@ -86,7 +82,6 @@ Line: TypeAlias = tuple[str, int, str, str]
 
 # The hooks that count; their failures are counted under the same names.
 _HOOKS = ("monitoring", "compiles", "misses")
-_BUILT = ("compiled", "cache_hit")
 
 UNSEEN = "unseen"
 """The cause of a recompile whose first compile was not observed."""
@@ -199,15 +194,11 @@ class Ledger:
             raise JaxmonError(msg)
         self._check()
         costs = [self._since(function) for function in self._context.table]
+        costs.sort(key=lambda cost: (-cost.seconds, cost.name))
         directions, lines = self._moved()
         memory, holders = self._grown()
         return Cost(
-            functions=tuple(
-                sorted(
-                    (cost for cost in costs if cost.compiles),
-                    key=lambda cost: (-cost.seconds, cost.name),
-                )
-            ),
+            functions=tuple(cost for cost in costs if cost.compiles),
             recompiles=tuple(self._context.events.since(self._event, "recompile")),
             transfers=directions,
             lines=lines,
@@ -219,10 +210,8 @@ class Ledger:
         hooks = self._runtime.hooks
         failures = self._context.guard.failures()
         for hook in _HOOKS:
-            if (
-                not hooks.is_active(hook)
-                or failures.get(hook, 0) > self._failures[hook]
-            ):
+            failed = failures.get(hook, 0) > self._failures[hook]
+            if failed or not hooks.is_active(hook):
                 msg = (
                     f"jaxmon cannot count compiles: its hook {hook!r} failed with JAX "
                     f"{self._context.jax.__version__}; a warning in the log says why"
@@ -283,10 +272,8 @@ class Ledger:
     def _grown(self) -> tuple[Growth | None, dict[str, int]]:
         if self._held is None:
             return None, {}
-        (held, profile), (held_before, profile_before) = (
-            self._take_snapshot(),
-            self._held,
-        )
+        held, profile = self._take_snapshot()
+        held_before, profile_before = self._held
         growth = held.since(held_before)
         if profile is None or profile_before is None:
             return growth, {}
@@ -302,12 +289,7 @@ def totals(agent: Agent) -> tuple[int, int, float]:
     """
     Return compiles, recompiles and seconds of all functions since *agent* started.
     """
-    found = [_figures(function) for function in _runtime_of(agent).context.table]
-    return (
-        sum(totals.compiles for totals in found),
-        sum(totals.causes.total() for totals in found),
-        sum(totals.seconds for totals in found),
-    )
+    return _runtime_of(agent).context.table.totals()
 
 
 def _runtime_of(agent: Agent) -> Runtime:
@@ -320,8 +302,8 @@ def _runtime_of(agent: Agent) -> Runtime:
 
 def _figures(function: Function) -> _Figures:
     return _Figures(
-        sum(function.compiles[outcome].value for outcome in _BUILT),
-        Counter({cause: n.value for cause, n in function.recompiles.copy().items()}),
+        function.built,
+        function.recompiled(),
         function.other_missed.value,  # of objects that existed before
-        sum(histogram.sum for histogram in list(function.phases.values())),
+        function.spent,
     )

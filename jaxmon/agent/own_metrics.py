@@ -12,15 +12,10 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.serving import Serving
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
-from jaxmon.exposition.families import (
-    Family,
-    Histogram,
-    family_of,
-    gauge,
-    histograms,
-)
+from jaxmon.exposition.families import Family, Histogram, family_of, gauge, histograms
 from jaxmon.indicators import recorder
 from jaxmon.indicators.figures import Indicators
+from jaxmon.tuples import NamedTuple
 
 
 if TYPE_CHECKING:
@@ -58,11 +53,9 @@ class Markers(Part):
 
     def stop(self) -> None:
         """Disconnect the markers."""
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Disconnect the markers."""
         recorder.detach(self.figures)
+
+    abandon = stop
 
 
 class ProcessPart(Part):
@@ -99,11 +92,11 @@ class Container(Part):
 _DROPPED = ("event", "figure", "program", "sample", "span", "tracker", "value")
 
 
-class OwnMetrics:
+class OwnMetrics(NamedTuple):
     """
     The metrics of an agent that are about itself.
 
-    Args:
+    Attributes:
         parts: its parts.
         markers: that which has the program's markers.
         serving: its server.
@@ -112,51 +105,40 @@ class OwnMetrics:
         began: when it started, in monotonic time.
     """
 
-    def __init__(  # noqa: PLR0913 - all that an agent consists of
-        self,
-        context: Context,
-        parts: Iterable[Part],
-        markers: Markers,
-        serving: Serving,
-        pusher: Pusher | None,
-        *,
-        scrapes: Histogram,
-        began: float,
-    ) -> None:
-        self._context = context
-        self._parts = parts
-        self._markers = markers
-        self._serving = serving
-        self._pusher = pusher
-        self._scrapes = scrapes
-        self._began = began
+    context: Context
+    parts: Iterable[Part]
+    markers: Markers
+    serving: Serving
+    pusher: Pusher | None
+    scrapes: Histogram
+    began: float
 
     def collect(self) -> list[Family]:
         """Return their families."""
         overflows = {
-            "function": self._context.table.overflow.value,
-            **self._markers.figures.overflow(),
+            "function": self.context.table.overflow.value,
+            **self.markers.figures.overflow(),
         }
         return [
-            family_of(catalog.INTERNAL_ERRORS, self._context.guard.failures().items()),
+            family_of(catalog.INTERNAL_ERRORS, self.context.guard.failures().items()),
             family_of(catalog.LABEL_OVERFLOW, overflows.items()),
             family_of(catalog.DROPPED, self._dropped().items()),
-            histograms(catalog.SCRAPE_SECONDS, [self._scrapes]),
+            histograms(catalog.SCRAPE_SECONDS, [self.scrapes]),
             # Whatever the program does to its clocks.
-            gauge(catalog.COUNTING_SECONDS, max(0.0, monotonic() - self._began)),
-            *(() if self._pusher is None else self._pusher.families()),
+            gauge(catalog.COUNTING_SECONDS, max(0.0, monotonic() - self.began)),
+            *(() if self.pusher is None else self.pusher.families()),
         ]
 
     def exports(self) -> Exports:
         """Return what did not arrive at receivers of OTLP, for the debug overview."""
         from jaxmon.facts.process import Exports  # noqa: PLC0415 - on request
 
-        pushed = {} if self._pusher is None else self._pusher.explain()
+        pushed = {} if self.pusher is None else self.pusher.explain()
         return Exports(**pushed, spans_dropped=self._dropped()["span"])
 
     def _dropped(self) -> dict[str, int]:
-        dropped = {"connection": self._serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
-        for part in self._parts:
+        dropped = {"connection": self.serving.dropped(), **dict.fromkeys(_DROPPED, 0)}
+        for part in self.parts:
             dropped.update(part.dropped())
         return dropped
 
@@ -201,7 +183,6 @@ class Timer(Part):
         young = max(self._worker.every, (monotonic() - self._began) * _OF_AGE)
         self._worker.every = min(young, self._interval)
         for notify in self._observers:
-            try:
+            # Others are notified.
+            with self._guard.contained("observers", stays_on=True):
                 notify()
-            except Exception:  # noqa: BLE001 - contained: others are notified
-                self._guard.failed("observers", stays_on=True)

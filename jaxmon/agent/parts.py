@@ -30,7 +30,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from types import MappingProxyType
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from jaxmon.agent.context import Context
@@ -62,24 +62,46 @@ class Ask(NamedTuple):
     absent: Callable[[], Any]
 
 
-SPANNING = Ask("programs.spanning", tuple)
-PROGRAMS = Ask("programs.snapshot", dict)
-DEVICES = Ask("device_figures.collect", tuple)
-MEMORY = Ask("memory.collect", tuple)
-
-
 def _no_rank() -> Rank:
     from jaxmon.facts.rank import Rank  # noqa: PLC0415 - on request
 
     return Rank()
 
 
-def _always(_: Settings) -> bool:
-    return True
+_DEVICES = Ask("device_figures.collect", tuple)
 
-
-def _never(_: Settings) -> bool:
-    return False
+NEEDS: Mapping[str, str | Ask | tuple[Ask, ...]] = {
+    **{name: f"indicators.{name}" for name in ("guard", "loops", "routes", "timeline")},
+    "indicators": "indicators",
+    "values": "indicators.logged",
+    "loaded": "loaded",
+    "watcher": "reading",
+    "words": "words",
+    "crashed": "words.crashed",
+    "cache": "cache",
+    "misses": "misses",
+    "function_of": "misses.function_of",
+    "on_call_error": "misses.on_call_error",
+    "on_callback": "errors.record_callback",
+    "failed": "errors.helpers.on_task",
+    "failed_helpers": "errors.helpers.latest",
+    "lines": "allocations",
+    "memory": "memory.snapshot",
+    "utilization": "flops",
+    "compiling": "compiles.in_progress",
+    "programs": Ask("programs.snapshot", dict),
+    "spanning": Ask("programs.spanning", tuple),
+    "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
+    "doing": Ask("wall_time.doing", _no_rank),
+    "run": Ask("goodput.describe", Fact),
+    "ideal": Ask("flops.ideal_seconds", lambda: None),
+    "devices": _DEVICES,
+    "all_devices": (Ask("memory.collect", tuple), _DEVICES),
+}
+"""
+What parts are given, by parameter: the path of an attribute of `AgentParts` or of
+another part, which is then loaded; an `Ask`; or several of these.
+"""
 
 
 class PartRow(NamedTuple):
@@ -89,9 +111,7 @@ class PartRow(NamedTuple):
     Attributes:
         name: of the part.
         place: its module, below `jaxmon.agent`, and its class.
-        needs: what it is given beside the context, by parameter: the path of an
-            attribute of `AgentParts` or of another part, which is then loaded; an
-            `Ask`; or several of these.
+        needs: what it is given beside the context, of `NEEDS`.
         enabled: returns whether settings enable it.
         late: lists of `Observers`: it is loaded when the first event is passed to one
             of them. `None`: at the start. Such a part must export nothing before.
@@ -103,10 +123,10 @@ class PartRow(NamedTuple):
 
     name: str
     place: str
-    needs: Mapping[str, str | Ask | tuple[Ask, ...]] = MappingProxyType({})
-    enabled: Callable[[Settings], object] = _always
+    needs: tuple[str, ...] = ()
+    enabled: Callable[[Settings], object] = lambda _: True
     late: tuple[str, ...] | None = None
-    early: Callable[[Settings], object] = _never
+    early: Callable[[Settings], object] = lambda _: False
     pages: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
     hears: tuple[tuple[str, ...], ...] = ()
@@ -123,235 +143,122 @@ def _reports(wanted: Settings) -> object:
     return wanted.report or wanted.summary_dir
 
 
+_reads = attrgetter("programs")
+# Loaded with the first compile, scrape or second.
+_FIRST: Mapping[str, Any] = {
+    "late": ("compiling",),
+    "early": _reports,
+    "scraped": True,
+    "soon": True,
+}
+
 ROWS: tuple[PartRow, ...] = (
+    PartRow("memory", "memory.part:MemoryPart", **_FIRST),
+    PartRow("allocations", "memory.lines:MemoryLines", **_FIRST),
     PartRow(
-        "memory",
-        "memory.part:MemoryPart",
-        late=("compiling",),
-        early=_reports,
-        scraped=True,
-        soon=True,
-    ),
-    PartRow(
-        "allocations",
-        "memory.lines:MemoryLines",
-        late=("compiling",),
-        early=_reports,
-        scraped=True,
-        soon=True,
-    ),
-    PartRow(
-        "programs",
-        "compiles.programs:Programs",
-        {"loaded": "loaded", "utilization": "flops"},
-        enabled=lambda wanted: wanted.programs,
+        *("programs", "compiles.programs:Programs", ("loaded", "utilization"), _reads),
         late=("executable",),
         pages=("/debug/hlo",),
     ),
-    PartRow(
-        "flops",
-        "flops.part:UtilizationPart",
-        enabled=lambda wanted: wanted.programs,
-        late=("call", "lowered"),
-    ),
-    PartRow(
-        "tracing",
-        "tracing.part:TraceMistakes",
-        enabled=lambda wanted: wanted.programs,
-        late=("compiled",),
-    ),
-    PartRow(
-        "compiles",
-        "compiles.part:Compiles",
-        {
-            "misses": "misses",
-            "indicators": "indicators",
-            "cache": "cache",
-        },
-    ),
+    PartRow("flops", "flops.part:UtilizationPart", (), _reads, ("call", "lowered")),
+    PartRow("tracing", "tracing.part:TraceMistakes", (), _reads, ("compiled",)),
+    PartRow("compiles", "compiles.part:Compiles", ("misses", "indicators", "cache")),
     PartRow("cache", "cache.part:PersistentCache"),
     PartRow(
-        "checkpoints",
-        "checkpoints:CheckpointPart",
-        {"timeline": "indicators.timeline"},
+        *("checkpoints", "checkpoints:CheckpointPart", ("timeline",)),
         late=(),
         hears=orbax.EVENTS,
     ),
-    PartRow("misses", "compiles.misses:Misses", {"timeline": "indicators.timeline"}),
+    PartRow("misses", "compiles.misses:Misses", ("timeline",)),
     PartRow(
-        "errors",
-        "errors.part:ErrorPart",
-        {
-            "function_of": "misses.function_of",
-            "on_call_error": "misses.on_call_error",
-            "words": "words",
-        },
+        *("errors", "errors.part:ErrorPart", ("function_of", "on_call_error", "words"))
     ),
+    PartRow("warnings", "errors.warnings:Warnings", ("function_of", "on_callback")),
     PartRow(
-        "warnings",
-        "errors.warnings:Warnings",
-        {"function_of": "misses.function_of", "on_callback": "errors.record_callback"},
-    ),
-    PartRow(
-        "oom",
-        "oom.part:OomReports",
-        {"lines": "allocations", "programs": PROGRAMS},
+        *("oom", "oom.part:OomReports", ("lines", "programs")),
         late=("compiling", "error"),
         scraped=True,
     ),
     PartRow(
-        "signatures",
-        "warm.part:WarmStarts",
+        *("signatures", "warm.part:WarmStarts"),
         late=("call",),
         pages=("/debug/signatures",),
         public=("/-/ready",),
         scraped=True,
     ),
-    PartRow(
-        "transfers",
-        "transfers:TransferPart",
-        enabled=lambda wanted: wanted.transfers,
-    ),
-    PartRow("calls", "calls:CallLayer", enabled=lambda wanted: wanted.calls),
+    PartRow("transfers", "transfers:TransferPart", enabled=attrgetter("transfers")),
+    PartRow("calls", "calls:CallLayer", enabled=attrgetter("calls")),
     PartRow("timer", "own_metrics:Timer", enabled=_samples),
     PartRow(
-        "sampling",
-        "sampling.part:Sampling",
-        {"spanning": SPANNING},
-        enabled=_samples,
+        *("sampling", "sampling.part:Sampling", ("spanning",), _samples),
         late=("call", "returned", "timer"),
     ),
     PartRow(
-        "charts",
-        "charts:Charts",
-        {
-            "indicators": "indicators",
-            "memory": "memory.snapshot",
-        },
-        enabled=_samples,
+        *("charts", "charts:Charts", ("indicators", "memory"), _samples),
         late=("timer",),
         early=_reports,
     ),
     PartRow(
-        "history",
-        "history.part:SpeedHistory",
-        {"loops": "indicators.loops", "programs": PROGRAMS, "devices": DEVICES},
+        *("history", "history.part:SpeedHistory", ("loops", "programs", "devices")),
         enabled=_samples,
         late=("executed", "timer"),
     ),
     PartRow(
-        "timing",
-        "sampling.exact:ExactTiming",
+        *("timing", "sampling.exact:ExactTiming"),
         enabled=lambda wanted: wanted.calls and wanted.figures_dir is not None,
     ),
     PartRow(
-        "handoffs",
-        "handoffs:Handoffs",
-        {
-            "routes": "indicators.routes",
-            "guard": "indicators.guard",
-            "failed": "errors.helpers.on_task",
-        },
-        alone=True,
+        *("handoffs", "handoffs:Handoffs", ("routes", "guard", "failed")), alone=True
     ),
     PartRow(
-        "determinism",
-        "checks.determinism:DeterminismPart",
+        *("determinism", "checks.determinism:DeterminismPart"),
         late=("error",),
-        early=lambda wanted: wanted.shadow_interval,
+        early=attrgetter("shadow_interval"),
     ),
     PartRow(
-        "values",
-        "checks.log_values:LoggedValues",
-        {"values": "indicators.logged", "watcher": "reading"},
+        *("values", "checks.log_values:LoggedValues", ("values", "watcher")),
         late=("logged",),
     ),
     PartRow(
-        "numerics",
-        "checks.numerics:NumericsPart",
-        {"watcher": "reading"},
+        *("numerics", "checks.numerics:NumericsPart", ("watcher",)),
         late=("promotion", "sample", "returned"),
     ),
-    PartRow(
-        "keys",
-        "checks.keys:KeyPart",
-        {"watcher": "reading"},
-        late=("lowered", "sample"),
-    ),
+    PartRow("keys", "checks.keys:KeyPart", ("watcher",), late=("lowered", "sample")),
     PartRow("identity", "devices.part:DeviceIdentity", late=(), scraped=True),
     PartRow(
-        "wall_time",
-        "walltime.part:WallTimePart",
-        {
-            "timeline": "indicators.timeline",
-            "routes": "indicators.routes",
-            "spanning": SPANNING,
-            "run_ahead": Ask("sampling.run_ahead.look", lambda: (0.0, 0.0)),
-            "failed_helpers": "errors.helpers.latest",
-        },
-        enabled=lambda wanted: wanted.time_interval,
-        late=("compiling",),
-        early=_reports,
+        *("wall_time", "walltime.part:WallTimePart"),
+        ("timeline", "routes", "spanning", "run_ahead", "failed_helpers"),
+        attrgetter("time_interval"),
         pages=("/debug/stacks",),
-        scraped=True,
-        soon=True,
+        **_FIRST,
     ),
     PartRow(
-        "goodput",
-        "goodput.part:RunGoodput",
-        {
-            "timeline": "indicators.timeline",
-            "loops": "indicators.loops",
-            "crashed": "words.crashed",
-        },
+        *("goodput", "goodput.part:RunGoodput", ("timeline", "loops", "crashed")),
         enabled=lambda wanted: wanted.run or wanted.run_state is not None,
     ),
     PartRow(
-        "rank",
-        "reports.rank:RankPart",
-        {
-            "doing": Ask("wall_time.doing", _no_rank),
-            "run": Ask("goodput.describe", Fact),
-            "loops": "indicators.loops",
-            "programs": PROGRAMS,
-            "spanning": SPANNING,
-            "compiling": "compiles.in_progress",
-        },
+        *("rank", "reports.rank:RankPart"),
+        ("doing", "run", "loops", "programs", "spanning", "compiling"),
         late=(),
         pages=("/debug/rank",),
     ),
     PartRow(
-        "device_figures",
-        "devices.driver_metrics:DeviceMetrics",
-        enabled=lambda wanted: wanted.device_figures,
+        *("device_figures", "devices.driver_metrics:DeviceMetrics"),
+        enabled=attrgetter("device_figures"),
     ),
     PartRow(
-        "traces",
-        "traces:TracePart",
-        {"indicators": "indicators"},
+        *("traces", "traces:TracePart", ("indicators",)),
         enabled=lambda wanted: wanted.traces is not False,
     ),
+    PartRow("events", "eventlog:EventLogging", enabled=attrgetter("log_events")),
     PartRow(
-        "events",
-        "eventlog:EventLogging",
-        enabled=lambda wanted: wanted.log_events,
-    ),
-    PartRow(
-        "profile",
-        "reports.profile:Profiler",
-        {"routes": "indicators.routes", "loaded": "loaded"},
+        *("profile", "reports.profile:Profiler", ("routes", "loaded")),
         late=(),
         pages=("/debug/profile",),
     ),
     PartRow(
-        "trackers",
-        "trackers.part:Trackers",
-        {
-            "loops": "indicators.loops",
-            "timeline": "indicators.timeline",
-            "devices": (MEMORY, DEVICES),
-            "ideal": Ask("flops.ideal_seconds", lambda: None),
-        },
+        *("trackers", "trackers.part:Trackers"),
+        ("loops", "timeline", "all_devices", "ideal"),
         late=(),
     ),
     PartRow("process", "own_metrics:ProcessPart", late=(), scraped=True, alone=True),
@@ -415,7 +322,10 @@ class AgentParts:
         """What this process leaves when it ends."""
         doing = self._ask(Ask("wall_time.position", dict))
         return LastWords(
-            self._context, self.indicators.loops, self._ask(SPANNING), doing
+            self._context,
+            self.indicators.loops,
+            self._resolved(NEEDS["spanning"]),
+            doing,
         )
 
     def of(self, kind: type[Part]) -> Part | None:
@@ -428,7 +338,7 @@ class AgentParts:
         """Return a new part; what it needs of others is loaded."""
         module, _, kind = row.place.partition(":")
         found: Any = getattr(import_module(f"jaxmon.agent.{module}"), kind)
-        given = {name: self._resolved(need) for name, need in row.needs.items()}
+        given = {name: self._resolved(NEEDS[name]) for name in row.needs}
         part: Part = found(*(() if row.alone else (self._context,)), **given)
         return part
 

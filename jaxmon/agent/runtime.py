@@ -21,7 +21,7 @@ from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.own_metrics import Markers, OwnMetrics
 from jaxmon.agent.part import LatePart, Part, begins
 from jaxmon.agent.parts import AgentParts
-from jaxmon.agent.serving import Serving
+from jaxmon.agent.serving import LocalSocket, Serving
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.add import added, lasting, read
 from jaxmon.exposition.encode import encode
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from jaxmon.agent.reports.overview import Overview
     from jaxmon.agent.reports.pages import OwnPage
     from jaxmon.facts.functions import Program
+    from jaxmon.host.http.server import Handler
 
 # Of a program that is run for its costs: executables are analysed on a thread, and at
 # exit the last ones may be queued.
@@ -85,35 +86,26 @@ class Runtime:
         self._live: OwnPage | None = None
         plan = pushing.planned(settings)
         scrapes = Histogram(catalog.SCRAPE_SECONDS)
+        metrics = metrics_handler(self.collect, scrapes, failed=self._on_omitted)
+        public: dict[str, Handler] = {"/metrics": metrics, "/-/healthy": _healthy}
+        public |= dict.fromkeys(_OWN_PAGE, self._own_page)
+        pages: dict[str, Handler] = {
+            f"/debug/{name}": functools.partial(self._page, name) for name in _PAGES
+        }
+        for part in self.parts:
+            public.update(part.public_pages())
+            pages.update(part.pages())
         self.serving = Serving(
             settings,
-            {
-                "/metrics": metrics_handler(
-                    self.collect, scrapes, failed=self._on_omitted
-                ),
-                "/-/healthy": _healthy,
-                **{
-                    path: page
-                    for part in self.parts
-                    for path, page in part.public_pages().items()
-                },
-                **dict.fromkeys(_OWN_PAGE, self._own_page),
-            },
-            {
-                **{
-                    f"/debug/{name}": functools.partial(self._page, name)
-                    for name in _PAGES
-                },
-                **{
-                    path: page
-                    for part in self.parts
-                    for path, page in part.pages().items()
-                },
-            },
+            public,
+            pages,
             self._on_server_error,
-            ending=self._ending,
-            position=self._words.position,
-            began=self._started[1],
+            local=functools.partial(
+                LocalSocket,
+                ending=self._ending,
+                position=self._words.position,
+                began=self._started[1],
+            ),
             deadline=self._guard.deadline,
         )
         indicators.flush = self.flush
@@ -255,11 +247,9 @@ class Runtime:
         if self._pusher is not None:
             self._pusher.stop(self._guard.deadline)
 
-    def _do(self, step: Callable[[], None]) -> None:
-        try:
+    def _do(self, step: Callable[[], None]) -> None:  # the others are done as well
+        with self._guard.contained("stop", stays_on=True):
             step()
-        except Exception:  # noqa: BLE001 - contained: the other steps are to be done
-            self._guard.failed("stop", stays_on=True)
 
     @staticmethod
     def _final_reports(settings: Settings) -> FinalReports | None:
@@ -284,7 +274,7 @@ class Runtime:
         if crashed:
             self._ending.end(CRASHED)
         if self._reports is not None:
-            try:
+            with self._guard.contained("report"):  # the program ends as it did
                 for part in self.parts:
                     self._refresh(part, "report", asked=False)
                 self._reports.write(
@@ -294,8 +284,6 @@ class Runtime:
                     worker=str(self.serving.slot or 0),
                     crashed=crashed,
                 )
-            except Exception:  # noqa: BLE001 - contained: the program ends as it did
-                self._guard.failed("report")
 
     def _write_baseline(self) -> None:
         directory = self.context.settings.figures_dir
@@ -321,10 +309,8 @@ class Runtime:
         # At the same time: metrics on their own thread.
         pushed = None if self._pusher is None else self._pusher.push()
         for part in self.parts:
-            try:
+            with self._guard.contained("flush", stays_on=True):  # the program goes on
                 part.flush(max(end - monotonic(), 0))
-            except Exception:  # noqa: BLE001 - contained: the program goes on
-                self._guard.failed("flush", stays_on=True)
         left = max(end - monotonic(), 0)
         return (pushed is None or pushed.wait(left)) and monotonic() <= end
 
@@ -350,10 +336,8 @@ class Runtime:
             self._refresh(part, part.name, asked=True)
 
     def _refresh(self, part: Part, site: str, *, asked: bool) -> None:
-        try:
+        with self._guard.contained(site, stays_on=True):  # the program goes on
             part.refresh(asked=asked)
-        except Exception:  # noqa: BLE001 - contained: the program goes on
-            self._guard.failed(site, stays_on=True)
 
     def collect(self) -> list[Family]:
         """Return all metric families. Thread-safe; 20 µs per function."""
@@ -374,10 +358,8 @@ class Runtime:
         families: list[Family] = []
         for site, source in sources:
             # A source's failure affects only its own series.
-            try:
+            with self._guard.contained(f"collect_{site}", stays_on=True):
                 families += source()
-            except Exception:  # noqa: BLE001 - contained and counted
-                self._guard.failed(f"collect_{site}", stays_on=True)
         families += self._about.collect()
         return families if self._reduction is None else self._reduction.of(families)
 

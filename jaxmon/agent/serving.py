@@ -102,8 +102,7 @@ class Serving:
         routes: handlers by path.
         local_routes: handlers only for the Unix socket.
         on_error: called with the site of each failure.
-        ending, position: see `LocalSocket`.
-        began: when counting began, by `monotonic`.
+        local: returns what serves on the Unix socket.
         deadline: of what waits when it stops.
 
     Attributes:
@@ -117,19 +116,15 @@ class Serving:
         local_routes: Mapping[str, Handler],
         on_error: Callable[[str, BaseException], None],
         *,
-        ending: EndWriter,
-        position: Callable[[], Mapping[str, Any]],
-        began: float,
+        local: Callable[[Server, Path], LocalSocket],
         deadline: Deadline,
     ) -> None:
         self._deadline = deadline
         self._settings = settings
         self._routes = dict(routes)
-        self._local_routes = {
-            path: _shown(handler) for path, handler in local_routes.items()
-        }
+        self._local_routes = {path: _shown(of) for path, of in local_routes.items()}
         self._on_error = on_error
-        self._ending, self._position, self._began = ending, position, began
+        self._local_of = local
         self._server: Server | None = None
         self._local: LocalSocket | None = None
         self.url: str | None = None
@@ -217,41 +212,28 @@ class Serving:
                 problem = error
                 continue
             if first and bound != first:
-                log.warning(
-                    "port %d is in use; jaxmon serves on port %d instead", first, bound
-                )
+                text = "port %d is in use; jaxmon serves on port %d instead"
+                log.warning(text, first, bound)
             shown = f"[{host}]" if ":" in host else host
             self.url = f"http://{shown}:{bound}/metrics"
             return True
-        log.warning(
-            "jaxmon could not open a TCP port: %s:%d to %d: %s",
-            host,
-            first,
-            last,
-            problem,
-        )
+        text = "jaxmon could not open a TCP port: %s:%d to %d: %s"
+        log.warning(text, host, first, last, problem)
         return False
 
     def _listen_unix(self, server: Server) -> bool:
         if not self._settings.socket:
             return False
-        directory = rundir.locate(self._settings.run_dir)
-        local = LocalSocket(
-            server,
-            directory,
-            ending=self._ending,
-            position=self._position,
-            began=self._began,
-        )
         # Stored first, like the server.
-        self._local = local
+        self._local = local = self._local_of(
+            server, rundir.locate(self._settings.run_dir)
+        )
         try:
             local.open()
         except (JaxmonError, OSError) as error:
             interrupts.pass_on(error)
-            log.warning(
-                "jaxmon could not open the Unix socket for the sidecar: %s", error
-            )
+            text = "jaxmon could not open the Unix socket for the sidecar: %s"
+            log.warning(text, error)
             self._local = None
             return False
         server.every(_EVERY, local.check)
@@ -350,6 +332,8 @@ class LocalSocket:
             if taken and self._turns == _MOST_TURNS:
                 self._give_up()
                 return
+            # First, or our own socket would respond when we search for a free slot.
+            self._close_listener()
             self._release()
             try:
                 self.open()
@@ -399,21 +383,15 @@ class LocalSocket:
                 text = last(endings.unpacked(mine.continued))
         if not 0 < len(text) <= endings.MOST:
             since, text = self._began, last("")
-        try:
+        with interrupts.expected(OSError):  # a full disk, too small a volume
             if len(text) <= endings.MOST:
                 mine.keep(since, text)
-        except OSError as error:  # a full disk, too small a volume
-            interrupts.pass_on(error)
 
     def close(self) -> None:
         """Release the slot, so that the next agent finds it free."""
         with self._lock:
             self._closed = True
-            self._ending.end(FINISHED)
-            self._ending.abandon()
-            if self._slot is not None:
-                self._slot.release()
-                self._slot = None
+            self._release()
 
     def abandon(self) -> None:
         """
@@ -443,9 +421,7 @@ class LocalSocket:
             "directory of this host",
             self.path,
         )
-        if self._listener is not None:
-            self._server.close_listener(self._listener)
-            self._listener = None
+        self._close_listener()
         self.abandon()
 
     def _has_lost(self) -> bool:
@@ -457,11 +433,12 @@ class LocalSocket:
             or self._ending.is_lost
         )
 
-    def _release(self) -> None:
-        # First, or our own socket would respond when we search for a free slot.
+    def _close_listener(self) -> None:
         if self._listener is not None:
             self._server.close_listener(self._listener)
             self._listener = None
+
+    def _release(self) -> None:
         self._ending.end(FINISHED)
         self._ending.abandon()
         if self._slot is not None:

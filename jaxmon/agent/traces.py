@@ -74,7 +74,7 @@ class TracePart(Part):
             from jaxmon.otel.traces.tracer import own_tracer  # noqa: PLC0415 - an extra
         except ImportError:
             return  # asked for by name, that is an error of `instrument`
-        try:
+        with self._guard.contained(self.name):  # no traces
             ratio = decision.healthy_ratio(os.environ)
             run = partial(self._guard.run, "traces_export")
             settling = self._observers.settling
@@ -82,8 +82,6 @@ class TracePart(Part):
                 self._guard, os.environ, ratio, run, settling, timer=self._timer
             )
             self._use(tracer)
-        except Exception:  # noqa: BLE001 - contained: no traces
-            self._guard.failed(self.name)
 
     def check(self) -> None:
         """Use the provider of the application from when it has one."""

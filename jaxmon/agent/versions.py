@@ -16,9 +16,7 @@ from jaxmon.host import disclosure
 # Environment variables that change what XLA makes of a program, or how it runs.
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 _VARIABLES = (
-    "JAX_ENABLE_X64",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "NVIDIA_TF32_OVERRIDE",
+    *("JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION", "NVIDIA_TF32_OVERRIDE"),
     "OMP_NUM_THREADS",
 )
 _LONGEST = 500

@@ -43,6 +43,10 @@ class Distribution(NamedTuple):
         """
         return self.high * (1 + margin) + LEAST_SECONDS
 
+    def over(self, before: Distribution) -> float:
+        """Return how many times as long these times are as those *before*."""
+        return self.middle / max(before.middle, 1e-9)
+
     def slower_than(self, before: Distribution, margin: float) -> bool:
         """Return whether these times are longer than those *before*, beyond noise."""
         return self.low > before.limit(margin)

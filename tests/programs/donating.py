@@ -5,7 +5,7 @@ re-runs. Prints what it saw as JSON.
 
 import ctypes
 import json
-import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -232,7 +232,8 @@ def faults() -> dict[str, Any]:
     # A bit flips in what one of the runs returned on device 2.
     def flipping(jax_: Any, arrays: Any) -> Any:
         made = copied_on_devices(jax_, arrays)
-        if sys._getframe(1).f_code.co_qualname.startswith("KeptOutputs."):
+        callers = traceback.extract_stack(limit=3)
+        if {"__init__", "arguments"} & {caller.name for caller in callers}:
             return made  # what goes into both runs
         flip(next(one for one in made if one.shape == (16, 4)), 2)
         return made

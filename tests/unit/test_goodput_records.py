@@ -208,13 +208,12 @@ def test_schedulers_name_job_and_attempt() -> None:
 
 
 def test_a_run_is_named_by_settings_scheduler_or_directory(tmp_path: Path) -> None:
-    """Without a name or a directory in the settings there is none."""
+    """Those of the settings come first."""
     environ = {"SLURM_JOB_ID": "4711", "JAXMON_RUN_DIR": str(tmp_path)}
 
     def of(environ: dict[str, str], **options: Any) -> AttemptIdentity:
         return identity.run_of(load(options, {}), environ)
 
-    assert not identity.is_run(load({}, environ))
     state = tmp_path / "llama"
     assert of(environ, run_state=str(state)) == AttemptIdentity("4711", None, state)
     assert of({}, run_state=str(state)) == AttemptIdentity("llama", None, state)

@@ -2,14 +2,18 @@
 
 import ctypes
 import functools
+import gc
 import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from weakref import ref
 
 import pytest
 
 import jaxmon
+from jaxmon import interrupts
 from jaxmon.agent.guard import Guard
 from jaxmon.indicators import batches, queues
 from tests.helpers.indicators import Recorded, recording
@@ -114,8 +118,9 @@ def throwing(kind: type[BaseException]) -> Callable[..., int]:
 def test_what_is_thrown_into_a_thread_goes_on(kind: type[Exception]) -> None:
     """Whatever its class, also where we call code of the program on purpose."""
     guard = Guard()
-    with pytest.raises(kind):
-        guarded(guard, throwing(kind))
+    for block in (None, interrupts.expected(Exception)):
+        with pytest.raises(kind):
+            guarded(guard, throwing(kind), block)
     assert guard.failures() == {}
 
     size = type("Size", (), {"__index__": staticmethod(throwing(kind))})()
@@ -137,9 +142,9 @@ def test_failures_without_an_argument_are_ours() -> None:
     def fail() -> None:
         raise KeyError
 
-    guarded(guard, fail)
-    guarded(guard, [].pop)
-    guarded(guard, iter(()).__next__)
+    for work in (fail, [].pop, iter(()).__next__):
+        guarded(guard, work)
+        guarded(guard, work, interrupts.expected(Exception))
 
     assert guard.failures() == {"here": 3}
 
@@ -171,20 +176,40 @@ def test_time_limits_of_libraries_go_on() -> None:
     assert recorded.failures.failures() == {}
 
 
-def guarded(guard: Guard, work: Callable[[], object]) -> None:
-    """Do *work* as our code does, under the name of our code."""
+def guarded(
+    guard: Guard, work: Callable[[], object], block: interrupts.Handled | None = None
+) -> None:
+    """Do *work* in a *block* as our code does, under the name of our code."""
     source = """
-def run(guard, work):
-    try:
+def run(block, work):
+    with block:
         work()
         for _ in range(1000):
             pass
-    except Exception:
-        guard.failed("here")
 """
     ours = {"__name__": "jaxmon.agent.test"}
     exec(source, ours)  # noqa: S102 - a frame of ours
-    ours["run"](guard, work)  # type: ignore[operator]
+    ours["run"](block or guard.contained("here"), work)  # type: ignore[operator]
+
+
+def test_a_block_keeps_nothing_of_what_left_it() -> None:
+    """Neither what is dropped, nor what another kind leaves it as usual."""
+
+    class Variable:
+        """Of a frame that the exception refers to."""
+
+    def divide(by: object) -> ref[Variable]:
+        variable = Variable()
+        with suppress(TypeError), interrupts.expected(ArithmeticError):
+            1 / by  # type: ignore[operator]
+        return ref(variable)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert [variable() for variable in map(divide, (0, ""))] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_code_of_the_program_that_we_call_is_contained(caplog):

@@ -70,7 +70,7 @@ def test_slower_program_is_found_with_its_beginning(factor: float) -> None:
     assert LONG < found[0] <= LONG + ENOUGH
     assert found == list(range(found[0], 2 * LONG))
     assert times.slowdown is not None
-    assert times.slowdown.ratio == pytest.approx(factor)
+    assert times.slowdown.recent.over(times.slowdown.settled) == pytest.approx(factor)
     assert LONG <= times.slowdown.since <= found[0]
 
 
@@ -87,7 +87,7 @@ def test_usual_is_what_was_fastest() -> None:
     assert found
     assert found[0] >= 2 * LONG
     assert times.slowdown is not None
-    assert times.slowdown.ratio == pytest.approx(5)
+    assert times.slowdown.recent.over(times.slowdown.settled) == pytest.approx(5)
 
 
 def test_slowdown_ends_with_its_cause() -> None:

@@ -84,12 +84,10 @@ def _is_recent(time: float, moment: Moment) -> bool:
 
 def _times(found: re.Match[str]) -> list[float]:
     """Return the Unix times that a date may mean: in local time, or in UTC."""
-    try:
+    with interrupts.expected(ValueError, OverflowError, OSError):
         time = datetime(*map(int, found.groups()))  # type: ignore[arg-type] # noqa: DTZ001 - two zones below
         return [time.timestamp(), time.replace(tzinfo=UTC).timestamp()]
-    except (ValueError, OverflowError, OSError) as error:
-        interrupts.pass_on(error)
-        return []
+    return []
 
 
 RESET = "jax.experimental.compilation_cache.compilation_cache.reset_cache()"

@@ -29,12 +29,7 @@ from jaxmon.agent.cache.uncached import (
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patches as patch_targets
-from jaxmon.agent.jaxlink.cache import (
-    JaxCache,
-    failed_at,
-    is_refusal,
-    written,
-)
+from jaxmon.agent.jaxlink.cache import JaxCache, failed_at, is_refusal, written
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
@@ -43,7 +38,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.catalog import Metric
 from jaxmon.clocks import monotonic, wall_time
-from jaxmon.exposition.families import Family, Tally, gauge, series
+from jaxmon.exposition.families import Family, Tally, family_of, gauge, series
 from jaxmon.threads import RLock
 
 
@@ -87,7 +82,7 @@ class PersistentCache(Part):
         self._jax = JaxCache(context.jax)
         self._watch = DirectoryScanner(self._jax, scan=scan, clock=clock)
         self._events = context.events
-        self._requests = {"hit": Tally(), "miss": Tally()}
+        self._requests = _tallies()
         self._functions: dict[Function, dict[str, Tally]] = {}
         self._writes = Tally()
         self._errors = CacheErrors(context.events)
@@ -128,11 +123,9 @@ class PersistentCache(Part):
         if is_configured:
             result = "hit" if hit else "miss"
             self._requests[result].add()
-            tallies = self._functions.get(function)
-            if tallies is None:
-                fresh = {"hit": Tally(), "miss": Tally()}
-                tallies = self._functions.setdefault(function, fresh)
-            tallies[result].add()
+            found = self._functions.get(function)
+            found = found or self._functions.setdefault(function, _tallies())
+            found[result].add()
             if hit:
                 self._errors.over()
             elif attempt is not None and heard:
@@ -209,10 +202,9 @@ class PersistentCache(Part):
 
     def _take(self, at: HookPlaces) -> None:
         at.probe(*patch_targets.cache_writes(self._module), self.on_write)
+        warners = patch_targets.warners(self._module)
         observers = self.on_warning, self.on_refusal
-        for place, observe in zip(
-            patch_targets.warners(self._module), observers, strict=True
-        ):
+        for place, observe in zip(warners, observers, strict=True):
             warnings = getattr(*place)
             warn = at.stand_in(warnings.warn, observe)
             at.replace(*place, ModuleProxy(warnings, {"warn": warn}))
@@ -234,22 +226,16 @@ class PersistentCache(Part):
         for obstacle in self._obstacles():
             mark = object()
             if self._reported.setdefault(obstacle.reason, mark) is mark:
-                self._events.add(
-                    "cache",
-                    None,
-                    f"{obstacle.message} {obstacle.advice}",
-                    reason=obstacle.reason,
-                    advice=obstacle.advice,
-                )
+                reason, advice = obstacle.reason, obstacle.advice
+                text = f"{obstacle.message} {advice}"
+                self._events.add("cache", None, text, reason=reason, advice=advice)
 
     # --- reading -----------------------------------------------------------------
 
     def explain(self) -> Explanation:
         """Return the statistics and the obstacles."""
-        return Explanation({"cache": self.snapshot}, {"cache": self._by_function})
-
-    def _by_function(self) -> Mapping[str, facts.Requests]:
-        return self.snapshot().functions
+        by_function = {"cache": lambda: self.snapshot().functions}
+        return Explanation({"cache": self.snapshot}, by_function)
 
     def snapshot(self) -> facts.Cache:
         """
@@ -289,18 +275,10 @@ class PersistentCache(Part):
                 gauge(catalog.PERSISTENT_CACHE_SIZE_BYTES, listing.size),
                 gauge(catalog.PERSISTENT_CACHE_ENTRIES, listing.entries),
             ]
-        obstacle = catalog.PERSISTENT_CACHE_OBSTACLE
         found = {obstacle.reason for obstacle in self._obstacles()}
-        families.append(
-            Family(
-                obstacle,
-                [
-                    (series(obstacle, reason), int(reason in found))
-                    for reason in catalog.PERSISTENT_CACHE_OBSTACLES
-                ],
-            )
-        )
-        return families
+        every = catalog.PERSISTENT_CACHE_OBSTACLES
+        states = [(reason, int(reason in found)) for reason in every]
+        return [*families, family_of(catalog.PERSISTENT_CACHE_OBSTACLE, states)]
 
     # --- inside ------------------------------------------------------------------
 
@@ -311,13 +289,12 @@ class PersistentCache(Part):
             self._remember(attempt)
         if attempt.failed:
             return
-        if reason is None:
+        if reason is not None:
+            self._refused.add(reason, function.name, attempt.seconds)
+        elif attempt.stored and not attempt.unread:
             # JAX does not replace an unreadable entry.
-            if attempt.stored and not attempt.unread:
-                self._writes.add()
-                self._errors.over()
-            return
-        self._refused.add(reason, function.name, attempt.seconds)
+            self._writes.add()
+            self._errors.over()
 
     def _remember(self, attempt: CacheMiss) -> None:
         with self._lock:
@@ -381,6 +358,10 @@ class PersistentCache(Part):
         moment = varying.Moment(os.getpid(), self._started, wall_time())
         path = self._jax.configured or ""
         return varying.varying(path, moment), varying.varying_flag(os.environ, moment)
+
+
+def _tallies() -> dict[str, Tally]:
+    return {"hit": Tally(), "miss": Tally()}
 
 
 def _counted(tallies: Mapping[str, Tally]) -> facts.Requests:

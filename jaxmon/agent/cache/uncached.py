@@ -63,13 +63,7 @@ class CacheMiss:
     """
 
     __slots__ = (
-        "callbacks",
-        "failed",
-        "key",
-        "module",
-        "seconds",
-        "stored",
-        "too_large",
+        *("callbacks", "failed", "key", "module", "seconds", "stored", "too_large"),
         "unread",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -68,10 +69,9 @@ class DeterminismPart(Part):
         self, fn: object, take: Callable[[DeterminismPart, Function], None]
     ) -> None:
         """Call *take* with the function entry of *fn*. Raises nothing."""
-        try:
+        # The check itself was made.
+        with self._context.guard.contained("determinism", stays_on=True):
             take(self, self._context.table.of(fn))
-        except Exception:  # noqa: BLE001 - contained: the check itself was made
-            self._context.guard.failed("determinism", stays_on=True)
 
     def checked(self, function: Function, check: DeterminismCheck) -> None:
         """Record the result of a check."""
@@ -129,18 +129,14 @@ class DeterminismPart(Part):
                 deviation=_json(checks.deviation),
                 gradient_checks=facts.Checks(**_values(checks.gradients)),
             )
-            if devices := {
-                str(device): tally.value
-                for device, tally in checks.devices.items()
-                if tally.value
-            }:
+            counts = {str(d): tally.value for d, tally in checks.devices.items()}
+            if any(counts.values()):
+                devices = {device: n for device, n in counts.items() if n}
                 found[function.name] = fact.replace(devices=devices)
         skipped = () if self._shadow is None else self._shadow.skipped_functions()
+        reused = self._reused.copy().items()
         changes: list[tuple[Function, str, Any]] = [
-            *(
-                (f, "key_reuse", tally.value)
-                for f, tally in self._reused.copy().items()
-            ),
+            *((function, "key_reuse", tally.value) for function, tally in reused),
             *((function, "not_repeated", reason) for function, reason in skipped),
         ]
         for function, name, value in changes:
@@ -150,33 +146,22 @@ class DeterminismPart(Part):
 
     def collect(self) -> list[Family]:
         """Return the metrics of checks."""
-        checks = list(self._checks.copy().items())
-        reused = list(self._reused.copy().items())
+        checks = [(f.name, found) for f, found in self._checks.copy().items()]
+        reused = [(f.name, tally.value) for f, tally in self._reused.copy().items()]
+        largest = [(name, found.deviation) for name, found in checks]
+        devices = [(n, d, t.value) for n, of in checks for d, t in of.devices.items()]
         return [
             family_of(
-                catalog.OUTPUT_DEVIATION,
-                [
-                    (function.name, result.deviation)
-                    for function, result in checks
-                    if result.deviation is not None
-                ],
+                catalog.OUTPUT_DEVIATION, [(n, v) for n, v in largest if v is not None]
             ),
             _by_outcome(
-                catalog.DETERMINISM_CHECKS,
-                [(f, result.determinism) for f, result in checks],
+                catalog.DETERMINISM_CHECKS, [(n, of.determinism) for n, of in checks]
             ),
-            family_of(
-                catalog.DEVICE_DEVIATIONS,
-                [
-                    (function.name, device, tally.value)
-                    for function, result in checks
-                    for device, tally in result.devices.items()
-                ],
-            ),
+            family_of(catalog.DEVICE_DEVIATIONS, devices),
             _by_outcome(
-                catalog.GRADIENT_CHECKS, [(f, result.gradients) for f, result in checks]
+                catalog.GRADIENT_CHECKS, [(n, of.gradients) for n, of in checks]
             ),
-            family_of(catalog.KEY_REUSE, [(f.name, t.value) for f, t in reused]),
+            family_of(catalog.KEY_REUSE, reused),
         ]
 
 
@@ -267,16 +252,10 @@ def _count(tallies: dict[str, Tally], *, passed: bool) -> None:
 
 
 def _by_outcome(
-    metric: catalog.Metric, found: list[tuple[Function, dict[str, Tally]]]
+    metric: catalog.Metric, found: list[tuple[str, dict[str, Tally]]]
 ) -> Family:
-    return family_of(
-        metric,
-        [
-            (function.name, outcome, tally.value)
-            for function, tallies in found
-            for outcome, tally in tallies.copy().items()
-        ],
-    )
+    counts = [(name, *count) for name, of in found for count in _values(of).items()]
+    return family_of(metric, counts)
 
 
 def _values(tallies: dict[str, Tally]) -> dict[str, int]:
@@ -285,17 +264,11 @@ def _values(tallies: dict[str, Tally]) -> dict[str, int]:
 
 def _plain(deviation: Deviation) -> dict[str, Any]:
     return {
-        "path": deviation.path,
-        "dtype": deviation.dtype,
+        **dataclasses.asdict(deviation),
         "shape": list(deviation.shape),
-        "differing": deviation.differing,
-        "size": deviation.size,
         "max_abs": _json(deviation.max_abs),
         "max_relative": _json(deviation.max_relative),
-        "max_ulp": deviation.max_ulp,
-        "reason": deviation.reason,
         "devices": list(deviation.devices),
-        "replicas": deviation.replicas,
     }
 
 

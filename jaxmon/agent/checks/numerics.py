@@ -21,7 +21,7 @@ from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
-from jaxmon.agent.functions import Function, series_of
+from jaxmon.agent.functions import Function, by_function
 from jaxmon.agent.jaxlink.arrays import is_pollable
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
@@ -76,13 +76,7 @@ class OutputHistory:
     """
 
     __slots__ = (
-        "last_finite",
-        "lost",
-        "name",
-        "nan",
-        "recovered",
-        "run",
-        "samples",
+        *("last_finite", "lost", "name", "nan", "recovered", "run", "samples"),
         "scalar",
     )
 
@@ -303,27 +297,15 @@ class NumericsPart(Part):
 
     def collect(self) -> list[Family]:
         """Return the metrics of numerics."""
-        nonfinite, promotions = catalog.NONFINITE, catalog.FLOAT64_PROMOTIONS
-        lost = catalog.NONFINITE_OUTPUTS
-        by_function = list(self._outputs.copy().items())
+        checked = list(self._outputs.copy().items())
         return [
-            Family(
-                nonfinite,
-                [
-                    (series_of(f, nonfinite), outputs.nonfinite)
-                    for f, outputs in by_function
-                ],
+            by_function(
+                catalog.NONFINITE, [(f, found.nonfinite) for f, found in checked]
             ),
-            Family(
-                lost,
-                [(series_of(f, lost), _lost(outputs)) for f, outputs in by_function],
-            ),
-            Family(
-                promotions,
-                [
-                    (series_of(function, promotions), tally.value)
-                    for function, tally in self._promotions.copy().items()
-                ],
+            by_function(catalog.NONFINITE_OUTPUTS, [(f, _lost(o)) for f, o in checked]),
+            by_function(
+                catalog.FLOAT64_PROMOTIONS,
+                [(f, tally.value) for f, tally in self._promotions.copy().items()],
             ),
         ]
 

@@ -79,11 +79,9 @@ class Turns:
 
     def begin(self) -> bool:
         """Start a re-run; return whether no other thread has started one."""
-        try:
+        with interrupts.expected(IndexError):
             return self._token.pop()
-        except IndexError as error:
-            interrupts.pass_on(error)
-            return False
+        return False
 
     def cancel(self) -> None:
         """Finish a turn without a re-run."""
@@ -191,6 +189,15 @@ class CopyRoom:
         return True
 
 
+def copied(jax: Any, leaves: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+    """Return *leaves* with copies of those *numbers*, which are arrays."""
+    found = list(leaves)
+    arrays = [underlying_array(found[number]) for number in numbers]
+    for number, copy in zip(numbers, copied_on_devices(jax, arrays), strict=True):
+        found[number] = with_underlying(found[number], copy)
+    return found
+
+
 class KeptOutputs:
     """
     Copies of *arrays*, which must not wrap others; dispatches them, waits for none.
@@ -239,12 +246,7 @@ class KeptOutputs:
                 return None
             else:
                 alive.append(number)
-        arrays = [underlying_array(leaves[number]) for number in alive]
-        for number, copy in zip(
-            alive, copied_on_devices(self._jax, arrays), strict=True
-        ):
-            found[number] = with_underlying(leaves[number], copy)
-        return found
+        return copied(self._jax, found, alive)
 
 
 class Replays:
@@ -349,21 +351,14 @@ class Replays:
             found, _ = tree.tree_flatten_with_path(sample.outputs)
             names = [tree.keystr(path) for path, _ in found]
             # The program's next call may donate them.
-            first = self._copied([leaf for _, leaf in found])
+            leaves, kind = [leaf for _, leaf in found], self._jax.Array
+            arrays = [n for n, leaf in enumerate(leaves) if isinstance(leaf, kind)]
+            first = copied(self._jax, leaves, arrays)
             again = tree.tree_leaves(sample.jitted(*args, **kwargs))
             job = partial(self._compare, sample.function, names, first, again, began)
-            del found
+            del found, leaves
             if self._worker.submit(job):
                 goes_on()
-
-    def _copied(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return *leaves* with copies of the arrays among them."""
-        found, kind = list(leaves), self._jax.Array
-        numbers = [n for n, leaf in enumerate(leaves) if isinstance(leaf, kind)]
-        arrays = [underlying_array(leaves[n]) for n in numbers]
-        for n, copy in zip(numbers, copied_on_devices(self._jax, arrays), strict=True):
-            found[n] = with_underlying(leaves[n], copy)
-        return found
 
     def _release(self, kept: KeptOutputs, reason: str) -> None:
         if self._remove(kept):
@@ -373,12 +368,10 @@ class Replays:
 
     def _remove(self, kept: KeptOutputs) -> bool:
         """Return whether no other thread has used or freed what was *kept*."""
-        try:
+        with interrupts.expected(ValueError):
             self._kept.remove(kept)
-        except ValueError as error:
-            interrupts.pass_on(error)
-            return False
-        return True
+            return True
+        return False
 
     # --- on our own thread -----------------------------------------------------------
 

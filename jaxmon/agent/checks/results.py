@@ -412,9 +412,7 @@ class HostResult:
         if self._structure != other._structure:
             reason = f"has a different tree structure, {_short(str(other._structure))}"
             structure = _short(str(self._structure))
-            return [
-                Deviation("", structure, max_relative=math.inf, reason=reason),
-            ]
+            return [Deviation("", structure, max_relative=math.inf, reason=reason)]
         return [
             deviation
             for path, leaf, counterpart in zip(

@@ -57,10 +57,7 @@ class _Utilization(ctypes.Structure):
 class _Memory(ctypes.Structure):
     _fields_ = (
         ("version", c_uint),
-        ("total", c_ulonglong),
-        ("reserved", c_ulonglong),
-        ("free", c_ulonglong),
-        ("used", c_ulonglong),
+        *[(name, c_ulonglong) for name in ("total", "reserved", "free", "used")],
     )
 
 
@@ -132,11 +129,7 @@ class Nvml:
             )
         for metric, call, kind in (
             (ACCELERATOR_POWER_WATTS, "nvmlDeviceGetPowerUsage", c_uint),
-            (
-                ACCELERATOR_POWER_LIMIT_WATTS,
-                "nvmlDeviceGetEnforcedPowerLimit",
-                c_uint,
-            ),
+            (ACCELERATOR_POWER_LIMIT_WATTS, "nvmlDeviceGetEnforcedPowerLimit", c_uint),
             (
                 ACCELERATOR_ENERGY_JOULES,
                 "nvmlDeviceGetTotalEnergyConsumption",
@@ -240,10 +233,8 @@ class DeviceMetrics(Part):
         began = monotonic()
         if began < self._retry or not self._has_devices():
             return
-        if self._sieve is None:
-            self._sieve = PlausibilityFilter(
-                log, "the driver of this process's devices"
-            )
+        what = "the driver of this process's devices"
+        self._sieve = self._sieve or PlausibilityFilter(log, what)
         with self._asking:
             try:
                 self._nvml = self._nvml or Nvml()

@@ -10,7 +10,6 @@ observed: that would take a handler, and change the program.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import sys
@@ -132,7 +131,7 @@ class LastWords:
         @functools.wraps(original)
         def noted(status: object = None, /) -> None:
             _held = None
-            with self._contained():
+            with self._context.guard.contained(SITE, stays_on=True):
                 self._of_exit = self._exit(status, sys._getframe(1))  # noqa: SLF001 - the caller
                 self._done_at_exit = self._done()
                 # The traceback of the `SystemExit` refers to this frame.
@@ -157,7 +156,7 @@ class LastWords:
         """Leave the words that *error* ends the program."""
         if _is_interactive():
             return
-        with self._contained():
+        with self._context.guard.contained(SITE, stays_on=True):
             self._leave(self._error(error))
             self._of_error = True
 
@@ -165,7 +164,7 @@ class LastWords:
         """Leave words, unless an uncaught exception has."""
         if self._of_error and getattr(sys, "last_value", None) is not None:
             return
-        with self._contained():
+        with self._context.guard.contained(SITE, stays_on=True):
             ended = self._known_exit()
             self._leave({"kind": "finished", **self._reached(), **ended})
 
@@ -175,7 +174,7 @@ class LastWords:
         record. Takes some 50 µs, and the first time some milliseconds.
         """
         found: dict[str, Any] = {}
-        with self._contained():
+        with self._context.guard.contained(SITE, stays_on=True):
             # Of texts that are not needed at the start.
             self._program = self._program or disclosure.own_command()[:LONGEST]
             doing = {name: value[:LONGEST] for name, value in self._doing().items()}
@@ -197,7 +196,7 @@ class LastWords:
         if error is not None:
             return not isinstance(error, KeyboardInterrupt)
         ended: Mapping[str, Any] = {}
-        with self._contained():
+        with self._context.guard.contained(SITE, stays_on=True):
             ended = self._known_exit()
         return ended.get("code") == 1 and bool(ended["causes"])
 
@@ -291,14 +290,6 @@ class LastWords:
         """Return a number that rises with the work that is done."""
         calls = sum([number for number, _ in self._calls()])
         return calls + sum([loop.steps for loop in self._loops])
-
-    @contextlib.contextmanager
-    def _contained(self) -> Iterator[None]:
-        """Contain failures in the block: the program is ending."""
-        try:
-            yield
-        except Exception:  # noqa: BLE001 - contained and counted
-            self._context.guard.failed(SITE, stays_on=True)
 
 
 def _is_interactive() -> bool:

@@ -23,10 +23,7 @@ from weakref import ReferenceType, ref
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
 from jaxmon.agent.errors.helpers import HelperFailures
-from jaxmon.agent.errors.last_words import (
-    LastWords,
-    UncaughtHooks,
-)
+from jaxmon.agent.errors.last_words import LastWords, UncaughtHooks
 from jaxmon.agent.functions import UNKNOWN, Function, active, by_value
 from jaxmon.agent.jaxlink import failures
 from jaxmon.agent.jaxlink import patches as patch_targets
@@ -111,9 +108,6 @@ class ErrorPart(Part):
         uncaught = UncaughtHooks(self.on_surfaced, self.words, self._on_thread_end)
         jax = self._context.jax
 
-        def take_boundary(at: HookPlaces) -> None:
-            at.probe(*patch_targets.traceback_filter(jax), self.on_error)
-
         def take_uncaught(at: HookPlaces) -> None:
             at.undo_by(uncaught.detach)
             uncaught.attach(at)
@@ -134,7 +128,8 @@ class ErrorPart(Part):
             at.undo_by(deleted.detach)
             at.replace(owner, name, deleted)
 
-        hooks.attach("errors", take_boundary)
+        boundary = patch_targets.traceback_filter
+        hooks.attach("errors", lambda at: at.probe(*boundary(jax), self.on_error))
         hooks.attach("uncaught", take_uncaught)
         hooks.attach("runtime_errors", take_construction)
         hooks.attach("deleted_arrays", take_deleted)
@@ -197,17 +192,13 @@ class ErrorPart(Part):
         """Count *error* if it is from JAX and not counted yet. Never raises."""
         hooks = self._hooks
         if hooks is not None and hooks.on and self._guard.on("uncaught"):
-            try:
+            with self._guard.contained("uncaught"):  # the program is reporting
                 self.record_surfaced(error)
-            except Exception:  # noqa: BLE001 - contained: the program is reporting
-                self._guard.failed("uncaught")
 
     def _on_thread_end(self, thread: threading.Thread | None, error: object) -> None:
         """Note that *error* ended *thread*. Never raises."""
-        try:
+        with self._guard.contained("uncaught"):  # the program is reporting
             self.helpers.on_uncaught(thread, error)
-        except Exception:  # noqa: BLE001 - contained: the program is reporting
-            self._guard.failed("uncaught")
 
     def record_surfaced(self, error: BaseException | None) -> None:
         """Record an exception that reached the top of a thread or a marker."""
@@ -274,16 +265,11 @@ class ErrorPart(Part):
 
     def collect(self) -> list[Family]:
         """Return the errors of each function."""
-        table = self._context.table
-        return [
-            by_value(
-                catalog.ERRORS,
-                (
-                    (f, () if f.internal else catalog.ERROR_KINDS, f.errors)
-                    for f in active(table)
-                ),
-            )
-        ]
+        found = active(self._context.table)
+        kinds = (
+            (f, () if f.internal else catalog.ERROR_KINDS, f.errors) for f in found
+        )
+        return [by_value(catalog.ERRORS, kinds)]
 
     # --- inside ------------------------------------------------------------------
 
@@ -327,21 +313,19 @@ class ErrorPart(Part):
         with self._contained():
             message = failures.message_of(error) if quoted else ""
         seen = CountedError(function, kind, error, message, quoted, stage, where)
-        with self._contained():
-            self._note(seen)
-        for observe in list(self._context.observers.error):
+        for observe in (self._note, *self._context.observers.error):
             with self._contained():
                 observe(seen)
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
         """Contain failures in the block."""
-        try:
+        # If there is no memory, that is no failure of ours.
+        with (
+            self._guard.contained("errors_told", stays_on=True),
+            interrupts.expected(MemoryError),
+        ):
             yield
-        except MemoryError as error:  # there is none: not a failure of ours
-            interrupts.pass_on(error)
-        except Exception:  # noqa: BLE001 - contained and counted
-            self._guard.failed("errors_told", stays_on=True)
 
     def _note(self, seen: CountedError) -> None:
         name = type(seen.error).__name__
@@ -395,9 +379,6 @@ class ErrorPart(Part):
     def _named_in(self, error: BaseException) -> Function:
         """Return the function named in the text if unique, else unknown."""
         name = failures.function_named_in(error)
-        found = [
-            function
-            for function in self._context.table
-            if name is not None and function.name.rpartition(".")[2] == name
-        ]
-        return found[0] if len(found) == 1 else self._context.table.named(UNKNOWN)
+        table = self._context.table
+        found = [f for f in table if name and f.name.rpartition(".")[2] == name]
+        return found[0] if len(found) == 1 else table.named(UNKNOWN)

@@ -258,16 +258,15 @@ class UtilizationPart(Part):
         called, thread.shapes = thread.shapes, None
         shapes = called[1] if called and called[0] is function else None
         if function.is_users:
-            tally = self._tallies.get(function) or self._tallies.setdefault(
-                function, FunctionTally()
-            )
+            tally = self._tallies.get(function) or self._tally(function)
             tally.expect(function.calls_and_hits()[0])
             # Under vmap or grad outside of jit, JAX calls it, which nothing counts.
             tally.uncounted |= thread.applied and shapes is None
-        return Lowered(
-            lowered[1]() if lowered and lowered[0] is function else None,
-            shapes,
-        )
+        jaxpr = lowered[1]() if lowered and lowered[0] is function else None
+        return Lowered(jaxpr, shapes)
+
+    def _tally(self, function: Function) -> FunctionTally:
+        return self._tallies.setdefault(function, FunctionTally())
 
     def dropped_program(self, function: Function) -> None:
         """Note that the program of *function* compiled last will not be counted."""
@@ -298,13 +297,11 @@ class UtilizationPart(Part):
         """
         if not function.is_users:
             return {}
-        tally = self._tallies.setdefault(function, FunctionTally())
-        try:
+        tally = self._tally(function)
+        with self._guard.contained(SITE):  # the rest is known of the program
             return self._count(function, tally, lowered, executable, facts)
-        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
-            self._guard.failed(SITE)
-            tally.add(Uncounted("untraced"), lowered.shapes)
-            return {}
+        tally.add(Uncounted("untraced"), lowered.shapes)
+        return {}
 
     def _count(
         self,
@@ -329,17 +326,18 @@ class UtilizationPart(Part):
         devices = max(int(facts.get("devices", 1)), len(mine), 1)
         peak = self._peak_of(mine)
         whole = cost_of(found, peak)
+        figures = {f"{work}_flops": number for work, number in whole.flops.items()}
         if whole.ideal is None and peak is not None and peak.flops:
             # Other functions have a utilization, which this one would make too low.
             tally.add(Uncounted("format", without_peak(found, peak)), lowered.shapes)
-            return {f"{work}_flops": number for work, number in whole.flops.items()}
+            return figures
         tally.add(self._share(whole, len(mine), devices), lowered.shapes)
         seconds = None if whole.ideal is None else sum(whole.ideal.values()) / devices
         bandwidth = None if peak is None else peak.bandwidth
         flops = sum(whole.flops.values()) / devices
         if flops and seconds and bandwidth:
             self._unplaced[function] = found, flops, seconds, bandwidth
-        return {f"{work}_flops": number for work, number in whole.flops.items()}
+        return figures
 
     def place(
         self, function: Function, executable: Any, facts: Mapping[str, float]
@@ -351,13 +349,11 @@ class UtilizationPart(Part):
         unplaced = self._unplaced.pop(function, None)
         if unplaced is None:
             return
-        try:
+        with self._guard.contained(SITE):  # the rest is known of the program
             found, flops, seconds, bandwidth = unplaced
             accessed = self._accessed(found, executable, facts)
             if place := roofline(flops, seconds, accessed, bandwidth):
                 self._rooflines[function] = place
-        except Exception:  # noqa: BLE001 - contained: the rest is known of the program
-            self._guard.failed(SITE)
 
     def _accessed(
         self, found: Flops, executable: Any, facts: Mapping[str, float]
@@ -365,11 +361,9 @@ class UtilizationPart(Part):
         """Return the bytes that one device accesses, with each trip of loops."""
         if not found.loops:
             return facts.get("accessed_bytes")
-        try:
+        with interrupts.expected(RuntimeError, NotImplementedError, ValueError):
             return accessed_bytes(self._jax, executable)
-        except (RuntimeError, NotImplementedError, ValueError) as error:
-            interrupts.pass_on(error)
-            return None  # its backend shows no HLO, or XLA does not take it back
+        return None  # its backend shows no HLO, or XLA does not take it back
 
     def _share(self, whole: CallCost, mine: int, devices: int) -> CallCost:
         """
@@ -385,8 +379,7 @@ class UtilizationPart(Part):
 
     def _peak_of(self, devices: list[Any]) -> DevicePeak | None:
         """Return the peak of each of *devices*; `None` if not all devices are alike."""
-        wanted = self._settings
-        local = self._jax.local_devices()
+        local, wanted = self._jax.local_devices(), self._settings
         kinds = {(device.platform, device.device_kind) for device in (*devices, *local)}
         if len(kinds) != 1:
             return None

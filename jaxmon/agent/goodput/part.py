@@ -23,7 +23,7 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic
 from jaxmon.errors import JaxmonError
-from jaxmon.exposition.families import Family, gauge, series
+from jaxmon.exposition.families import Family, family_of, gauge
 from jaxmon.facts.run import CHECKPOINT, STOPPED, NewerRecordError, RunRecord
 from jaxmon.host import rundir
 from jaxmon.indicators.loops import Loops, StepLoop
@@ -108,10 +108,6 @@ class RunGoodput(Part):
         self.send()
         self._worker.finish()
 
-    def abandon(self) -> None:
-        """Leave the record to the parent process."""
-        self._leave()
-
     # --- the thread -----------------------------------------------------------------
 
     def _round(self, *, last: bool = False) -> None:
@@ -125,12 +121,11 @@ class RunGoodput(Part):
                 if broken := self._store.broken:
                     self._warn(broken, broken)
         except (NewerRecordError, SupersededError) as error:
-            self._leave()
+            self.abandon()
             self._say("jaxmon no longer records the goodput of the run: %s", error)
         except (OSError, JaxmonError) as error:
-            self._say(
-                "jaxmon cannot keep the record of the run, and retries: %s", error
-            )
+            text = "jaxmon cannot keep the record of the run, and retries: %s"
+            self._say(text, error)
         except Exception:  # noqa: BLE001 - contained: our own thread goes on
             self._guard.failed(SITE, stays_on=True)
 
@@ -145,7 +140,7 @@ class RunGoodput(Part):
             store.write(current)
             self._written = monotonic()
 
-    def _leave(self) -> None:
+    def abandon(self) -> None:
         """Leave the record to another process."""
         self._store, self._accounts, self._over = None, None, True
         self._worker.every = inf
@@ -156,14 +151,13 @@ class RunGoodput(Part):
         if place is None:
             return False
         if place.rank:
-            self._leave()  # to process 0
+            self.abandon()  # to process 0
             return False
         self._prepare()
         found = store.begin()
         if found is None:
-            self._say(
-                "%s is kept by another process that runs on this host", store.path
-            )
+            text = "%s is kept by another process that runs on this host"
+            self._say(text, store.path)
             return False
         record, continues = found
         self._written = monotonic()
@@ -222,11 +216,8 @@ class RunGoodput(Part):
 
     def _works(self) -> bool:
         """Return whether the program calls a function again and again."""
-        table = list(self._context.table)
-        calls = max(
-            [function.objects.calls for function in table if not function.internal],
-            default=0,
-        )
+        users = [f for f in self._context.table if not f.internal]
+        calls = max([function.objects.calls for function in users], default=0)
         if calls and self._called is None:
             self._called = monotonic()
         long = self._called is not None and monotonic() - self._called >= _LONG
@@ -240,32 +231,19 @@ class RunGoodput(Part):
         if record is None:
             return []
         run = record.run
-        parts = [
-            (series(catalog.RUN_SECONDS, run, n), record.seconds.get(n, 0.0))
-            for n in catalog.RUN_ACTIVITIES
-        ]
-        ended = [
-            (
-                series(catalog.RUN_INTERRUPTIONS, run, how),
-                float(record.interruptions.get(how, 0)),
-            )
-            for how in catalog.RUN_ENDINGS
-        ]
+        parts, ended = record.seconds, record.interruptions
+        by_part = [(run, n, parts.get(n, 0.0)) for n in catalog.RUN_ACTIVITIES]
+        by_end = [(run, n, float(ended.get(n, 0))) for n in catalog.RUN_ENDINGS]
         return [
-            Family(catalog.RUN_SECONDS, parts),
-            Family(catalog.RUN_INTERRUPTIONS, ended),
-            *(
-                gauge(metric, value, run)
-                for metric, value in (
-                    (catalog.RUN_STEPS, record.steps),
-                    (catalog.RUN_LOST_STEPS, record.lost_steps),
-                    (catalog.RUN_SAVES, record.saves),
-                    (catalog.RUN_RESUMES, record.resumes),
-                    (catalog.RUN_RESUME_SECONDS, record.resume_seconds),
-                    (catalog.RUN_FRUITLESS_ATTEMPTS, record.fruitless),
-                    (catalog.RUN_UNSAVED_SECONDS, monotonic() - self._written),
-                )
-            ),
+            family_of(catalog.RUN_SECONDS, by_part),
+            family_of(catalog.RUN_INTERRUPTIONS, by_end),
+            gauge(catalog.RUN_STEPS, record.steps, run),
+            gauge(catalog.RUN_LOST_STEPS, record.lost_steps, run),
+            gauge(catalog.RUN_SAVES, record.saves, run),
+            gauge(catalog.RUN_RESUMES, record.resumes, run),
+            gauge(catalog.RUN_RESUME_SECONDS, record.resume_seconds, run),
+            gauge(catalog.RUN_FRUITLESS_ATTEMPTS, record.fruitless, run),
+            gauge(catalog.RUN_UNSAVED_SECONDS, monotonic() - self._written, run),
         ]
 
     def explain(self) -> Explanation:

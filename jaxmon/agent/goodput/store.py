@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,10 +39,7 @@ from jaxmon.settings import Settings
 
 # What schedulers call the job; in Kubernetes by the downward API.
 _NAMES = (
-    "JOBSET_NAME",
-    "K8S_JOB_NAME",
-    "SLURM_JOB_ID",
-    "TORCHELASTIC_RUN_ID",
+    *("JOBSET_NAME", "K8S_JOB_NAME", "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"),
     "AWS_BATCH_JOB_ID",
 )
 # How often that was restarted; some count the first attempt as 1.
@@ -100,13 +98,11 @@ class Writer(NamedTuple):
 
     def age(self, now: ClockPair) -> float:
         """Return how long ago it started; 0 if the system does not say."""
-        try:
-            began = int(self.started) / os.sysconf("SC_CLK_TCK")
-        except (ValueError, OSError) as error:
-            interrupts.pass_on(error)
-            return 0.0
-        # The kernel counts in hundredths: a process may seem to start in the future.
-        return max(now.boottime - began, 0.0) if began else 0.0
+        with interrupts.expected(ValueError, OSError):
+            if began := int(self.started) / os.sysconf("SC_CLK_TCK"):
+                # In hundredths: a process may seem to start in the future.
+                return max(now.boottime - began, 0.0)
+        return 0.0
 
     def __str__(self) -> str:
         return f"{self.boot}/{self.pid}/{self.started}"
@@ -129,36 +125,26 @@ def attempt_of(environ: Mapping[str, str] | None = None) -> int | None:
     return None
 
 
-def is_run(settings: Settings) -> bool:
-    """Return whether *settings* say that this process is an attempt at a run."""
-    return bool(settings.run) or settings.run_state is not None
-
-
 def run_of(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> AttemptIdentity:
-    """Return the run of *settings*, for which `is_run` is true."""
-    from jaxmon.facts import run as record  # noqa: PLC0415 - few processes are runs
-
+    """Return the run of *settings*, which name one, or where its record is."""
     if settings.run_state is None:
         directory = rundir.locate(settings.run_dir, environ) / _DIRECTORY
     else:
         directory = Path(settings.run_state)
     directory = directory.absolute()
     name = settings.run or job_of(environ) or directory.name or "run"
-    attempt = settings.attempt
-    if attempt is None:
-        attempt = attempt_of(environ)
+    given = settings.attempt
+    attempt = attempt_of(environ) if given is None else given
     return AttemptIdentity(record.name(name), attempt, directory)
 
 
 def moment() -> ClockPair:
     """Return the current moment."""
-    try:
+    with interrupts.expected(AttributeError, OSError):  # not Linux
         return ClockPair(wall_time(), time.clock_gettime(time.CLOCK_BOOTTIME))
-    except (AttributeError, OSError) as error:  # not Linux
-        interrupts.pass_on(error)
-        return ClockPair(wall_time(), monotonic())
+    return ClockPair(wall_time(), monotonic())
 
 
 def this_process() -> Writer:
@@ -184,21 +170,16 @@ def lives(writer: str, me: Writer) -> bool:
 
 
 def _stat(pid: int) -> list[bytes]:
-    try:
-        raw = Path(f"/proc/{pid}/stat").read_bytes()
-    except (OSError, ValueError) as error:
-        interrupts.pass_on(error)
-        return []
-    fields = raw.rpartition(b")")[2].split()
-    return fields if len(fields) > _STARTED else []
+    with interrupts.expected(OSError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return fields if len(fields) > _STARTED else []
+    return []
 
 
 def _boot() -> str:
-    try:
+    with interrupts.expected(OSError, ValueError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except (OSError, ValueError) as error:
-        interrupts.pass_on(error)
-        return ""
+    return ""
 
 
 # Of a scheduler's number that jumps.
@@ -241,33 +222,26 @@ def begun(  # noqa: PLR0913 - two processes, and the time between
         # An agent that was stopped and started again in the same process.
         return previous.replace(ended="")
     gap, until = _gap(previous, me, started)
-    ended = dict(previous.interruptions)
-    ending = previous.ended or KILLED
-    ended[ending] = ended.get(ending, 0) + 1
+    ended = Counter(previous.interruptions)
+    ended[previous.ended or KILLED] += 1
     if run.attempt is not None and previous.attempt is not None:
         unseen = min(run.attempt - previous.attempt - 1, _MOST_UNSEEN)
         if unseen > 0:
-            ended[UNSEEN] = ended.get(UNSEEN, 0) + unseen
-    seconds = dict(previous.seconds)
-    seconds[WAITING] = seconds.get(WAITING, 0.0) + gap
+            ended[UNSEEN] += unseen
+    waited = previous.seconds.get(WAITING, 0.0) + gap
     new_ground = previous.step >= previous.furthest
-    return _held(
-        previous.replace(
-            starts=previous.starts + 1,
-            ended="",
-            seconds=seconds,
-            interruptions=ended,
-            owed=previous.owed + (previous.unfinished if new_ground else 0.0),
-            unfinished=0.0,
-            behind=0,
-            down=(previous.down or 0.0) + gap,
-            fruitless=previous.fruitless + 1,
-        ),
-        run,
-        me,
-        host,
-        until,
+    fresh = previous.replace(
+        starts=previous.starts + 1,
+        ended="",
+        seconds={**previous.seconds, WAITING: waited},
+        interruptions=dict(ended),
+        owed=previous.owed + (previous.unfinished if new_ground else 0.0),
+        unfinished=0.0,
+        behind=0,
+        down=(previous.down or 0.0) + gap,
+        fruitless=previous.fruitless + 1,
     )
+    return _held(fresh, run, me, host, until)
 
 
 def supersedes(theirs: RunRecord, mine: RunRecord) -> bool:
@@ -357,15 +331,9 @@ class Store:
             if lives(previous.writer, self._me):
                 return None
             self._tidy()
-        now = moment()
-        found = begun(
-            previous,
-            self._run,
-            self._me,
-            host=os.uname().nodename,
-            now=now,
-            age=self._me.age(now),
-        )
+        now, host = moment(), os.uname().nodename
+        age = self._me.age(now)
+        found = begun(previous, self._run, self._me, host=host, now=now, age=age)
         return found, continues
 
     def write(self, current: RunRecord) -> None:
@@ -401,17 +369,15 @@ class Store:
             return record.read(self.path)
         except NewerRecordError:
             raise
-        except RunRecordError as error:
-            now = self._clock()
-            since = now if doubted is None else doubted
-            if now - since < _DOUBT_SECONDS:
+        except (RunRecordError, ConfigFileError) as error:
+            # Else a directory, or larger than any record, or not to be read.
+            if isinstance(error, RunRecordError):
+                now = self._clock()
+                since = now if doubted is None else doubted
+                if now - since >= _DOUBT_SECONDS:
+                    self._set_aside(error)
+                    return None
                 self._doubted = since
-                msg = f"{self.path} {error}"
-                raise OSError(msg) from error
-            self._set_aside(error)
-            return None
-        except ConfigFileError as error:
-            # A directory, or larger than any record, or not to be read.
             msg = f"{self.path} {error}"
             raise OSError(msg) from error
 

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
@@ -197,23 +198,25 @@ class SpeedHistory(Part):
             crowded = tuple(self._crowded(found.since))
             entry.crowded = bool(crowded)
             entry.beside = (*crowded, *self._beside(entry, found.since))
-            self._report(entry, found.settled.middle, found.recent.middle, "before")
+            self._report(entry, found.settled, found.recent, "before")
         elif found is None:
             entry.beside, entry.crowded = (), False
         if isinstance(entry, TimedProgram) and self._past:
             earlier, entry.past = entry.past, self._slower_than_past(entry, margin)
             settled = entry.times.settled
             if entry.past is not None and earlier is None and settled is not None:
-                then = entry.past.then.seconds.middle
-                self._report(entry, then, settled.middle, "in an earlier run")
+                then = entry.past.then.seconds
+                self._report(entry, then, settled, "in an earlier run")
 
-    def _report(self, entry: Followed, then: float, now: float, when: str) -> None:
+    def _report(
+        self, entry: Followed, then: Distribution, now: Distribution, when: str
+    ) -> None:
         from jaxmon.host.formats.layout import duration  # noqa: PLC0415 - rarely needed
 
         where = f" with {entry.shapes}" if entry.shapes else ""
         text = (
-            f"{entry.name}{where} takes {now / max(then, 1e-9):.1f} times as long "
-            f"as {when}: {duration(then)} → {duration(now)}"
+            f"{entry.name}{where} takes {now.over(then):.1f} times as long "
+            f"as {when}: {duration(then.middle)} → {duration(now.middle)}"
         )
         self._context.events.add(
             "slower",
@@ -223,13 +226,18 @@ class SpeedHistory(Part):
         )
 
     def _beside(self, entry: Followed, since: float) -> Iterator[str]:
-        yield from _compiled(list(self._compiles), since)
-        others = [
-            (other.name, other.times.began)
-            for other in self._programs.values()
-            if other is not entry
-        ]
-        yield from _started(others, since)
+        times = list(self._compiles)
+        if compiled := sorted(
+            {name for time, name in times if _is_beside(time, since)}
+        ):
+            were = "was" if len(compiled) == 1 else "were"
+            yield f"{_named(compiled)} {were} compiled"
+        if began := {
+            other.name
+            for other in list(self._programs.values())
+            if other is not entry and _is_beside(other.times.began, since)
+        }:
+            yield f"{_named(sorted(began))} began to run"
         yield from _throttled(self._devices)
         if isinstance(entry, LoopSteps):
             settled, recent = entry.waits.settled, entry.waits.recent
@@ -356,15 +364,15 @@ class SpeedHistory(Part):
         """Return how many times as long programs and steps take as before."""
         found: dict[tuple[str, str, str], float] = {}
         for entry in self._watched():
-            if entry.times.recent is not None:
-                slowdown = entry.times.slowdown
-                ratio = 1.0 if slowdown is None else slowdown.ratio
+            times, past = entry.times, entry.past
+            if times.recent is not None:
+                slowdown = times.slowdown
+                now = times.recent if slowdown is None else slowdown.recent
+                ratio = 1.0 if slowdown is None else now.over(slowdown.settled)
                 key = (entry.name, entry.kind, "earlier")
                 found[key] = max(found.get(key, 1.0), ratio)
-            settled = entry.times.settled
-            if self._past and isinstance(entry, TimedProgram) and settled is not None:
-                past = entry.past
-                ratio = 1.0 if past is None else _times(settled, past.then.seconds)
+            if self._past and entry.kind == "function" and times.settled is not None:
+                ratio = 1.0 if past is None else times.settled.over(past.then.seconds)
                 key = (entry.name, entry.kind, "past_run")
                 found[key] = max(found.get(key, 1.0), ratio)
         metric = catalog.SLOWDOWN
@@ -374,65 +382,35 @@ class SpeedHistory(Part):
 def _slowdown(entry: Followed) -> Slower:
     """Return how *entry* is slower."""
     found, past, settled = entry.times.slowdown, entry.past, entry.times.settled
-    slower = Slower(
+    how: dict[str, Any] = {"calls": 0.0}
+    if found is not None:
+        how = {
+            "against": "earlier",
+            "settled_seconds": found.settled.middle,
+            "recent_seconds": found.recent.middle,
+            "since": found.since,
+            "calls": max(entry.calls - found.calls, 0.0),
+        }
+    elif past is not None and settled is not None:
+        how = {
+            "against": "past_run",
+            "settled_seconds": past.then.seconds.middle,
+            "recent_seconds": settled.middle,
+            "since": past.run.written,
+            "calls": entry.calls,
+            "changed": past.changed,
+        }
+    return Slower(
         what=entry.kind,
         name=entry.name,
         shapes=entry.shapes,
-        calls=0.0,
         crowded=entry.crowded,
-        beside=tuple(entry.beside),
+        beside=entry.beside,
+        **how,
     )
-    if found is not None:
-        return slower.replace(
-            against="earlier",
-            settled_seconds=found.settled.middle,
-            recent_seconds=found.recent.middle,
-            since=found.since,
-            calls=max(entry.calls - found.calls, 0.0),
-        )
-    if past is not None and settled is not None:
-        return slower.replace(
-            against="past_run",
-            settled_seconds=past.then.seconds.middle,
-            recent_seconds=settled.middle,
-            since=past.run.written,
-            calls=entry.calls,
-            changed=tuple(past.changed),
-        )
-    return slower
-
-
-def _times(now: Distribution, then: Distribution) -> float:
-    return now.middle / max(then.middle, 1e-9)
 
 
 # What happened beside a slowdown, when it began: not its cause, but where to look.
-
-
-def _compiled(compiles: Iterable[tuple[float, str]], since: float) -> Iterator[str]:
-    """
-    Yield which functions were compiled then.
-
-    Args:
-        compiles: Unix time and function of each.
-        since: Unix time of the first slow time.
-    """
-    found = {name for time, name in compiles if _is_beside(time, since)}
-    if found:
-        yield f"{_named(sorted(found))} {_were(found)} compiled"
-
-
-def _started(others: Iterable[tuple[str, float]], since: float) -> Iterator[str]:
-    """
-    Yield which programs began to run then.
-
-    Args:
-        others: name and Unix time of the first sample, of each other program.
-        since: Unix time of the first slow time.
-    """
-    found = {name for name, began in others if _is_beside(began, since)}
-    if found:
-        yield f"{_named(sorted(found))} began to run"
 
 
 def _crowded(before: float | None, now: float | None) -> Iterator[str]:
@@ -462,7 +440,3 @@ def _is_beside(time: float, since: float) -> bool:
 def _named(names: list[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _were(names: set[str]) -> str:
-    return "was" if len(names) == 1 else "were"

@@ -254,11 +254,6 @@ class Slowdown(NamedTuple):
     since: float
     calls: float
 
-    @property
-    def ratio(self) -> float:
-        """How many times as long it takes."""
-        return self.recent.middle / max(self.settled.middle, 1e-9)
-
 
 class RecentTimes:
     """

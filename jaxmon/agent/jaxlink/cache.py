@@ -228,9 +228,7 @@ def key_part(jax: Any) -> str:
     it is not, as in 0.10.2 and 0.12.0, no process finds what another one has stored.
     """
     client = jax._src.lib.xla_client  # noqa: SLF001 - what JAX makes its keys with
-    try:
+    with interrupts.expected(AttributeError, RuntimeError, TypeError, ValueError):
         topology = client.get_topology_for_devices(jax.devices())
         return f"{topology.fingerprint():x}"
-    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        interrupts.pass_on(error)
-        return ""  # JAX has other keys then
+    return ""  # JAX has other keys then

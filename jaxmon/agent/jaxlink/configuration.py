@@ -33,33 +33,15 @@ class Configuration(NamedTuple):
 
 # Settings in the trace context of 0.6.2 and 0.10.2 that a program may change.
 _KNOWN = (
-    "mesh_context_manager",
-    "abstract_mesh_context_manager",
-    "compute_on_context_manager",
-    "xla_metadata_context_manager",
-    "debug_key_reuse",
-    "random_seed_offset",
-    "threefry_partitionable",
-    "threefry_gpu_kernel_lowering",
-    "use_direct_linearize",
-    "_check_vma",
-    "softmax_custom_jvp",
-    "enable_pgle",
-    "pgle_profiling_runs",
-    "explicit_x64_dtypes",
-    "numpy_dtype_promotion",
-    "error_checking_behavior_nan",
-    "error_checking_behavior_divide",
-    "error_checking_behavior_oob",
-    "enable_x64",
-    "default_device",
-    "disable_jit",
-    "numpy_rank_promotion",
-    "default_matmul_precision",
-    "eager_constant_folding",
-    "no_execution",
-    "jax_xla_profile_version",
-    "use_shardy_partitioner",
+    *("mesh_context_manager", "abstract_mesh_context_manager"),
+    *("compute_on_context_manager", "xla_metadata_context_manager", "debug_key_reuse"),
+    *("random_seed_offset", "threefry_partitionable", "threefry_gpu_kernel_lowering"),
+    *("use_direct_linearize", "_check_vma", "softmax_custom_jvp", "enable_pgle"),
+    *("pgle_profiling_runs", "explicit_x64_dtypes", "numpy_dtype_promotion"),
+    *("error_checking_behavior_nan", "error_checking_behavior_divide"),
+    *("error_checking_behavior_oob", "enable_x64", "default_device", "disable_jit"),
+    *("numpy_rank_promotion", "default_matmul_precision", "eager_constant_folding"),
+    *("no_execution", "jax_xla_profile_version", "use_shardy_partitioner"),
     "use_high_dynamic_range_gumbel",
 )
 
@@ -89,10 +71,7 @@ def context_of(jax: Any) -> Configuration:
 
 
 _DEBUGGING = (
-    "jax_debug_nans",
-    "jax_debug_infs",
-    "jax_disable_jit",
-    "jax_enable_checks",
+    *("jax_debug_nans", "jax_debug_infs", "jax_disable_jit", "jax_enable_checks"),
 )
 
 

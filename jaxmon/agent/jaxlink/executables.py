@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
-from jaxmon.host.sources import display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transforms import jaxprs_in
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -174,18 +174,11 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
     inside another one, that has no effect. Empty if there is none.
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        inner = equation.params.get("jaxpr")
+        place = ""
         if any(equation.params.get("donated_invars") or ()):
-            frames = getattr(equation.source_info.traceback, "frames", ())
-            stack = [
-                StackFrame(f.file_name, f.line_num, f.function_name) for f in frames
-            ]
-            line = lines.of(stack)
-            if line.file and not lines.is_jax(line.file):
-                return f"{display_path(line.file)}:{line.line}"
-        if hasattr(getattr(inner, "jaxpr", inner), "eqns") and (
-            place := donated_inside(inner, lines)
-        ):
+            place = lines.place_of(equation)
+        inner = (donated_inside(jaxpr, lines) for _, jaxpr in jaxprs_in(equation))
+        if place := place or next(filter(None, inner), ""):
             return place
     return ""
 
@@ -266,13 +259,8 @@ def _calls_back(jaxpr: Any) -> bool:
             return True
         if equation.params.get("has_side_effect"):
             return True
-        for value in equation.params.values():
-            inner = value if isinstance(value, (list, tuple)) else (value,)
-            for part in inner:
-                # A closed jaxpr contains the open one.
-                found = getattr(part, "jaxpr", part)
-                if hasattr(found, "eqns") and _calls_back(found):
-                    return True
+        if any(_calls_back(inner) for _, inner in jaxprs_in(equation)):
+            return True
     return False
 
 

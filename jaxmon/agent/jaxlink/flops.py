@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
+from jaxmon.agent.jaxlink.transforms import jaxprs_in
 from jaxmon.facts.functions import Uncounted
-from jaxmon.host.sources import display_path
 
 
 _MOST_EQUATIONS = 500_000
@@ -71,12 +71,7 @@ _NO_JAXPRS = frozenset((bool, float, int, str, type(None)))
 _KERNELS = ("pallas_call", "core_map", "mpmd_map", "triton_kernel_call")
 # Of a kernel, products that are not equations of their own.
 _IN_KERNELS = (
-    "wgmma",
-    "tcgen05_mma",
-    "mma",
-    "inline_mgpu",
-    "matmul",
-    "elementwise_inline",
+    *("wgmma", "tcgen05_mma", "mma", "inline_mgpu", "matmul", "elementwise_inline"),
 )
 
 _PRESETS = {"BF16": "bfloat16", "F16": "float16", "TF32": "tf32", "F64": "float64"}
@@ -226,7 +221,7 @@ class _Counter:
         if kernel and name.startswith(_IN_KERNELS):
             found.unknown = self._unknown("kernel", equation)
             return
-        called = list(_called(equation))
+        called = [jaxpr for _, jaxpr in jaxprs_in(equation)]
         if times is None:
             found.unknown = self._unknown("layout", equation)
             return
@@ -248,7 +243,7 @@ class _Counter:
         found.loops = True
         trips = trip_count(equation)
         if trips is None:
-            found.open_loop = self._place(equation)
+            found.open_loop = self._lines.place_of(equation)
         if body.nothing and condition.nothing:
             return
         if trips is None:
@@ -296,14 +291,8 @@ class _Counter:
             found.amounts[kind.partition("_")[0], False] = float(claimed)
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
-        return Uncounted(reason, equation.primitive.name, self._place(equation))
-
-    def _place(self, equation: Any) -> str:
-        frames = getattr(equation.source_info.traceback, "frames", ())
-        stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
-        line = self._lines.of(stack)
-        is_located = line.file and not self._lines.is_jax(line.file)
-        return f"{display_path(line.file)}:{line.line}" if is_located else ""
+        place = self._lines.place_of(equation)
+        return Uncounted(reason, equation.primitive.name, place)
 
 
 @functools.cache
@@ -327,15 +316,6 @@ def _calls_none(parameters: Mapping[str, Any]) -> bool:
         if type(value) is not tuple or not all([type(v) in _NO_JAXPRS for v in value]):
             return False
     return True
-
-
-def _called(equation: Any) -> Iterator[Any]:
-    """Yield the jaxprs that *equation* runs, once each."""
-    for value in equation.params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            jaxpr = _open(item)
-            if hasattr(jaxpr, "eqns"):
-                yield jaxpr
 
 
 def _open(value: Any) -> Any:
@@ -428,8 +408,6 @@ def _number(value: Any) -> int | None:
     literal = getattr(value, "val", None)
     if literal is None or getattr(value.aval, "shape", None) != ():
         return None
-    try:
+    with interrupts.expected(TypeError):  # a float, or an array that is none
         return operator.index(literal)
-    except TypeError as error:  # a float, or an array that is none
-        interrupts.pass_on(error)
-        return None
+    return None

@@ -350,14 +350,8 @@ _MODULES = ("jax._src.pmap", "jax._src.linear_util")
 
 # The arguments that JAX binds to ``_prepare_pmap`` from 0.4.36 to 0.7.
 _PREPARED = (
-    "fun",
-    "in_axes",
-    "out_axes",
-    "static_broadcasted_tuple",
-    "donate_tuple",
-    "devices",
-    "backend",
-    "axis_size",
+    *("fun", "in_axes", "out_axes", "static_broadcasted_tuple", "donate_tuple"),
+    *("devices", "backend", "axis_size"),
 )
 
 

@@ -55,11 +55,7 @@ TOTALS = {
 }
 GIBIBYTES = {f"{_WRITE}/gbytes": "save", "/jax/checkpoint/read/gbytes": "restore"}
 
-EVENTS = (
-    tuple(STARTS),
-    (WAITED, *UNBLOCKS, *TOTALS),
-    (*START_TIMES, *GIBIBYTES),
-)
+EVENTS = (tuple(STARTS), (WAITED, *UNBLOCKS, *TOTALS), (*START_TIMES, *GIBIBYTES))
 """All of them: those without a value, durations, scalars."""
 
 _PACKAGE = "orbax."

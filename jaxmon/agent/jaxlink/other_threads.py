@@ -88,9 +88,7 @@ def limit() -> int:
     return (gc.get_threshold()[0] or sys.maxsize) - _SPARE
 
 
-def read_stacks(
-    choose: Callable[[Collection[int]], Iterable[int]],
-) -> dict[int, Stack]:
+def read_stacks(choose: Callable[[Collection[int]], Iterable[int]]) -> dict[int, Stack]:
     """
     Return the stacks of some threads, by their ident; a microsecond per function.
 

@@ -18,6 +18,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.jit import directories
@@ -97,6 +98,15 @@ class SourceLineFinder:
             return UNKNOWN
         # Among equals the first, which is the innermost.
         return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
+
+    def place_of(self, equation: Any) -> str:
+        """Return the program's line of an *equation* of a jaxpr, empty if unknown."""
+        at = getattr(equation.source_info.traceback, "frames", ())
+        line = self.of(
+            [StackFrame(f.file_name, f.line_num, f.function_name) for f in at]
+        )
+        is_located = line.file and not self.is_jax(line.file)
+        return f"{sources.display_path(line.file)}:{line.line}" if is_located else ""
 
     def raised_at(self, error: BaseException) -> str:
         """

@@ -143,23 +143,27 @@ def _inner(equation: Any, given: list[_KeyState]) -> list[tuple[Any, list[_KeySt
     """Return the programs that *equation* calls, with their arguments."""
     found = []
     parameters = equation.params
-    for name, value in parameters.items():
-        several = isinstance(value, tuple | list)
-        for item in value if several else (value,):
-            jaxpr = getattr(item, "jaxpr", item)
-            if not hasattr(jaxpr, "eqns"):
-                continue
-            arguments = given
-            if equation.primitive.name == "cond":
-                arguments = given[1:]
-            elif equation.primitive.name == "while":
-                first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
-                carried = given[first + second :]
-                constants = given[:first] if name == "cond_jaxpr" else given[first:]
-                arguments = [*constants[: len(jaxpr.invars) - len(carried)], *carried]
-            if len(arguments) == len(jaxpr.invars):
-                found.append((jaxpr, arguments))
+    for name, jaxpr in jaxprs_in(equation):
+        arguments = given
+        if equation.primitive.name == "cond":
+            arguments = given[1:]
+        elif equation.primitive.name == "while":
+            first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
+            carried = given[first + second :]
+            constants = given[:first] if name == "cond_jaxpr" else given[first:]
+            arguments = [*constants[: len(jaxpr.invars) - len(carried)], *carried]
+        if len(arguments) == len(jaxpr.invars):
+            found.append((jaxpr, arguments))
     return found
+
+
+def jaxprs_in(equation: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the jaxprs that *equation* runs, each with the name of its parameter."""
+    for name, value in equation.params.items():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            jaxpr = getattr(item, "jaxpr", item)  # a closed one has the open one
+            if hasattr(jaxpr, "eqns"):
+                yield name, jaxpr
 
 
 _TRANSFORMATIONS = os.path.join("jax", "_src", "api.py")  # noqa: PTH118 - end of a path

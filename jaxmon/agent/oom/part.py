@@ -157,10 +157,8 @@ class ReportBuilder:
 
     def wait_for_programs(self) -> None:
         """Have programs analysed that were just compiled; a section has failures."""
-        try:
+        with interrupts.expected(Exception):  # a section has it
             self.programs()
-        except Exception as error:  # noqa: BLE001 - contained: a section has it
-            interrupts.pass_on(error)
 
     def _part(self, gather: Callable[[], Any]) -> Any:
         """Return the result of *gather*, or why there is none: sections fail alone."""
@@ -179,13 +177,10 @@ class ReportBuilder:
                 "device": device.id,
                 "kind": device.device_kind,
                 "platform": device.platform,
-                "memory": {
-                    name: value
-                    for name, value in (device.memory_stats() or {}).items()
-                    if isinstance(value, int) and value >= 0
-                },
+                "memory": {n: v for n, v in stats if isinstance(v, int) and v >= 0},
             }
             for device in self._context.jax.local_devices()
+            for stats in ((device.memory_stats() or {}).items(),)
         ]
 
     def _live_arrays(self) -> dict[str, Any]:
@@ -199,9 +194,8 @@ class ReportBuilder:
             groups[kind] += 1
             if monotonic() >= deadline:
                 break
-        for kind, device, buffers in count_buffers(
-            self._context.jax, self._guard, groups
-        ):
+        counts = count_buffers(self._context.jax, self._guard, groups)
+        for kind, device, buffers in counts:
             here = buffers if device == kind.devices[0] else 0
             count += here
             if kind.offloaded:
@@ -243,9 +237,7 @@ class ReportBuilder:
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
             asked = requested_bytes(failure.text)
-            name = next(
-                iter([key for key, of in programs.items() if _may_ask(of, asked)]), ""
-            )
+            name = next((n for n, of in programs.items() if _may_ask(of, asked)), "")
         return {
             "asked": {"function": name, **programs[name]} if name else None,
             "programs": [{"function": name, **programs[name]} for name in largest],
@@ -389,12 +381,11 @@ class OomReports(Part):
         if not self._stopped and now >= self._due:
             # Those just compiled are analysed, which this thread can wait for.
             self.facts.wait_for_programs()
-        if self._stopped or not self._busy.acquire(blocking=False):
+        is_free = not self._stopped and self._busy.acquire(blocking=False)
+        if not is_free or now < self._due:
             self._skipped.add()
-            return
-        if now < self._due:
-            self._skipped.add()
-            self._busy.release()
+            if is_free:
+                self._busy.release()
             return
         self._due = now + PAUSE_SECONDS
         self._reserve = None

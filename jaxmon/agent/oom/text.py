@@ -27,11 +27,9 @@ def requested_bytes(text: str) -> int | None:
     found = _ASKED.search(text)
     if found is None:
         return None
-    try:
+    with interrupts.expected(ValueError):
         return int(float(found[1]) * 1024 ** _UNITS[found[2].lower()])
-    except ValueError as error:
-        interrupts.pass_on(error)
-        return None
+    return None
 
 
 def advice(report: Mapping[str, Any]) -> list[str]:

@@ -21,11 +21,7 @@ from jaxmon import interrupts
 from jaxmon.agent.counted import uncounted
 from jaxmon.agent.inspection import ABSENT, field_of, found_in, is_subclass, name_of
 from jaxmon.agent.recompiles.value_inspection import static_keys
-from jaxmon.agent.recompiles.values import (
-    Value,
-    text_of,
-    value_of,
-)
+from jaxmon.agent.recompiles.values import Value, text_of, value_of
 
 
 _DEEP = 32

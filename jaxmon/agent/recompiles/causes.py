@@ -39,12 +39,7 @@ _MAX_TEXTS = 1_000
 # Distance of one difference of each kind, relative to one attribute in which leaves
 # differ. A tree with a different key is a different program; so is a different
 # configuration.
-_WEIGHTS = {
-    "context": 8,
-    "options": 6,
-    "tree_structure": 8,
-    "static_argument": 4,
-}
+_WEIGHTS = {"context": 8, "options": 6, "tree_structure": 8, "static_argument": 4}
 # Which cause dominates: the caller's decisions before their consequences.
 _FIRST = ("context", "options", "tree_structure", "static_argument")
 _LEAF_KINDS = ("dtype", "shape", "weak_type", "sharding", "committed")

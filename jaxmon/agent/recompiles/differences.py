@@ -51,20 +51,16 @@ def differences(
             that may also appear under a name.
         values: whether to show values of static arguments, not just their types.
     """
-    yield from _context(new, old, context)
+    for name, before, after in changed_settings(new, old, context):
+        yield _line("context", name, *_unlike(before, after), prefix="")
     yield from _options(new, old)
     yield from _static(new, old, values=values)
     yield from _argument_differences(new, old)
     if new.call == old.call:
-        yield from _operand_differences(new, old)
-
-
-def _context(
-    new: Signature, old: Signature, names: Sequence[str]
-) -> Iterator[Mismatch]:
-    for name, before, after in changed_settings(new, old, names):
-        words = _shown(before), _unlike(_shown(before), _shown(after))
-        yield _line("context", name, *words, prefix="")
+        # Of what two programs of a transformed function are applied to, such as the
+        # size of the batch in `jax.vmap`.
+        for number, pair in enumerate(zip(old.operands, new.operands, strict=False)):
+            yield from _leaf(f"{number} of the transformed function", *pair)
 
 
 def changed_settings(
@@ -106,14 +102,15 @@ def _options(new: Signature, old: Signature) -> Iterator[Mismatch]:
     for name in {**befores, **afters}:
         before, after = befores.get(name, _NONE), afters.get(name, _NONE)
         if before != after:
-            words = _shown(before[0]), _unlike(_shown(before[0]), _shown(after[0]))
+            words = _unlike(before[0], after[0])
             yield _line("options", name, *words, prefix="jit option ")
 
 
-def _unlike(before: str, after: str) -> str:
-    """Return *after*, with a note if both print identically."""
-    note = _OTHER_DEVICES if "mesh " in after else _EQUAL
-    return after + note * (before == after)
+def _unlike(before: Any, after: Any) -> tuple[str, str]:
+    """Return both as text, with a note if they print identically."""
+    old, new = _shown(before), _shown(after)
+    note = _OTHER_DEVICES if "mesh " in new else _EQUAL
+    return old, new + note * (old == new)
 
 
 def _static(new: Signature, old: Signature, *, values: bool) -> Iterator[Mismatch]:
@@ -172,28 +169,21 @@ def _value(static: Static, *, values: bool) -> str:
 def _static_value(
     name: str, before: Static, after: Static, *, values: bool
 ) -> Iterator[Mismatch]:
-    # Short values are shown as a whole.
+    # Short values are shown as a whole; the last item of a key is a hash of all of it.
     old, new = before.value, after.value
     cut = old.text.endswith("…") or new.text.endswith("…")
-    if (
-        values
-        and (cut or old.text == new.text)
-        and (found := list(_parts(name, old, new)))
-    ):
+    shows_parts = values and (cut or old.text == new.text)
+    if shows_parts and (found := list(_parts(name, old, new))):
         for where, *texts in found:
             yield _line("static_argument", where, *texts, prefix="static argument ")
         return
     was, now = (_value(static, values=values) for static in (before, after))
-    if (
-        was == now
-        and values
-        and _differs_beyond_text(before.value.key, after.value.key)
-    ):
+    if was == now and values and old.key[-1] != new.key[-1]:
         now += _BEYOND
     elif was == now:
         # Values that print the same could mostly have been declared equal by their
         # class.
-        alone = before.value.by_identity and after.value.by_identity
+        alone = old.by_identity and new.by_identity
         now = f"{now}{ANOTHER}" if alone else f"another {now}"
     yield _line("static_argument", name, was, now, prefix="static argument ")
 
@@ -209,17 +199,18 @@ def _parts(name: str, old: Value, new: Value) -> Iterator[tuple[str, str, str]]:
     found = [path for path in changed if not any(_contains(path, of) for of in changed)]
     if max(len(befores), len(afters)) < MOST_PARTS:
         some = {path: None for path in (*befores, *afters) if path not in both}
-        found += [
-            path for path in some if not any(_contains(of, path) for of in changed)
-        ]
+        found += _outermost(some, changed)
     if not found:
         others = [path for path in both if befores[path] != afters[path]]
-        found = [
-            path for path in others if not any(_contains(of, path) for of in others)
-        ]
+        found = _outermost(others, others)
     for path in filter(None, found[:_FEW]):
         where = name + path if name else path.removeprefix(".")
         yield where, *_part_texts(where, befores.get(path), afters.get(path))
+
+
+def _outermost(paths: Iterable[str], within: Iterable[str]) -> list[str]:
+    """Return those of *paths* that none of *within* contains."""
+    return [path for path in paths if not any(_contains(of, path) for of in within)]
 
 
 def _contains(path: str, other: str) -> bool:
@@ -262,15 +253,6 @@ def _argument_differences(new: Signature, old: Signature) -> Iterator[Mismatch]:
             yield _line("tree_structure", name, text, _ABSENT)
 
 
-def _operand_differences(new: Signature, old: Signature) -> Iterator[Mismatch]:
-    """
-    Yield the differences of what two programs of a transformed function are applied to,
-    such as the size of the batch in `jax.vmap`.
-    """
-    for number, pair in enumerate(zip(old.operands, new.operands, strict=False)):
-        yield from _leaf(f"{number} of the transformed function", *pair)
-
-
 def _placed(signature: Signature) -> dict[str, tuple[Argument, int]]:
     """Return each argument with the index of its first leaf."""
     found, start = {}, 0
@@ -304,11 +286,9 @@ class _TreeComparison:
                 yield from self._leaves(where, old, begin, start)
             return
         if old.name != new.name or LEAF in (old, new):
-            texts = (
-                _node(old, self._old.leaves, begin),
-                _node(new, self._new.leaves, start),
-            )
-            yield _line("tree_structure", where, *texts)
+            was = _node(old, self._old.leaves, begin)
+            now = _node(new, self._new.leaves, start)
+            yield _line("tree_structure", where, was, now)
             return
         if old.identity != new.identity:
             yield from _statics(where, old, new)
@@ -425,8 +405,7 @@ def _statics(where: str, old: Node, new: Node) -> Iterator[Mismatch]:
         return
     note = ""
     if before.text == after.text:
-        beyond = _differs_beyond_text(before.key, after.key)
-        note = _BEYOND if beyond else _EQUAL
+        note = _BEYOND if before.key[-1] != after.key[-1] else _EQUAL
     shown, other = map(disclosure.value, (before.text, after.text))
     yield _line(kind, where, f"static part {shown}", f"static part {other}{note}")
 
@@ -451,10 +430,7 @@ def _leaf(where: str, old: Leaf, new: Leaf) -> Iterator[Mismatch]:
         texts = _leaf_text(old, weak=weak), _leaf_text(new, weak=weak)
         yield _line(kind, where, *texts)
     elif old.weak != new.weak:
-        names = [
-            f"weak type {leaf.dtype}" if leaf.weak else str(leaf.dtype)
-            for leaf in (old, new)
-        ]
+        names = ["weak type " * leaf.weak + str(leaf.dtype) for leaf in (old, new)]
         yield _line("weak_type", where, *names)
     if old.placement != new.placement:
         yield _placement(where, old.placement, new.placement)
@@ -479,9 +455,8 @@ def _leaf_text(leaf: Leaf, *, weak: bool = False) -> str:
     return f"{prefix}{_dtype_text(leaf.dtype)}[{','.join(map(str, leaf.shape))}]"
 
 
-_dtype_text = functools.lru_cache(maxsize=100)(
-    str
-)  # for NumPy dtypes it is Python code
+# For NumPy dtypes it is Python code.
+_dtype_text = functools.lru_cache(maxsize=100)(str)
 
 
 def _line(
@@ -490,11 +465,3 @@ def _line(
     """Return one difference, with its text."""
     text = f"{prefix}{where}: {before} → {after}"
     return Mismatch(kind, where, before, after, text)
-
-
-def _differs_beyond_text(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-    """
-    Return whether two values whose displayed texts are equal differ in their full text,
-    judging by their keys.
-    """
-    return bool(before[-1] != after[-1])

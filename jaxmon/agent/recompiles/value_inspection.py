@@ -45,6 +45,11 @@ class InspectedValue(NamedTuple):
     identity: int = 0
 
 
+def written(text: str) -> InspectedValue:
+    """Return the result for a value with this *text*, and with no other."""
+    return InspectedValue(text, hash(text))
+
+
 class Nesting(NamedTuple):
     """
     Where a value is.
@@ -57,7 +62,13 @@ class Nesting(NamedTuple):
     depth: int
     sure: bool
 
+    @property
+    def inside(self) -> Nesting:
+        """Where the contents of the value are."""
+        return Nesting(self.depth + 1, self.sure)
 
+
+TOP = Nesting(0, sure=True)
 _NO_KEYS = repeat("")
 
 
@@ -94,21 +105,18 @@ class Inspection:
         self.whole = True
 
     def inspect(
-        self, value: Any, depth: int = 0, *, sure: bool = True, key: str | None = ""
+        self, value: Any, at: Nesting = TOP, key: str | None = ""
     ) -> InspectedValue:
-        """
-        Inspect *value*, of any type, found in another one by its *key*; the others are
-        those of `Nesting`.
-        """
+        """Inspect *value*, of any type, found in another one by its *key*."""
         self._left -= 1
         kind = type(value)
         how = self._exact.get(id(kind)) or self._find(kind)
-        if self._left < 0 or depth > _DEEPEST:
+        if self._left < 0 or at.depth > _DEEPEST:
             self.whole = False
             return InspectedValue(name_of(kind), 0)
         outer, number = self.path, len(self.parts)
         path = self.path = None if outer is None or key is None else outer + key
-        seen = how(self, value, Nesting(depth, sure))
+        seen = how(self, value, at)
         is_part = len(self.parts) == number or seen.identity == id(value)
         if path is not None and is_part and number < MOST_PARTS:
             self.parts[path] = seen
@@ -122,23 +130,35 @@ class Inspection:
             return max(self._left, 0)
         return count
 
-    def identity_of(self, value: object, *, sure: bool) -> int:
-        """Return the identity of *value*, for values compared by identity."""
-        if sure:
+    def itself(
+        self, value: object, at: Nesting, text: str, words: int | None = None
+    ) -> InspectedValue:
+        """
+        Return the result for a *value* compared by identity, with *words* or else the
+        hash of its *text*.
+        """
+        words = hash(text) if words is None else words
+        if at.sure:
             self.alone = True
-            return id(value)
+            return InspectedValue(text, words, id(value))
         self.add_hidden(id(value))
-        return 0
+        return InspectedValue(text, words)
+
+    def unknown(self, text: str) -> InspectedValue:
+        """Return the result for a value of which only the *text* is known."""
+        self.whole = False
+        return written(text)
 
     def inspect_texts(
-        self, values: Iterable[Any], depth: int, keys: Iterable[str] = _NO_KEYS
+        self, values: Iterable[Any], at: Nesting, keys: Iterable[str] = _NO_KEYS
     ) -> list[InspectedValue]:
         """
         Inspect *values* for their texts only: their container is compared by identity.
         """
         before = self.alone, self.hidden, self.whole
         pairs = zip(values, keys, strict=False)
-        seen = [self.inspect(value, depth, key=key) for value, key in pairs]
+        inside = Nesting(at.depth + 1, sure=True)
+        seen = [self.inspect(value, inside, key) for value, key in pairs]
         self.alone, self.hidden, self.whole = before
         return seen
 
@@ -170,11 +190,7 @@ class InspectedItems(NamedTuple):
 
 
 def inspected_items(
-    inspection: Inspection,
-    base: Any,
-    value: Any,
-    at: Nesting,
-    keys: Sequence[str] = (),
+    inspection: Inspection, base: Any, value: Any, at: Nesting, keys: Sequence[str] = ()
 ) -> InspectedItems:
     """
     Inspect the items of *value*, an ordered container of class *base* or a subclass;
@@ -189,17 +205,12 @@ def inspected_items(
         items = list(base.__getitem__(value, slice(some - some // 2)))
         items += base.__getitem__(value, slice(count - some // 2, None))
         numbers = numbers[: some - some // 2] + numbers[count - some // 2 :]
-    named = len(keys) == count
+    inside, named = at.inside, len(keys) == count
     return InspectedItems(
         count,
         [
-            inspection.inspect(
-                item,
-                at.depth + 1,
-                sure=at.sure,
-                key=keys[number] if named else f"[{number}]",
-            )
-            for number, item in zip(numbers, items, strict=False)
+            inspection.inspect(item, inside, keys[n] if named else f"[{n}]")
+            for n, item in zip(numbers, items, strict=False)
         ],
     )
 
@@ -225,7 +236,7 @@ def joined(texts: Iterable[str], *, more: bool = False) -> str:
 def _written(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     text = repr(value)
     if value == value:  # noqa: PLR0124 - but for what is not a number
-        return InspectedValue(text, hash(text))
+        return written(text)
     if not at.sure:
         inspection.add_hidden(id(value))
     return InspectedValue(text, hash(text), id(value) if at.sure else 0)
@@ -234,14 +245,12 @@ def _written(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 def _number(inspection: Inspection, value: int, _: Nesting) -> InspectedValue:
     bits = int.bit_length(value)
     if bits <= _SHORT:
-        text = int.__repr__(value)
-        return InspectedValue(text, hash(text))  # -1 and -2 have one hash
+        return written(int.__repr__(value))  # -1 and -2 have one hash
     # Python may refuse to convert it to decimal, or take seconds.
     text = f"int of {bits} bits"
     if bits <= _LONG:
         return InspectedValue(text, hash((text, int.__hash__(value))))
-    inspection.whole = False
-    return InspectedValue(text, hash(text))
+    return inspection.unknown(text)
 
 
 def _text_of(base: Any) -> How:
@@ -272,8 +281,7 @@ def _below(how: How) -> How:
 
 def _fraction(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
     base: Any = float if is_subclass(type(value), float) else complex
-    text = base.__repr__(value)
-    return InspectedValue(text, hash(text))
+    return written(base.__repr__(value))
 
 
 # --- containers ------------------------------------------------------------------
@@ -310,19 +318,16 @@ def _set(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     base: Any = frozenset if is_subclass(kind, frozenset) else set
     count, name = base.__len__(value), name_of(kind)
     text = f"{name} of {count}"
-    if (
-        inspection.within_budget(count) < count
-    ):  # an equal set may have a different order
-        return InspectedValue(text, hash(text))
-    items = list(base.__iter__(value))
-    seen = [
-        inspection.inspect(item, at.depth + 1, sure=at.sure, key=None) for item in items
-    ]
+    # An equal set may have a different order.
+    if inspection.within_budget(count) < count:
+        return written(text)
+    items, inside = list(base.__iter__(value)), at.inside
+    seen = [inspection.inspect(item, inside, None) for item in items]
     words = hash((name, frozenset([part.words for part in seen])))
     identity = sum(part.identity for part in seen)
     if at.depth < SHOWN:
-        inside = f"{{{joined(sorted([part.text for part in seen]))}}}"
-        text = inside if kind is set else f"{name}({inside})"
+        shown = f"{{{joined(sorted([part.text for part in seen]))}}}"
+        text = shown if kind is set else f"{name}({shown})"
     return InspectedValue(text, words, identity)
 
 
@@ -331,14 +336,11 @@ def _dict(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     name = name_of(kind)
     text = f"{name} of {count}"
     if inspection.within_budget(2 * count) < 2 * count:
-        return InspectedValue(text, hash(text))
-    at = at._replace(sure=at.sure and kind is dict)
-    pairs = []
+        return written(text)
+    inside, pairs = Nesting(at.depth + 1, at.sure and kind is dict), []
     for key, item in dict.items(dict.copy(value)):
-        seen = inspection.inspect(key, at.depth + 1, sure=at.sure, key=None)
-        path = f"[{seen.text}]"
-        found = inspection.inspect(item, at.depth + 1, sure=at.sure, key=path)
-        pairs.append((seen, found))
+        seen = inspection.inspect(key, inside, None)
+        pairs.append((seen, inspection.inspect(item, inside, f"[{seen.text}]")))
     words = hash((name, frozenset([(key.words, item.words) for key, item in pairs])))
     identity = sum(
         hash((key.identity, item.identity))
@@ -346,28 +348,26 @@ def _dict(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         if key.identity or item.identity
     )
     if at.depth < SHOWN:
-        inside = f"{{{joined([f'{key.text}: {item.text}' for key, item in pairs])}}}"
-        text = inside if kind is dict else f"{name}({inside})"
+        shown = f"{{{joined([f'{key.text}: {item.text}' for key, item in pairs])}}}"
+        text = shown if kind is dict else f"{name}({shown})"
     return InspectedValue(text, words, identity)
 
 
 _string, _bytes = _text_of(str), _text_of(bytes)
+_CONTAINERS: tuple[tuple[type, How], ...] = (
+    *((list, _list), (set, _set), (frozenset, _set), (dict, _dict)),
+)
 
 EXACT: tuple[tuple[type, How], ...] = (
-    (type(None), _written),
-    (type(...), _written),
-    (bool, _written),
-    (float, _written),
-    (complex, _written),
-    (range, _written),
+    *[
+        (kind, _written)
+        for kind in (type(None), type(...), bool, float, complex, range)
+    ],
     (slice, _slice),
     (int, _number),
     (str, _string),
     (bytes, _bytes),
-    (list, _list),
-    (set, _set),
-    (frozenset, _set),
-    (dict, _dict),
+    *_CONTAINERS,
 )
 """Inspectors by exact type."""
 
@@ -377,10 +377,7 @@ BELOW: tuple[tuple[type, How], ...] = (
     (complex, _below(_fraction)),
     (str, _below(_string)),
     (bytes, _below(_bytes)),
-    (list, _list),
-    (set, _set),
-    (frozenset, _set),
-    (dict, _dict),
+    *_CONTAINERS,
 )
 """Inspectors for subclasses of these."""
 

@@ -35,6 +35,7 @@ from jaxmon.agent.recompiles.value_inspection import (
     EXACT,
     LIMIT,
     SHOWN,
+    TOP,
     How,
     InspectedItems,
     InspectedValue,
@@ -46,6 +47,7 @@ from jaxmon.agent.recompiles.value_inspection import (
     inspected_tuple,
     joined,
     static_keys,
+    written,
 )
 
 
@@ -112,8 +114,7 @@ def value_of(value: object, keys: Sequence[str] = ()) -> Value:
     inspection, name = Inspection(_EXACT, _how), name_of(type(value))
     try:
         if keys and kind is tuple:
-            at = Nesting(0, sure=True)
-            text, words, identity = inspected_tuple(inspection, value, at, keys)
+            text, words, identity = inspected_tuple(inspection, value, TOP, keys)
         else:
             text, words, identity = inspection.inspect(value)
     except Exception as error:  # another thread may be changing it
@@ -161,14 +162,11 @@ def _member(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
 
 def _function(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     name, place = bare_name(value.__qualname__), place_of(value)
-    text = f"{name} at {place}" if place else name
-    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=at.sure))
+    return inspection.itself(value, at, f"{name} at {place}" if place else name)
 
 
 def _method(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
-    text, words, identity = inspection.inspect(
-        value.__func__, at.depth + 1, sure=at.sure
-    )
+    text, words, identity = inspection.inspect(value.__func__, at.inside)
     # Created on each access; equal if the object and the function are.
     owner = id(value.__self__)
     if not at.sure:
@@ -182,8 +180,7 @@ def _builtin(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     if owner is None or is_subclass(type(owner), types.ModuleType):
         return InspectedValue(value.__name__, hash(value.__name__), id(value))
     kind = owner if is_subclass(type(owner), type) else type(owner)
-    text = f"{name_of(kind)}.{value.__name__}"
-    return InspectedValue(text, hash(text), inspection.identity_of(owner, sure=at.sure))
+    return inspection.itself(owner, at, f"{name_of(kind)}.{value.__name__}")
 
 
 def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
@@ -193,10 +190,10 @@ def _partial(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         inside += [*args, *list(dict.values(keywords))][:_SHOWN_FIELDS]
         keys += [f".args[{number}]" for number in range(len(args))]
         keys += [f".keywords[{name!r}]" for name in keywords if type(name) is str]
-    parts = inspection.inspect_texts(inside, at.depth + 1, keys)
+    parts = inspection.inspect_texts(inside, at, keys)
     text = f"partial({joined([part.text for part in parts])})"
     words = hash(("partial", *[part.words for part in parts]))
-    return InspectedValue(text, words, inspection.identity_of(value, sure=at.sure))
+    return inspection.itself(value, at, text, words)
 
 
 _PARTIAL = [vars(functools.partial)[n].__get__ for n in ("func", "args", "keywords")]
@@ -214,29 +211,21 @@ def _object(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         if seen is not None:
             return seen
     if package in _WRITTEN and getattr(value, "tzinfo", None) is None:
-        text = repr(value)
-        return InspectedValue(text, hash(text))
+        return written(repr(value))
     layout = layout_of(kind)
     name, fields = name_of(kind), fields_of(value)
     # Those of jax.jit are behind the layer that counts calls; custom_jvp's are not.
     if "__wrapped__" in (fields or fields_of(uncounted(value))):
-        (seen,) = inspection.inspect_texts([inner(value)], at.depth + 1)
-        return InspectedValue(
-            seen.text, seen.words, inspection.identity_of(value, sure=at.sure)
-        )
+        (seen,) = inspection.inspect_texts([inner(value)], at)
+        return inspection.itself(value, at, seen.text, seen.words)
     if name == "GraphDef" and (paths := graph_paths(fields, text_of)):
         return _graph(inspection, fields, paths, at)
     if layout.by_identity:
         fields = {n: field for n, field in fields.items() if n[:1] != "_"}
         keys = [f".{n}" for n in fields]
-        every = dict(
-            zip(
-                fields,
-                inspection.inspect_texts(fields.values(), at.depth + 1, keys),
-                strict=True,
-            )
-        )
-        identity = inspection.identity_of(value, sure=at.sure)
+        parts = inspection.inspect_texts(fields.values(), at, keys)
+        every = dict(zip(fields, parts, strict=True))
+        identity = inspection.itself(value, at, name).identity
     else:
         inspection.whole = inspection.whole and layout.is_open
         every, identity = _compared_by_value(inspection, layout.compared, fields, at)
@@ -260,18 +249,17 @@ def _compared_by_value(
     compared.
     """
     every, identities = {}, []
+    inside = Nesting(at.depth + 1, at.sure and compared is not None)
     for name, field in fields.items():
         if compared is None:
             key = None if name[:1] == "_" else f".{name}"
-            seen = inspection.inspect(field, at.depth + 1, sure=False, key=key)
+            seen = inspection.inspect(field, inside, key)
             if key is None:
                 inspection.add_hidden(hash((name, seen.words)))
             else:
                 every[name] = seen
         elif name in compared:
-            every[name] = seen = inspection.inspect(
-                field, at.depth + 1, sure=at.sure, key=f".{name}"
-            )
+            every[name] = seen = inspection.inspect(field, inside, f".{name}")
             identities.append(seen.identity)
     return every, hash(tuple(identities)) if any(identities) else 0
 
@@ -307,39 +295,31 @@ def _named_tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedVa
 def _array(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     shape = vars(np.ndarray)["shape"].__get__(value)
     dtype = vars(np.ndarray)["dtype"].__get__(value)
-    return _typed(inspection, value, shape, _dtype_text(dtype), sure=at.sure)
+    is_plain = dtype.names is None and dtype.subdtype is None
+    text = str(dtype) if is_plain else "structured"
+    return _typed(inspection, value, at, shape, text)
 
 
 def _typed(
-    inspection: Inspection, value: Any, shape: Any, dtype: str, *, sure: bool
+    inspection: Inspection, value: Any, at: Nesting, shape: Any, dtype: str
 ) -> InspectedValue:
-    text = f"{dtype}[{','.join(map(str, shape))}]"
     inspection.whole = False  # its elements are not inspected
-    return InspectedValue(text, hash(text), inspection.identity_of(value, sure=sure))
+    return inspection.itself(value, at, f"{dtype}[{','.join(map(str, shape))}]")
 
 
 def _scalar(inspection: Inspection, value: Any, _: Nesting) -> InspectedValue:
     kind = type(value)
     if package_of(kind) and not is_subclass(kind, np.void):
-        text = repr(value)
-        return InspectedValue(text, hash(text))
+        return written(repr(value))
     inspection.whole = False
     return InspectedValue(name_of(kind), 0)
 
 
 def _dtype(inspection: Inspection, value: Any, _: Nesting) -> InspectedValue:
     if value.names is None and value.subdtype is None:
-        text = repr(value)
-        return InspectedValue(text, hash(text))
-    inspection.whole = False  # may have titles, which may be any objects
-    text = f"dtype of {value.itemsize} bytes"
-    return InspectedValue(text, hash(text))
-
-
-def _dtype_text(dtype: Any) -> str:
-    return (
-        str(dtype) if dtype.names is None and dtype.subdtype is None else "structured"
-    )
+        return written(repr(value))
+    # May have titles, which may be any objects.
+    return inspection.unknown(f"dtype of {value.itemsize} bytes")
 
 
 def _of_jax(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue | None:
@@ -350,15 +330,7 @@ def _of_jax(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue |
         return _OF_JAX[what](inspection, value, at)
     if found_in(kind, "shape") is ABSENT or found_in(kind, "dtype") is ABSENT:
         return None
-    return _typed(inspection, value, value.shape, str(value.dtype), sure=at.sure)
-
-
-def _device(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
-    return InspectedValue(device_text(value), hash(value))
-
-
-def _mesh(_: Inspection, value: Any, __: Nesting) -> InspectedValue:
-    return InspectedValue(mesh_text(value), hash(value))
+    return _typed(inspection, value, at, value.shape, str(value.dtype))
 
 
 def _sharding(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
@@ -366,15 +338,13 @@ def _sharding(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue
     name = name_of(kind)
     text = f"{name} of {len(value.device_set)} devices"
     if kind_of(kind) == "named sharding":
-        spec = inspection.inspect_texts([value.spec], at.depth + 1)[0].text
+        spec = inspection.inspect_texts([value.spec], at)[0].text
         text = f"{name}({spec} on {mesh_text(value.mesh)})"
     return InspectedValue(text, hash(value))
 
 
 def _spec(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
-    seen = [
-        inspection.inspect(item, at.depth + 1, sure=at.sure) for item in tuple(value)
-    ]
+    seen = [inspection.inspect(item, at.inside) for item in tuple(value)]
     parts = InspectedItems(len(seen), seen)
     return InspectedValue(f"P({parts.texts()})", *parts.hashes("P"))
 
@@ -382,26 +352,19 @@ def _spec(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
 def _tree(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
     data, children = value.node_data(), value.children()
     count = inspection.within_budget(len(children))
-    parts = []
+    parts, inside = [], at.inside
     keys = child_keys(data, len(children), text_of)
     if data is not None:
-        below = at._replace(depth=at.depth + 1)
         kind, static = data
-        parts.append(inspection.inspect(kind, below.depth, sure=at.sure, key=None))
+        parts.append(inspection.inspect(kind, inside, None))
         if named := static_keys(kind, static):
-            parts.append(inspected_tuple(inspection, static, below, named))
+            parts.append(inspected_tuple(inspection, static, inside, named))
         else:
-            parts.append(inspection.inspect(static, below.depth, sure=at.sure))
-    parts += [
-        inspection.inspect(
-            child,
-            at.depth + 1,
-            sure=at.sure,
-            # Leaves are where their values are.
-            key=None if child.node_data() is None else key,
-        )
-        for child, key in zip(children[:count], keys, strict=False)
-    ]
+            parts.append(inspection.inspect(static, inside))
+    for child, key in zip(children[:count], keys, strict=False):
+        # Leaves are where their values are.
+        is_leaf = child.node_data() is None
+        parts.append(inspection.inspect(child, inside, None if is_leaf else key))
     name = name_of(type(value)).rpartition(".")[2]
     text = f"{name} of {value.num_leaves} leaves"
     return InspectedValue(text, *InspectedItems(len(children), parts).hashes(name))
@@ -426,11 +389,10 @@ def _tuple(inspection: Inspection, value: Any, at: Nesting) -> InspectedValue:
         if type(leaves) is tuple and kind_of(type(tree)) == "tree":
             count = tree.num_leaves
             if count == len(leaves) == inspection.within_budget(count):
-                below = at._replace(depth=at.depth + 1)
-                keys = list(_leaf_keys(tree))
-                parts = inspected_tuple(inspection, leaves, below, keys)
+                inside, keys = at.inside, list(_leaf_keys(tree))
+                parts = inspected_tuple(inspection, leaves, inside, keys)
                 key = None if tree.node_data() is None else ""
-                shape = inspection.inspect(tree, below.depth, sure=at.sure, key=key)
+                shape = inspection.inspect(tree, inside, key)
                 found = InspectedItems(2, [parts, shape])
                 text = f"({found.texts()})" if at.depth < SHOWN else "tuple of 2"
                 return InspectedValue(text, *found.hashes("tuple"))
@@ -441,21 +403,20 @@ def _graph(
     inspection: Inspection, fields: Mapping[str, Any], paths: list[str], at: Nesting
 ) -> InspectedValue:
     """Inspect a graph of `flax.nnx`, whose attributes have these *paths*."""
-    nodes = fields["nodes"]
-    parts = [inspection.inspect(nodes, at.depth + 1, sure=at.sure, key=".nodes")]
+    inside = at.inside
+    parts = [inspection.inspect(fields["nodes"], inside, ".nodes")]
     for path, (name, value) in zip(paths, fields["attributes"], strict=True):
         is_static = name_of(type(value)) == "Static"
         held = field_of(value, "value") if is_static else value
-        for inside, key in ((name, None), (held, path)):
-            seen = inspection.inspect(inside, at.depth + 1, sure=at.sure, key=key)
-            parts.append(seen)
+        parts.append(inspection.inspect(name, inside, None))
+        parts.append(inspection.inspect(held, inside, path))
     found = InspectedItems(len(parts), parts)
     return InspectedValue("GraphDef", *found.hashes("GraphDef"))
 
 
 _OF_JAX: dict[Kind, How] = {
-    "device": _device,
-    "mesh": _mesh,
+    "device": lambda _, value, __: InspectedValue(device_text(value), hash(value)),
+    "mesh": lambda _, value, __: InspectedValue(mesh_text(value), hash(value)),
     "named sharding": _sharding,
     "sharding": _sharding,
     "spec": _spec,

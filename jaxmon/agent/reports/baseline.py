@@ -20,20 +20,11 @@ from jaxmon.host.files import whole
 from jaxmon.host.resources.process import scheduling
 
 
-_BUILT = ("compiled", "cache_hit")
 # A persistent cache would make compiles look cheap: the time saved is not known here.
 _PHASES = ("trace", "lower", "backend_compile")
 _FIGURES = (
-    "flops",
-    "model_flops",
-    "accessed_bytes",
-    "argument_bytes",
-    "output_bytes",
-    "temporary_bytes",
-    "peak_bytes",
-    "code_bytes",
-    "fusions",
-    "instructions",
+    *("flops", "model_flops", "accessed_bytes", "argument_bytes", "output_bytes"),
+    *("temporary_bytes", "peak_bytes", "code_bytes", "fusions", "instructions"),
 )
 
 # Of each distribution; see `jaxmon.preflight.baseline.record`.
@@ -69,17 +60,16 @@ def _functions(
     table: FunctionTable, programs: Mapping[str, Program]
 ) -> Iterator[tuple[str, dict[str, float]]]:
     for function in table:
-        compiles = sum(function.compiles[outcome].value for outcome in _BUILT)
-        if compiles and not function.internal and function.name != UNKNOWN:
+        if function.built and not function.internal and function.name != UNKNOWN:
             program = programs.get(function.name, Program())
-            yield function.name, _figures(function, compiles, program)
+            yield function.name, _figures(function, program)
 
 
-def _figures(function: Function, compiles: int, program: Program) -> dict[str, float]:
+def _figures(function: Function, program: Program) -> dict[str, float]:
     seconds = sum(function.phases[p].sum for p in _PHASES if p in function.phases)
     found = {
-        "compiles": compiles,
-        "recompiles": sum(count.value for count in list(function.recompiles.values())),
+        "compiles": function.built,
+        "recompiles": function.recompiled().total(),
         "compile_seconds": round(seconds, 4),
     }
     if program.programs:

@@ -13,6 +13,7 @@ slower than the threshold.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -232,9 +233,11 @@ class Profiler(Part):
         """
         query = request.query
         try:
-            seconds = _seconds(query.get("seconds"))
+            asked = query.get("seconds", str(DEFAULT_SECONDS))
+            seconds = _seconds("seconds", asked, MAX_SECONDS)
             if (slower_than := query.get("slower_than")) is not None:
-                waiting = self._arm(_threshold(slower_than))
+                least = _seconds("slower_than", slower_than, MAX_SECONDS / 2)
+                waiting = self._arm(least)
                 work = functools.partial(self._wait, waiting, seconds)
             else:
                 recording = self._begin()
@@ -405,25 +408,11 @@ def _response(recording: Recording, facts: Mapping[str, str]) -> Response:
     return Response(space, "application/octet-stream", headers=headers)
 
 
-def _threshold(text: str) -> float:
-    try:
+def _seconds(name: str, text: str, most: float) -> float:
+    seconds = -1.0
+    with contextlib.suppress(ValueError):
         seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= MAX_SECONDS / 2:
-        allowed = f"more than 0, at most {MAX_SECONDS / 2:g}"
-        msg = f"slower_than={text} is invalid; give {allowed}"
-        raise TraceRefused(HTTPStatus.BAD_REQUEST, msg)
-    return seconds
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        seconds = DEFAULT_SECONDS if text is None else float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= MAX_SECONDS:
-        allowed = f"more than 0, at most {MAX_SECONDS:g}"
-        msg = f"seconds={text} is invalid; give {allowed}"
+    if not 0 < seconds <= most:
+        msg = f"{name}={text} is invalid; give more than 0, at most {most:g}"
         raise TraceRefused(HTTPStatus.BAD_REQUEST, msg)
     return seconds

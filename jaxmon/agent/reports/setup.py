@@ -114,10 +114,8 @@ class Mounts:
             best, place = point, MountedDirectory(path, kind[0])
             if kind[0].startswith(_SHARED):
                 rest = path[len(point.rstrip("/")) :]
-                whole = f"{inner.rstrip('/')}{rest}"
-                place = MountedDirectory(
-                    f"{_unescaped(kind[1])} {whole or '/'}", kind[0]
-                )
+                whole = f"{inner.rstrip('/')}{rest}" or "/"
+                place = MountedDirectory(f"{_unescaped(kind[1])} {whole}", kind[0])
         return place
 
     def _lines(self) -> list[str]:
@@ -155,36 +153,18 @@ _NCCL_OF_HOST = (
 _CACHE = "jax_compilation_cache_dir"
 # What changes programs, their keys in the cache, or whether they get there.
 _SETTINGS = (
-    "jax_platforms",
-    "jax_enable_x64",
-    "jax_explicit_x64_dtypes",
-    "jax_default_dtype_bits",
-    "jax_default_matmul_precision",
-    "jax_numpy_dtype_promotion",
-    "jax_numpy_rank_promotion",
-    "jax_default_prng_impl",
-    "jax_enable_custom_prng",
-    "jax_threefry_partitionable",
-    "jax_random_seed_offset",
-    "jax_softmax_custom_jvp",
-    "jax_use_shardy_partitioner",
-    "jax_disable_jit",
-    "jax_debug_nans",
-    "jax_debug_infs",
-    "jax_debug_key_reuse",
-    "jax_enable_pgle",
-    "jax_pgle_profiling_runs",
-    "jax_optimization_level",
-    "jax_memory_fitting_level",
-    "jax_exec_time_optimization_effort",
-    "jax_memory_fitting_effort",
-    "jax_compiler_enable_remat_pass",
-    "jax_cpu_collectives_implementation",
-    "jax_enable_compilation_cache",
-    "jax_persistent_cache_min_compile_time_secs",
+    *("jax_platforms", "jax_enable_x64", "jax_explicit_x64_dtypes"),
+    *("jax_default_dtype_bits", "jax_default_matmul_precision"),
+    *("jax_numpy_dtype_promotion", "jax_numpy_rank_promotion", "jax_default_prng_impl"),
+    *("jax_enable_custom_prng", "jax_threefry_partitionable", "jax_random_seed_offset"),
+    *("jax_softmax_custom_jvp", "jax_use_shardy_partitioner", "jax_disable_jit"),
+    *("jax_debug_nans", "jax_debug_infs", "jax_debug_key_reuse", "jax_enable_pgle"),
+    *("jax_pgle_profiling_runs", "jax_optimization_level", "jax_memory_fitting_level"),
+    *("jax_exec_time_optimization_effort", "jax_memory_fitting_effort"),
+    *("jax_compiler_enable_remat_pass", "jax_cpu_collectives_implementation"),
+    *("jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs"),
     "jax_persistent_cache_min_entry_size_bytes",
-    "jax_persistent_cache_enable_xla_caches",
-    "jax_compilation_cache_max_size",
+    *("jax_persistent_cache_enable_xla_caches", "jax_compilation_cache_max_size"),
     "jax_compilation_cache_include_metadata_in_key",
     "jax_share_binary_between_hosts",
 )
@@ -233,10 +213,8 @@ class Setup:
         }
         if found != self._read:
             some = list(found.items())[:_MOST]
-            self._read, self._shown = (
-                found,
-                {name: _short(value) for name, value in some},
-            )
+            self._shown = {name: _short(value) for name, value in some}
+            self._read = found
         return self._shown
 
     def key_part(self) -> str:
@@ -262,16 +240,14 @@ class Setup:
         if client is None:
             return {}
         if self._of_devices[0] is not client:
-            devices = self._jax.local_devices()
-            self._of_devices = (
-                client,
-                {
-                    "platform": str(devices[0].platform),
-                    "platform_version": str(devices[0].client.platform_version),
-                    "device": str(devices[0].device_kind),
-                    "devices": str(len(devices)),
-                },
-            )
+            first, *others = self._jax.local_devices()
+            found = {
+                "platform": str(first.platform),
+                "platform_version": str(first.client.platform_version),
+                "device": str(first.device_kind),
+                "devices": str(len(others) + 1),
+            }
+            self._of_devices = client, found
         return self._of_devices[1]
 
     def _flags(self) -> Iterator[tuple[str, str]]:

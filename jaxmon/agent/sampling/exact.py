@@ -29,7 +29,7 @@ from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.post_call_hook import PostCallHook
 from jaxmon.agent.part import Part
-from jaxmon.agent.sampling.window import CallStart
+from jaxmon.agent.sampling.window import CallStart, DispatchProbe
 from jaxmon.agent.versions import calibration_work
 from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.interrupts import pass_on
@@ -68,25 +68,6 @@ class _TimedCall(NamedTuple):
     start: CallStart
     busy: float
     missed: int
-
-
-class _Timer:
-    """Waits for each call of one object."""
-
-    __slots__ = ("_timing", "function")
-
-    def __init__(self, timing: ExactTiming, function: Function) -> None:
-        self._timing = timing
-        self.function = function
-
-    def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
-    ) -> None:
-        self._timing.begin(self, counted, jitted, frame)
 
 
 class ExactTiming(Part):
@@ -135,9 +116,7 @@ class ExactTiming(Part):
             place.leave(self._hook)
             self._registry.added.remove(self._added)
 
-    def abandon(self) -> None:
-        """Time nothing in a child."""
-        self.stop()
+    abandon = stop
 
     def programs(self) -> dict[str, dict[str, CallTimes]]:
         """Return the times by function and by the shapes of the arguments."""
@@ -147,11 +126,11 @@ class ExactTiming(Part):
         }
 
     def _added(self, function: Function, counted: CountedFunction) -> None:
-        arm(counted, _Timer(self, function))
+        arm(counted, DispatchProbe(self.begin, function, None))
 
     def begin(
         self,
-        timer: _Timer,
+        probe: DispatchProbe,
         counted: CountedFunction,
         jitted: Callable[..., Any],
         frame: FrameType,
@@ -160,17 +139,15 @@ class ExactTiming(Part):
         place = self._place
         if place is None or not self._guard.on(SITE) or os.getpid() != self._pid:
             return
-        arm(counted, timer)
-        try:
+        arm(counted, probe)
+        with self._guard.contained(SITE):  # the call goes on
             if not self._clean() or self._jax.config.jax_disable_jit:
                 return
             if not place.take(self._hook):
                 return
-            missed, busy = self._count_missed(), process_time()
-            start = CallStart(timer, counted, jitted, frame)
-            self._begun[get_ident()] = _TimedCall(timer.function, start, busy, missed)
-        except Exception:  # noqa: BLE001 - contained: the call goes on
-            self._guard.failed(SITE)
+            missed, busy = self._table.missed(), process_time()
+            start = CallStart(probe, counted, jitted, frame)
+            self._begun[get_ident()] = _TimedCall(probe.function, start, busy, missed)
 
     def _see(
         self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any
@@ -185,7 +162,7 @@ class ExactTiming(Part):
         except Exception as error:  # noqa: BLE001 - met where the output is read
             pass_on(error)
             return
-        try:
+        with self._guard.contained(SITE):  # the call has been made
             # The frame that made the call; ours is above it only now.
             if begun is not None and begun.start.matches(fun, sys._getframe(1)):  # noqa: SLF001
                 fresh, self._missed = begun.missed != self._missed, begun.missed
@@ -195,8 +172,6 @@ class ExactTiming(Part):
                         times.wall.append(ended - begun.start.started)
                         times.processor.append(busy - begun.busy)
                 self._calibrate(ended)
-        except Exception:  # noqa: BLE001 - contained: the call has been made
-            self._guard.failed(SITE)
 
     def _times_of(
         self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -215,6 +190,3 @@ class ExactTiming(Part):
             calibration_work()
             self.calibration.append(thread_time() - before)
             self._calibrated = perf_counter()
-
-    def _count_missed(self) -> int:
-        return sum(function.missed for function in self._table)

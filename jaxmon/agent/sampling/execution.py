@@ -171,17 +171,8 @@ class ExecutionTimer:
     """
 
     __slots__ = (
-        "_before",
-        "_ended",
-        "_looks",
-        "_own_looks",
-        "_pace",
-        "_since",
-        "_started",
-        "_taken",
-        "_tell",
-        "_waiting",
-        "_work",
+        *("_before", "_ended", "_looks", "_own_looks", "_pace", "_since", "_started"),
+        *("_taken", "_tell", "_waiting", "_work"),
     )
 
     def __init__(
@@ -384,13 +375,7 @@ class Sampler:
     """
 
     __slots__ = (
-        "_begin",
-        "_passed",
-        "attempts",
-        "figures",
-        "followed",
-        "function",
-        "shown",
+        *("_begin", "_passed", "attempts", "figures", "followed", "function", "shown"),
         "timed",
     )
 
@@ -406,11 +391,7 @@ class Sampler:
         self.followed: Callable[[Sample], None] | None = None
 
     def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
+        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
     ) -> None:
         """Start the call, or wait for the next."""
         if self._passed:

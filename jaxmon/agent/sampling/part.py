@@ -108,8 +108,9 @@ class Sampling(Part):
         place = PostCallHook(self._jax)
         self._clean = is_calling(self._jax)
         self._arrays = array_classes(self._jax)
+        missed = self._context.table.missed
         self._window = DispatchWindow(
-            self._jax, place, self._ended, self._missed, self._guard
+            self._jax, place, self._ended, missed, self._guard
         )
 
     def detach(self) -> None:
@@ -172,25 +173,20 @@ class Sampling(Part):
 
     def collect(self) -> list[Family]:
         """Return dispatch and execution times."""
-        figures = list(self._figures.values())
-        dispatch = [f.dispatch for f in figures if f.dispatch.count]
-        execution = [f.execution for f in figures if f.execution.count]
+        found = list(self._figures.values())
+        dispatch = [f.dispatch for f in found if f.dispatch.count]
+        execution = [f.execution for f in found if f.execution.count]
         return [
-            histograms(metric, times)
-            for metric, times in (
-                (catalog.DISPATCH_SECONDS, dispatch),
-                (catalog.EXECUTION_SECONDS, execution),
-            )
+            histograms(catalog.DISPATCH_SECONDS, dispatch),
+            histograms(catalog.EXECUTION_SECONDS, execution),
         ]
 
     # --- the timer ---------------------------------------------------------------
 
     def _tick(self) -> None:
         if self._guard.on(SITE):
-            try:
+            with self._guard.contained(SITE):  # the timer goes on
                 self.arm(_PASSED)
-            except Exception:  # noqa: BLE001 - contained: the timer goes on
-                self._guard.failed(SITE)
 
     def arm(self, passed: int = 1) -> None:
         """
@@ -244,8 +240,7 @@ class Sampling(Part):
     def _affordable(self) -> int:
         """Return how many samples the unspent time budget allows."""
         now = perf_counter()
-        window = self._window
-        spent = self._spent + self._watcher.spent + (window.spent if window else 0.0)
+        spent = self.spent
         fresh, self._spent_before = spent - self._spent_before, spent
         sampled, self._sampled = self._sampled, 0
         if sampled:
@@ -280,9 +275,6 @@ class Sampling(Part):
                 self._context.sites.call_from(frame, sampler.function.name)
         except Exception:  # noqa: BLE001 - contained: the call goes on
             self._guard.failed(SITE)
-
-    def _missed(self) -> int:
-        return sum(function.missed for function in self._context.table)
 
     def _ended(self, call: CallEnd) -> None:
         """Handle a call that has returned."""
@@ -336,10 +328,9 @@ class Sampling(Part):
     def _tell(self, sampler: Sampler, shapes: Shapes, seconds: float) -> None:
         sampler.figures.executed(seconds)
         for notify in self._executed:
-            try:
+            # The time is exported.
+            with self._guard.contained("observers", stays_on=True):
                 notify(sampler.function, shapes, seconds)
-            except Exception:  # noqa: BLE001 - contained: the time is exported
-                self._guard.failed("observers", stays_on=True)
 
     def _show(
         self,
@@ -357,10 +348,9 @@ class Sampling(Part):
                 call.outputs,
                 partial(self._follow, sampler, call.begun.counted),
             )
-            try:
+            # Others still see it.
+            with self._guard.contained("observers", stays_on=True):
                 observe(sample)
-            except Exception:  # noqa: BLE001 - contained: others still see it
-                self._guard.failed("observers", stays_on=True)
 
     def _follow(
         self,

@@ -154,15 +154,11 @@ def runs_on_host_cpu(leaf: Any) -> bool:
 
 def unready(leaves: Sequence[Any], array: Any, *, limit: int) -> list[DeviceWork]:
     """Return the work behind those of *leaves* that are not ready yet."""
-    found = []
     ends = leaves if len(leaves) <= limit else chain(leaves[:8], leaves[8 - limit :])
-    for leaf in ends:
-        if isinstance(leaf, array) and not is_ready_or_deleted(
-            made := underlying_array(leaf)
-        ):
-            work = DeviceWork((made,))
-            work.look()
-            found.append(work)
+    arrays = [underlying_array(leaf) for leaf in ends if isinstance(leaf, array)]
+    found = [DeviceWork((made,)) for made in arrays if not is_ready_or_deleted(made)]
+    for work in found:
+        work.look()
     return found
 
 
@@ -319,9 +315,8 @@ class DispatchWindow:
     ) -> None:
         now = perf_counter(), thread_time()
         try:
-            if (
-                not self._until
-            ):  # closed by another thread, but still installed in this one
+            # Closed by another thread, but still installed in this one.
+            if not self._until:
                 self._place.leave(self._hook)
                 return
             begun = self._begun.pop(get_ident(), None)
@@ -408,11 +403,7 @@ class DispatchProbe:
         self.then = then
 
     def begin(
-        self,
-        counted: CountedFunction,
-        jitted: Callable[..., Any],
-        frame: FrameType,
-        /,
+        self, counted: CountedFunction, jitted: Callable[..., Any], frame: FrameType, /
     ) -> None:
         """Pass on the call that starts."""
         if self.then is not None:

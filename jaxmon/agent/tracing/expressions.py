@@ -6,18 +6,11 @@ import ast
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
-from jaxmon.agent.tracing.sources import (
-    ADVANCED,
-    FROZEN,
-    LEAKED,
-    PRINTED,
-    Mistake,
-    Node,
-)
+from jaxmon.agent.tracing.sources import LEAKED, PRINTED, Node
 from jaxmon.agent.tracing.values import (
     NOTHING,
     TRACED,
@@ -56,70 +49,42 @@ class Expressions:
     """
     Evaluates expressions, as far as something is certain. Runs no code of the program.
 
-    Args:
+    Attributes:
         names: what is known about local names.
+        counters: those that the jitted function changes.
         outer: what a name refers to that is not local.
         run: runs the functions in a value with these arguments.
-        note: records a mistake.
         place: file and name of the function.
-        counters: those that the jitted function changes.
     """
 
-    def __init__(  # noqa: PLR0913 - what an expression depends on
-        self,
-        names: Names,
-        outer: Callable[[str], TracedValue],
-        run: Callable[[TracedValue, Arguments], TracedValue],
-        note: Callable[[Mistake], None],
-        place: tuple[str, str],
-        *,
-        counters: Counters,
-    ) -> None:
-        self.names = names
-        self._outer = outer
-        self._run = run
-        self._note = note
-        self._place = place
-        self._counters = counters
-        self._kinds: dict[type, Callable[[Any], TracedValue]] = {
-            Given: lambda node: node.value,
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
-            ast.Subscript: self._subscript,
-            ast.Call: self._call,
-            ast.BinOp: lambda node: self._combined([node.left, node.right], node),
-            ast.UnaryOp: lambda node: self._combined([node.operand], node),
-            ast.Compare: self._compare,
-            ast.BoolOp: self._either,
-            ast.IfExp: self._conditional,
-            ast.NamedExpr: self._named,
-            ast.JoinedStr: self._text,
-            ast.FormattedValue: lambda node: self.of(node.value),
-            ast.Lambda: self.local,
-            ast.Dict: lambda node: together(map(self.of, node.values)),
-            ast.Starred: lambda node: self.of(node.value),
-            ast.ListComp: self._comprehension,
-            ast.SetComp: self._comprehension,
-            ast.GeneratorExp: self._comprehension,
-            ast.Tuple: self._sequence,
-            ast.List: self._sequence,
-            ast.Set: lambda node: together(map(self.of, node.elts)),
-        }
+    names: Names
+    counters: Counters
+    outer: Callable[[str], TracedValue]
+    run: Callable[[TracedValue, Arguments], TracedValue]
+    place: tuple[str, str]
+
+    def note(self, kind: str, line: int, text: str) -> None:
+        """Record a mistake in this function."""
+        raise NotImplementedError
+
+    def note_frozen(self, origin: ValueOrigin) -> None:
+        """Record that the program depends on a value of the host."""
+        raise NotImplementedError
 
     def of(self, node: ast.expr | None) -> TracedValue:
         """Return what is certain about the value of *node*."""
         evaluate = self._kinds.get(type(node))
-        return NOTHING if evaluate is None else evaluate(node)
+        return NOTHING if evaluate is None else evaluate(self, node)
 
     def local(self, node: Node) -> TracedValue:
         """Return the function that *node* defines."""
-        names, outer = self.names, self._outer
+        names, outer = self.names, self.outer
 
         def enclosing(name: str) -> TracedValue:
             found = names.get(name)
             return outer(name) if found is None else found
 
-        return TracedValue(functions=(Local(node, enclosing, self._place[0]),))
+        return TracedValue(functions=(Local(node, enclosing, self.place[0]),))
 
     def used(self, value: TracedValue, *, only: bool = False) -> None:
         """
@@ -131,7 +96,7 @@ class Expressions:
         """
         for origin in value.frozen:
             if origin.random or not only:
-                self._note(_frozen(origin))
+                self.note_frozen(origin)
 
     def drops(self, node: ast.expr) -> bool:
         """Return whether *node* is a call that only returns a value, traced or not."""
@@ -150,9 +115,7 @@ class Expressions:
     def leaks(self, target: ast.expr, value: TracedValue, line: int) -> None:
         """Record that a traced *value* was stored in *target*, which outlives it."""
         if value.traced:
-            file, function = self._place
-            text = ast.unparse(target)
-            self._note(Mistake(LEAKED, file, line, text, function))
+            self.note(LEAKED, line, ast.unparse(target))
 
     # --- names -------------------------------------------------------------------
 
@@ -160,15 +123,12 @@ class Expressions:
         found = self.names.get(node.id)
         if found is not None:
             return found
-        counter = self._counters.name(self._place[0], node.id)
-        return self._outer(node.id) if counter is None else counter
-
-    def _attribute(self, node: ast.Attribute) -> TracedValue:
-        return self._member(self.of(node.value), node.attr)
+        counter = self.counters.name(self.place[0], node.id)
+        return self.outer(node.id) if counter is None else counter
 
     def _member(self, base: TracedValue, name: str) -> TracedValue:
         """Return the attribute *name* of *base*."""
-        if (counter := self._counters.attribute(base, name)) is not None:
+        if (counter := self.counters.attribute(base, name)) is not None:
             return counter
         if base.object is not ABSENT:
             found = objects.attribute_of(base.object, name)
@@ -199,9 +159,8 @@ class Expressions:
 
     # --- operators ---------------------------------------------------------------
 
-    def _combined(self, operands: Sequence[ast.expr], node: ast.expr) -> TracedValue:
+    def _combined(self, *operands: ast.expr) -> TracedValue:
         """Return the result of an operator between *operands*."""
-        del node
         values = [self.of(operand) for operand in operands]
         if any(value.content.traced for value in values):
             for value in values:
@@ -216,15 +175,11 @@ class Expressions:
     def _compare(self, node: ast.Compare) -> TracedValue:
         operands = [node.left, *node.comparators]
         if any(isinstance(operator, _IDENTITY) for operator in node.ops):
-            return TracedValue(
-                frozen=origins([self.of(operand) for operand in operands])
-            )
-        return self._combined(operands, node)
+            return self._depends(operands)
+        return self._combined(*operands)
 
-    def _either(self, node: ast.BoolOp) -> TracedValue:
-        return TracedValue(
-            frozen=origins([self.of(operand) for operand in node.values])
-        )
+    def _depends(self, operands: Sequence[ast.expr]) -> TracedValue:
+        return TracedValue(frozen=origins(map(self.of, operands)))
 
     def _conditional(self, node: ast.IfExp) -> TracedValue:
         self.used(self.of(node.test), only=True)
@@ -272,7 +227,7 @@ class Expressions:
             self.leaks(node.func, together(values), node.lineno)
             return NOTHING
         if function.functions:
-            inside = self._run(function, (given, named))
+            inside = self.run(function, (given, named))
             traced = any(value.traced for value in values)
             return TRACED if function.yields and traced else inside
         if base.traced or base.frozen or base.is_file:
@@ -324,7 +279,7 @@ class Expressions:
         return None if draw is None else self._drawn(node, draw)
 
     def _drawn(self, node: ast.Call, draw: objects.Draw) -> TracedValue:
-        file, name = self._place
+        file, name = self.place
         origin = ValueOrigin(node.lineno, draw.text, draw.random, file, name)
         return TracedValue(frozen=(origin,))
 
@@ -346,7 +301,7 @@ class Expressions:
         if objects.is_numpy(target):
             return TracedValue(frozen=origins(values))
         if (found := objects.unwrapped(target)) is not None:
-            return self._run(TracedValue(functions=(found,)), (given, named))
+            return self.run(TracedValue(functions=(found,)), (given, named))
         return NOTHING
 
     def _builtin(
@@ -386,11 +341,11 @@ class Expressions:
             return TracedValue(functions=inside.functions, yields=True)
         traced = any(value.traced for value in values)
         if name.startswith("jax.tree"):
-            self._run(inside, (given[1:], {}))
+            self.run(inside, (given[1:], {}))
             same = traced and short in ("map", "tree_map", "leaves")
             return TracedValue(traced=same, mixed=any(value.mixed for value in values))
         if short in objects.CALLERS:
-            self._run(inside, ([], {"*": TRACED}))
+            self.run(inside, ([], {"*": TRACED}))
             return TRACED
         if objects.returns_arrays(name):
             for value in values:
@@ -405,13 +360,31 @@ class Expressions:
             return
         whole = together(values)
         if whole.traced or whole.shown:
-            file, function = self._place
-            text = ast.unparse(node.func)
-            self._note(Mistake(PRINTED, file, node.lineno, text, function))
+            self.note(PRINTED, node.lineno, ast.unparse(node.func))
         for origin in whole.frozen:
-            self._note(_frozen(origin))
+            self.note_frozen(origin)
 
-
-def _frozen(origin: ValueOrigin) -> Mistake:
-    kind = ADVANCED if origin.advanced else FROZEN
-    return Mistake(kind, origin.file, origin.line, origin.text, origin.function)
+    _kinds: ClassVar[dict[type, Callable[[Any, Any], TracedValue]]] = {
+        Given: lambda _, node: node.value,
+        ast.Name: _name,
+        ast.Attribute: lambda self, node: self._member(self.of(node.value), node.attr),
+        ast.Subscript: _subscript,
+        ast.Call: _call,
+        ast.BinOp: lambda self, node: self._combined(node.left, node.right),
+        ast.UnaryOp: lambda self, node: self._combined(node.operand),
+        ast.Compare: _compare,
+        ast.BoolOp: lambda self, node: self._depends(node.values),
+        ast.IfExp: _conditional,
+        ast.NamedExpr: _named,
+        ast.JoinedStr: _text,
+        ast.FormattedValue: lambda self, node: self.of(node.value),
+        ast.Lambda: local,
+        ast.Dict: lambda self, node: together(map(self.of, node.values)),
+        ast.Starred: lambda self, node: self.of(node.value),
+        ast.ListComp: _comprehension,
+        ast.SetComp: _comprehension,
+        ast.GeneratorExp: _comprehension,
+        ast.Tuple: _sequence,
+        ast.List: _sequence,
+        ast.Set: lambda self, node: together(map(self.of, node.elts)),
+    }

@@ -92,7 +92,7 @@ _CLOCKS = {
     "time": (
         *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic"),
         *("monotonic_ns", "process_time", "process_time_ns"),
-    ),
+    )
 }
 _RANDOM = {
     "uuid": ("uuid1", "uuid4"),

@@ -193,8 +193,6 @@ class TraceMistakes(Part):
 
 
 def _reference(holder: Any) -> Callable[[], Any]:
-    try:
+    with interrupts.expected(TypeError):  # its class has no weak references
         return weakref.ref(holder)
-    except TypeError as error:  # its class has no weak references
-        interrupts.pass_on(error)
-        return type(None)
+    return type(None)

@@ -55,10 +55,7 @@ def read(
         is_user: returns whether a file is the user's.
     """
     reading = _Reading(is_user)
-    try:
-        reading.enter(entry, static)
-    finally:
-        reading.close()
+    reading.enter(entry, static)
     found: dict[tuple[str, str, int], Mistake] = {}
     for mistake in reading.mistakes:
         found.setdefault((mistake.kind, mistake.file, mistake.line), mistake)
@@ -72,18 +69,8 @@ class _Reading:
         self._nodes: dict[types.CodeType, Node | None] = {}
         self._active: list[Node] = []
         self._results: dict[object, TracedValue] = {}
-        self._opened: list[Statements] = []
         self._counters = Counters()
         self._left = _MAX_READS
-
-    def close(self) -> None:
-        """
-        Drop what refers to itself, and would keep objects of the program until garbage
-        is collected.
-        """
-        for statements in self._opened:
-            statements.close()
-        self._opened.clear()
 
     def enter(self, entry: TracedFunction, static: Collection[str | int]) -> None:
         """Read the jitted function."""
@@ -161,7 +148,6 @@ class _Reading:
             statements = Statements(
                 node, names, outer, self.run, file, counters=self._counters, entry=entry
             )
-            self._opened.append(statements)
             statements.read()
         finally:
             self._active.pop()
@@ -204,11 +190,9 @@ def _outer(function: types.FunctionType) -> Callable[[str], TracedValue]:
 
     def outer(name: str) -> TracedValue:
         if name in cells:
-            try:
+            with interrupts.expected(ValueError):  # deleted, or not set yet
                 return TracedValue(object=cells[name].cell_contents, outer=True)
-            except ValueError as error:  # deleted, or not set yet
-                interrupts.pass_on(error)
-                return NOTHING
+            return NOTHING
         for scope in scopes:
             found = dict.get(scope, name, ABSENT)
             if found is not ABSENT:

@@ -80,12 +80,10 @@ def _lines(file: str) -> list[str]:
         return cached[2]
     if file.startswith("<"):
         return []
-    try:
+    with interrupts.expected(JaxmonError, SyntaxError, UnicodeError):
         content = bounded.read(Path(file), most=_MAX_BYTES)
         return decode_source(content).splitlines(keepends=True)
-    except (JaxmonError, SyntaxError, UnicodeError) as error:
-        interrupts.pass_on(error)
-        return []
+    return []
 
 
 def _is_of(node: ast.AST, code: CodeType) -> bool:

@@ -8,17 +8,25 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxmon.agent.inspection import ABSENT
 from jaxmon.agent.tracing import objects
 from jaxmon.agent.tracing.expressions import Arguments, Expressions, Given
-from jaxmon.agent.tracing.sources import DROPPED, LEAKED, Mistake, Node
+from jaxmon.agent.tracing.sources import (
+    ADVANCED,
+    DROPPED,
+    FROZEN,
+    LEAKED,
+    Mistake,
+    Node,
+)
 from jaxmon.agent.tracing.values import (
     NOTHING,
     Counters,
     Names,
     TracedValue,
+    ValueOrigin,
     counts,
     either,
     joined,
@@ -32,7 +40,7 @@ _REMOVING = frozenset(("clear", "pop", "popitem", "popleft", "remove", "discard"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-class Statements:
+class Statements(Expressions):
     """
     Reads one function.
 
@@ -42,10 +50,8 @@ class Statements:
     Args:
         node: the function.
         names: what is known about its parameters.
-        outer: what a name refers to that is not local.
-        run: runs the functions in a value with these arguments.
+        outer, run, counters: see `Expressions`.
         file: of the function.
-        counters: those that the jitted function changes.
         entry: whether JAX calls it: what it returns leaves the program.
 
     Attributes:
@@ -66,68 +72,55 @@ class Statements:
     ) -> None:
         self.mistakes: dict[Mistake, None] = {}
         self.returned: TracedValue | None = None
+        self.place = file, getattr(node, "name", "<lambda>")
+        self.outer, self.run, self.counters = outer, run, counters
         self._node = node
         self._entry = entry
-        self._place = file, getattr(node, "name", "<lambda>")
         self._certain = True
         self._leaked: dict[str, Mistake] = {}
-        self._outer = outer
-        self._counters = counters
         self._globals = _declared(node, ast.Global)
         self._shared = self._globals | _declared(node, ast.Nonlocal)
         unknown = dict.fromkeys(_assigned(node) - self._shared, NOTHING)
-        self._values = Expressions(
-            {**unknown, **names}, outer, run, self._note, self._place, counters=counters
-        )
-        self._kinds: dict[type, Callable[[Any], None]] = {
-            ast.Expr: self._expression,
-            ast.Assign: self._assign,
-            ast.AnnAssign: self._annotated,
-            ast.AugAssign: self._augmented,
-            ast.Return: self._return,
-            ast.If: self._if,
-            ast.For: self._for,
-            ast.While: self._while,
-            ast.With: self._with,
-            ast.Try: self._try,
-            ast.FunctionDef: self._define,
-            ast.Import: self._import,
-            ast.ImportFrom: self._import_from,
-            ast.Delete: self._delete,
-            ast.Assert: lambda node: self._evaluate(node.test),
-        }
+        self.names = {**unknown, **names}
 
     def read(self) -> None:
         """Read the whole function, once."""
         if isinstance(self._node, ast.Lambda):
-            self._result(self._values.of(self._node.body))
+            self._result(self.of(self._node.body))
         else:
             self._body(self._node.body)
         for node in ast.walk(self._node):
             if isinstance(node, ast.Expr) and (text := _dropped(node.value)):
-                file, function = self._place
-                self.mistakes[Mistake(DROPPED, file, node.lineno, text, function)] = (
-                    None
-                )
+                self._note_dropped(node.lineno, text)
             if removed := _removed(node):
                 for text in [text for text in self._leaked if _base(text) == removed]:
                     del self._leaked[text]
         self.mistakes.update(dict.fromkeys(self._leaked.values()))
 
-    def close(self) -> None:
-        """Drop everything; nothing can be read any more."""
-        vars(self._values).clear()
-        vars(self).clear()
-
     # --- mistakes ----------------------------------------------------------------
 
-    def _note(self, mistake: Mistake) -> None:
-        if not self._certain:
-            return
-        if mistake.kind == LEAKED:
-            self._leaked[mistake.text] = mistake
-        else:
+    def note(self, kind: str, line: int, text: str) -> None:
+        """Record a mistake, if this runs for certain."""
+        if self._certain:
+            mistake = self._mistake(kind, line, text)
+            if kind == LEAKED:
+                self._leaked[text] = mistake
+            else:
+                self.mistakes[mistake] = None
+
+    def note_frozen(self, origin: ValueOrigin) -> None:
+        """Record that the program depends on a value of the host, likewise."""
+        if self._certain:
+            kind, file = ADVANCED if origin.advanced else FROZEN, origin.file
+            mistake = Mistake(kind, file, origin.line, origin.text, origin.function)
             self.mistakes[mistake] = None
+
+    def _note_dropped(self, line: int, text: str) -> None:
+        self.mistakes[self._mistake(DROPPED, line, text)] = None
+
+    def _mistake(self, kind: str, line: int, text: str) -> Mistake:
+        file, function = self.place
+        return Mistake(kind, file, line, text, function)
 
     @contextmanager
     def _doubt(self) -> Iterator[None]:
@@ -141,50 +134,46 @@ class Statements:
         """Read *body*; what follows a return in a branch may not run."""
         before = self._certain
         for statement in body:
-            read = self._kinds.get(type(statement))
+            read = self._statements.get(type(statement))
             if read is not None:
-                read(statement)
+                read(self, statement)
             if isinstance(statement, ast.If | ast.Try | ast.For) and _returns(
                 statement
             ):
                 self._certain = False
         self._certain = before
 
-    def _evaluate(self, node: ast.expr | None) -> None:
-        self._values.of(node)
-
     def _expression(self, node: ast.Expr) -> None:
-        if self._values.drops(node.value) and not _dropped(node.value):
-            file, function = self._place
+        if self.drops(node.value) and not _dropped(node.value):
             text = ast.unparse(node.value.func)  # type: ignore[attr-defined]
-            self.mistakes[Mistake(DROPPED, file, node.lineno, text, function)] = None
-        self._evaluate(node.value)
+            self._note_dropped(node.lineno, text)
+        self.of(node.value)
 
     def _assign(self, node: ast.Assign) -> None:
-        value = self._values.of(node.value)
+        value = self.of(node.value)
         for target in node.targets:
             self._bind(target, value)
             self._count(target, node.value, value)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self._bind(node.target, self._values.of(node.value))
+            self._bind(node.target, self.of(node.value))
 
     def _augmented(self, node: ast.AugAssign) -> None:
         load = copy.copy(node.target)
         load.ctx = ast.Load()
         both = ast.BinOp(load, node.op, node.value)
-        value = self._values.of(both)
+        value = self.of(both)
         self._bind(node.target, value)
         self._count(node.target, both, value)
 
     def _bind(self, target: ast.expr, value: TracedValue) -> None:
         """Store *value* in *target*."""
         if isinstance(target, ast.Name):
-            lives = target.id in self._globals or self._outer(target.id).outer
+            lives = target.id in self._globals or self.outer(target.id).outer
             if target.id in self._shared and lives:
                 self._store(target, value)
-            self._values.names[target.id] = value
+            self.names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
             same = len(value.elements) == len(target.elts)
             for at, element in enumerate(target.elts):
@@ -196,7 +185,7 @@ class Statements:
 
     def _lives(self, target: ast.Attribute | ast.Subscript) -> bool:
         """Return whether what is stored in *target* outlives the call."""
-        base = self._values.of(target.value)
+        base = self.of(target.value)
         keeps = (
             objects.keeps_attributes(base.object)
             if isinstance(target, ast.Attribute)
@@ -211,30 +200,27 @@ class Statements:
         if not counts(self._node, target, source):
             return
         if isinstance(target, ast.Name) and target.id in self._shared:
-            self._counters.add(target, None, self._place)
-            counter = self._counters.name(self._place[0], target.id) or NOTHING
+            self.counters.add(target, None, self.place)
+            counter = self.counters.name(self.place[0], target.id) or NOTHING
             frozen = (*value.frozen, *counter.frozen)
-            self._values.names[target.id] = replace(value, frozen=frozen)
+            self.names[target.id] = replace(value, frozen=frozen)
         elif isinstance(target, ast.Attribute) and self._lives(target):
-            base = self._values.of(target.value)
-            self._counters.add(target, base, self._place)
+            base = self.of(target.value)
+            self.counters.add(target, base, self.place)
 
     def _store(self, target: ast.expr, value: TracedValue) -> None:
         """Store *value* in *target*, which outlives the call, in place of another."""
         self._leaked.pop(ast.unparse(target), None)
-        self._values.leaks(target, value, target.lineno)
-
-    def _return(self, node: ast.Return) -> None:
-        self._result(self._values.of(node.value))
+        self.leaks(target, value, target.lineno)
 
     def _result(self, value: TracedValue) -> None:
         if self._entry:
-            self._values.used(value)
+            self.used(value)
         self.returned = value if self.returned is None else either(self.returned, value)
 
     def _if(self, node: ast.If) -> None:
-        test = self._values.of(node.test)
-        self._values.used(test, only=True)
+        test = self.of(node.test)
+        self.used(test, only=True)
         if test.object is True or test.object is False:
             self._body(node.body if test.object else node.orelse)
             return
@@ -242,34 +228,34 @@ class Statements:
 
     def _branches(self, *bodies: Sequence[ast.stmt]) -> None:
         """Read *bodies*, one of which runs."""
-        before, after = self._values.names, None
+        before, after = self.names, None
         with self._doubt():
             for body in bodies:
-                self._values.names = dict(before)
+                self.names = dict(before)
                 self._body(body)
                 if not _leaves(body):
-                    names = self._values.names
+                    names = self.names
                     after = names if after is None else joined(after, names)
-        self._values.names = before if after is None else after
+        self.names = before if after is None else after
 
     def _for(self, node: ast.For) -> None:
-        self._evaluate(node.iter)
+        self.of(node.iter)
         for name in ast.walk(node.target):
             if isinstance(name, ast.Name):
-                self._values.names[name.id] = NOTHING
+                self.names[name.id] = NOTHING
         self._body(node.body)
         self._body(node.orelse)
 
     def _while(self, node: ast.While) -> None:
-        self._evaluate(node.test)
+        self.of(node.test)
         self._branches(node.body, ())
 
     def _with(self, node: ast.With) -> None:
         concrete = False
         for item in node.items:
-            value = self._values.of(item.context_expr)
+            value = self.of(item.context_expr)
             if isinstance(item.optional_vars, ast.Name):
-                self._values.names[item.optional_vars.id] = value
+                self.names[item.optional_vars.id] = value
             concrete |= "compile_time_eval" in ast.unparse(item.context_expr)
         if concrete:  # nothing in it is traced
             self._branches(node.body, ())
@@ -278,26 +264,26 @@ class Statements:
 
     def _try(self, node: ast.Try) -> None:
         self._body(node.body)
-        after = self._values.names
+        after = self.names
         for handler in node.handlers:
             self._branches(handler.body, ())
-            self._values.names = joined(after, self._values.names)
+            self.names = joined(after, self.names)
         self._body(node.orelse)
         self._body(node.finalbody)
 
     def _define(self, node: ast.FunctionDef) -> None:
-        names = self._values.names
-        inner = self._values.local(node)
+        names = self.names
+        inner = self.local(node)
         for decorator in reversed(node.decorator_list):
             call = ast.Call(decorator, [Given(inner)], [])
-            inner = self._values.of(ast.copy_location(call, decorator))
+            inner = self.of(ast.copy_location(call, decorator))
         names[node.name] = inner
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             module = sys.modules.get(alias.name if alias.asname else _top(alias.name))
             name = alias.asname or _top(alias.name)
-            self._values.names[name] = TracedValue(object=module) if module else NOTHING
+            self.names[name] = TracedValue(object=module) if module else NOTHING
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = None if node.level else sys.modules.get(node.module or "")
@@ -306,11 +292,29 @@ class Statements:
                 ABSENT if module is None else objects.attribute_of(module, alias.name)
             )
             value = NOTHING if found is ABSENT else TracedValue(object=found)
-            self._values.names[alias.asname or alias.name] = value
+            self.names[alias.asname or alias.name] = value
 
     def _delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             self._leaked.pop(ast.unparse(target), None)
+
+    _statements: ClassVar[dict[type, Callable[[Any, Any], object]]] = {
+        ast.Expr: _expression,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated,
+        ast.AugAssign: _augmented,
+        ast.Return: lambda self, node: self._result(self.of(node.value)),
+        ast.If: _if,
+        ast.For: _for,
+        ast.While: _while,
+        ast.With: _with,
+        ast.Try: _try,
+        ast.FunctionDef: _define,
+        ast.Import: _import,
+        ast.ImportFrom: _import_from,
+        ast.Delete: _delete,
+        ast.Assert: lambda self, node: self.of(node.test),
+    }
 
 
 def _top(name: str) -> str:

@@ -25,7 +25,6 @@ from jaxmon.indicators.marks import STEP
 from jaxmon.indicators.timeline import Timeline
 
 
-_BUILT = ("compiled", "cache_hit")
 _PEAK, _IN_USE = ('kind="peak"', 'kind="in_use"')
 _STEP_TIME = series(catalog.TIME_SECONDS, STEP)
 
@@ -126,16 +125,8 @@ def totals(sources: Sources) -> dict[str, float]:
 
 
 def _compiles(table: FunctionTable) -> Mapping[str, float]:
-    compiles, recompiles, seconds = 0, 0, 0.0
-    for function in table:
-        compiles += sum(function.compiles[outcome].value for outcome in _BUILT)
-        recompiles += sum(n.value for n in function.recompiles.copy().values())
-        seconds += sum(phase.sum for phase in list(function.phases.values()))
-    return {
-        "compiles": compiles,
-        "recompiles": recompiles,
-        "compile_seconds": seconds,
-    }
+    names = ("compiles", "recompiles", "compile_seconds")
+    return dict(zip(names, table.totals(), strict=True))
 
 
 def _devices(sources: Iterable[Callable[[], Iterable[Family]]]) -> Mapping[str, float]:
@@ -265,7 +256,7 @@ class Trackers(Part):
     Args:
         loops: whose steps count.
         timeline: where the time goes.
-        devices: return the families of devices; fast.
+        all_devices: return the families of devices; fast.
         ideal: returns `LoopReading.ideal`, if FLOPs are counted.
     """
 
@@ -276,13 +267,13 @@ class Trackers(Part):
         context: Context,
         loops: Loops,
         timeline: Timeline,
-        devices: Iterable[Callable[[], Iterable[Family]]],
+        all_devices: Iterable[Callable[[], Iterable[Family]]],
         ideal: Callable[[], Ideal | None],
     ) -> None:
         self._context = context
         self._guard = context.guard
         self._loops = loops
-        self._sources = Sources(context.table, timeline, tuple(devices), ideal)
+        self._sources = Sources(context.table, timeline, tuple(all_devices), ideal)
         self._trackers: list[Tracker] = []
         self._dropped = 0
 
@@ -345,10 +336,9 @@ class Trackers(Part):
         while self._trackers:
             # After an interruption, the next call waits for the others.
             tracker, *self._trackers = self._trackers
-            try:
+            # The others are to be closed.
+            with self._guard.contained(SITE, stays_on=True):
                 tracker.close()
-            except Exception:  # noqa: BLE001 - contained: the others are to be closed
-                self._guard.failed(SITE, stays_on=True)
             self._dropped += tracker.dropped
 
     def _exit(self) -> None:
@@ -356,11 +346,9 @@ class Trackers(Part):
         self._guard.last(deadline.begin, self.send, self.stop, deadline.pause)
 
     def _read(self, findings: Callable[[], str]) -> str:
-        try:
+        with self._guard.contained(SITE, stays_on=True):  # the rows are to be written
             return findings()
-        except Exception:  # noqa: BLE001 - contained: the rows are to be written
-            self._guard.failed(SITE, stays_on=True)
-            return "the findings are not available"
+        return "the findings are not available"
 
     def abandon(self) -> None:
         """Leave the trackers to the parent process."""

@@ -85,7 +85,11 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
     read_stacks(choose)
     found = [
         {
-            **_describe(ident, by_ident.get(ident), main=ident == main),
+            "name": "" if (thread := by_ident.get(ident)) is None else thread.name,
+            "ident": ident,
+            "native_id": None if thread is None else thread.native_id,
+            "main": ident == main,
+            "daemon": thread is not None and thread.daemon,
             "state": reader.read(stack).state,
             "lock": waits_for_lock(stack),
             "barrier": barrier(stack),
@@ -102,18 +106,6 @@ def stacks(reader: ActivityReader) -> dict[str, Any]:
 
 def _read(idents: list[int]) -> dict[int, Stack]:
     return repeatedly(partial(read_stacks, lambda _: idents))
-
-
-def _describe(
-    ident: int, thread: threading.Thread | None, *, main: bool
-) -> dict[str, Any]:
-    return {
-        "name": "" if thread is None else thread.name,
-        "ident": ident,
-        "native_id": None if thread is None else thread.native_id,
-        "main": main,
-        "daemon": thread is not None and thread.daemon,
-    }
 
 
 def as_text(line: SourceLine) -> str:
@@ -138,19 +130,8 @@ _MOST_PLACES = 10_000
 # Of several threads, the one that says most about what the process is doing. If one
 # waits for work, another that is blocked may be the one that makes it.
 _ORDER = (
-    JOIN,
-    BLOCKED,
-    IDLE,
-    ITEM,
-    PYTHON,
-    STARTUP,
-    EAGER,
-    GC,
-    TRANSFER,
-    FETCH,
-    DATA_WAIT,
-    DEVICE,
-    COMPILE,
+    *(JOIN, BLOCKED, IDLE, ITEM, PYTHON, STARTUP, EAGER, GC, TRANSFER, FETCH),
+    *(DATA_WAIT, DEVICE, COMPILE),
 )
 _RANK = {state: rank for rank, state in enumerate(_ORDER)}
 _NOT_ACTIVITIES = frozenset((STEP, MARKED_DATA_WAIT, MARKED_COMPILE, OTHER))
@@ -361,9 +342,8 @@ class Looks:
                 # Whether that thread runs is unknown; who delayed the look did.
                 runs = doing.state == PYTHON and late > 0
                 state = BLOCKED if doing.state == PYTHON and not runs else doing.state
-                return entry._replace(
-                    state=state, place=self._place(doing.line), function=""
-                )
+                place = self._place(doing.line)
+                return entry._replace(state=state, place=place, function="")
         return entry
 
     def _made(self, entry: LookEntry, waits: int, late: float) -> LookEntry:
@@ -372,11 +352,7 @@ class Looks:
         item of a queue; as it is if none does.
         """
         others = self._read(partial(_others, waits), late)
-        working = [
-            other
-            for other in others
-            if other.works and other.how is ThreadState.RUNNING
-        ]
+        working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
         return entry._replace(place=place or entry.place)
@@ -418,9 +394,8 @@ class Looks:
 
 def _others(thread: int, idents: Collection[int]) -> list[int]:
     """Return threads of the program that are among *idents*, other than *thread*."""
-    found = [
-        ident for ident in program_threads() if ident != thread and ident in idents
-    ]
+    every = [ident for ident in program_threads() if ident in idents]
+    found = [ident for ident in every if ident != thread]
     return found[-_MOST_THREADS:]
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from jaxmon import catalog
+from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
 from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
-from jaxmon.agent.jaxlink.hooks import Hooks
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
@@ -118,30 +118,24 @@ class WallTimePart(Part):
         self._began = perf_counter()
         self.spent = 0.0
 
-    def attach(self, hooks: Hooks) -> None:
-        """Nothing is hooked: it only looks."""
-
     def start(self) -> None:
         """Start looking, if enabled."""
         if not self._every or self._thread is not None:
             return
-        thread = DaemonThread(
-            "jaxmon-wall-time", partial(self._guard.run, SITE, self._run)
-        )
+        run = partial(self._guard.run, SITE, self._run)
+        thread = DaemonThread("jaxmon-wall-time", run)
         if self._guard.start(thread, SITE):
             self._thread = thread
             self._looks.garbage.begin()
 
     def stop(self) -> None:
         """Stop looking."""
-        self._stopped = True
-        self._looks.garbage.end()
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._ended.set()
-        if thread is not current():
-            self._guard.join(thread)
+        thread = self._thread
+        self.abandon()
+        if thread is not None:
+            self._ended.set()
+            if thread is not current():
+                self._guard.join(thread)
 
     def abandon(self) -> None:
         """Leave the thread to the parent process; called in a forked child."""
@@ -155,18 +149,14 @@ class WallTimePart(Part):
             return []
         found = self._ledger.by_state()
         rows = [(state, found.get(state, 0.0)) for state in catalog.WALL_STATES]
-        return [family_of(catalog.WALL_SECONDS, rows), self._overdue()]
-
-    def _overdue(self) -> Family:
-        current, age = (
-            self._looks.progress.current,
-            self._pauses.overdue(perf_counter()),
-        )
-        rows = []
-        if age is not None and current is not None:
+        current, overdue = self._looks.progress.current, []
+        if (age := self._pauses.overdue(perf_counter())) is not None and current:
             state = MARKED if current.entry.activity else current.entry.state
-            rows.append((state, age))
-        return family_of(catalog.CALL_AGE_SECONDS, rows)
+            overdue = [(state, age)]
+        return [
+            family_of(catalog.WALL_SECONDS, rows),
+            family_of(catalog.CALL_AGE_SECONDS, overdue),
+        ]
 
     def explain(self) -> Explanation:
         """Return the ledger."""
@@ -202,10 +192,8 @@ class WallTimePart(Part):
         pause = self._pauses.describe(moment)
         current = self._looks.progress.current
         if current is not None:
-            longest = max(now.seconds, pause.age_seconds or 0.0)
-            there = (
-                self._standing(current.thread) if longest >= _LONG_FOR_OTHERS else {}
-            )
+            is_long = max(now.seconds, pause.age_seconds or 0.0) >= _LONG_FOR_OTHERS
+            there = self._standing(current.thread) if is_long else {}
             activity = now.activity or there.get("activity", "")
             now = now.replace(**{**there, "activity": activity})
         rows = self._time_by_call.describe()
@@ -229,16 +217,11 @@ class WallTimePart(Part):
     def _busy_places(self) -> tuple[RecentLine, ...]:
         """Return the lines where it was lately, without waits for the device."""
         recent = self._ledger.recent()
-        entries = recent.corrected().items()
+        entries = Counter(recent.corrected()).most_common()
         busy = [item for item in entries if item[0].state not in _FOR_DEVICE]
-        busy.sort(key=lambda item: -item[1])
         return tuple(
-            [
-                RecentLine(
-                    entry.state, entry.place, entry.activity, seconds / recent.seconds
-                )
-                for entry, seconds in busy[:_MOST_BUSY]
-            ]
+            RecentLine(of.state, of.place, of.activity, seconds / recent.seconds)
+            for of, seconds in busy[:_MOST_BUSY]
         )
 
     def pages(self) -> dict[str, Handler]:
@@ -254,10 +237,7 @@ class WallTimePart(Part):
         Return where *thread* is, which others wait for a lock if it does, and which
         helpers of the program have failed, as fields of what goes on now.
         """
-        try:
-            found = repeatedly(partial(stacks, self._reader))["threads"]
-        except NotNowError:
-            return {}
+        found = self._threads()
         mine = next((row for row in found if row["ident"] == thread), None)
         if mine is None:
             return {}
@@ -271,7 +251,11 @@ class WallTimePart(Part):
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
             "others": tuple(others[:_MOST_OTHERS]),
             "gone": self._failed_helpers(),
-            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
+            "alone": len(found) == 1
+            and any(  # it takes from a queue of this process
+                line.endswith(" in get") and "/queue.py:" in line
+                for line in mine["stack"]
+            ),
         }
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
@@ -285,18 +269,21 @@ class WallTimePart(Part):
             for name, request in self._routes.oldest().items()
             if perf_counter() - request.started >= _LONG
         }
-        if not oldest:
-            return ()
-        try:
-            threads = repeatedly(partial(stacks, self._reader))["threads"]
-        except NotNowError:
-            return ()
+        threads = self._threads() if oldest else []
         lines = {row["ident"]: tuple(row["stack"][:_MOST_LINES]) for row in threads}
         return tuple(
             facts.Hanging(name, stack)
             for name, request in oldest.items()
-            if (stack := lines.get(request.home)) and not any(map(_is_loop, stack))
+            if (stack := lines.get(request.home)) and "asyncio/" not in str(stack)
         )
+
+    def _threads(self) -> list[dict[str, Any]]:
+        with interrupts.expected(NotNowError):
+            found: list[dict[str, Any]] = repeatedly(partial(stacks, self._reader))[
+                "threads"
+            ]
+            return found
+        return []
 
     def _run(self) -> None:
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
@@ -309,9 +296,8 @@ class WallTimePart(Part):
                 self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
                 usual / (_MOST_AT_FIRST if looks < _TO_JUDGE else _MOST),
             )
-            pause = (
-                _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
-            )
+            spread = shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
+            pause = _SOON if soon else every * spread
             self._looks.begin()
             slept = times_slept()
             soon_again, soon = soon, False
@@ -319,15 +305,13 @@ class WallTimePart(Part):
                 break
             # Once until it is due, and again for the interpreter.
             slept = times_slept() - slept
-            waited = slept > 1
             if os.getpid() != pid:  # nothing stops the thread of a forked child
                 break
             due = now + pause
             late = perf_counter() - due
             self._held += seconds_held(late, pause, slept - 1)
-            late = late if waited else 0.0
             try:
-                self._looks.look(due, late)
+                self._looks.look(due, late if slept > 1 else 0.0)
                 self._follow()
             except NotNowError:
                 soon = True
@@ -351,25 +335,14 @@ class WallTimePart(Part):
             self._time_by_call.look(state, now, held, self._run_ahead())
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
-                self._time_by_call.mark(
-                    self._pauses.calls, now, self._starvation.seconds
-                )
+                starved = self._starvation.seconds
+                self._time_by_call.mark(self._pauses.calls, now, starved)
 
 
 def _serves() -> bool:
     """Return whether the program marks requests."""
     figures = recorder()
     return figures is not None and figures.routes.any()
-
-
-def _takes(line: str) -> bool:
-    """Return whether a *line* of a stack takes from a queue of this process."""
-    return line.endswith(" in get") and "/queue.py:" in line
-
-
-def _is_loop(line: str) -> bool:
-    """Return whether a *line* of a stack is of asyncio."""
-    return "asyncio/" in line
 
 
 def _call_counts(table: FunctionTable) -> dict[str, CallCount]:
@@ -391,9 +364,7 @@ def _calls_together(
     place = cluster(context.jax)
     if place is None or place.size < 2:  # noqa: PLR2004 - alone
         return 0
-    functions = spanning()
-    if not functions:
-        functions = [f for f in context.table if not f.internal]
+    functions = spanning() or [f for f in context.table if not f.internal]
     return sum([function.objects.calls + function.missed for function in functions])
 
 

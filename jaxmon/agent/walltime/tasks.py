@@ -107,13 +107,11 @@ class Task:
 
     def waited(self) -> float | None:
         """Return seconds ready without a processor so far; `None` if unknown."""
-        try:
+        with interrupts.expected(OSError, ValueError, IndexError):
             # Nanoseconds that it ran, and that it waited.
             read = Path(f"/proc/self/task/{self.number}/schedstat").read_text()
             return int(read.split()[1]) / 1e9
-        except (OSError, ValueError, IndexError) as error:
-            interrupts.pass_on(error)
-            return None
+        return None
 
     def close(self) -> None:
         """Close its file."""

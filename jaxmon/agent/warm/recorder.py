@@ -129,18 +129,16 @@ class Descriptions:
         return text
 
     def _kind(self, leaf: Any) -> str:
-        kind = _NUMBERS.get(type(leaf))
-        if kind is None and (
-            type(leaf) is self._numpy
-            or (package_of(type(leaf)) and is_instance(leaf, self._scalar))
-        ):
-            kind = "numpy"
-        if kind is None and is_class(type(leaf)) and isinstance(leaf, self._array):
-            kind = "jax"
-        if kind is None:
-            msg = f"an argument contains a {name_of(type(leaf))}"
-            raise NotExportableError(msg)
-        return kind
+        kind = type(leaf)
+        if (number := _NUMBERS.get(kind)) is not None:
+            return number
+        is_scalar = package_of(kind) and is_instance(leaf, self._scalar)
+        if kind is self._numpy or is_scalar:
+            return "numpy"
+        if is_class(kind) and isinstance(leaf, self._array):
+            return "jax"
+        msg = f"an argument contains a {name_of(kind)}"
+        raise NotExportableError(msg)
 
     def _argument(self, value: Any) -> str:
         return f'{{"static":{self._static(value, "a static argument")}}}'
@@ -229,11 +227,8 @@ def _leaf(kind: str, of: Leaf) -> str:
     if not all([type(size) is int for size in of.shape]):
         msg = "an argument has a symbolic shape"
         raise NotExportableError(msg)
-    found: dict[str, Any] = {
-        "kind": kind,
-        "dtype": str(of.dtype),
-        "shape": list(of.shape),
-    }
+    found: dict[str, Any] = {"kind": kind, "dtype": str(of.dtype)}
+    found["shape"] = list(of.shape)
     if of.weak:
         found["weak"] = True
     if of.placement is not None:
@@ -391,20 +386,14 @@ class SignatureRecorder:
             signatures = []
             for text, (count, seconds) in record.signatures.copy().items():
                 args, kwargs = json.loads(text)
-                signatures.append(
-                    document.RecordedSignature(
-                        tuple(args), kwargs, count, seconds, calls(name, (args, kwargs))
-                    )
-                )
+                times = count, seconds, calls(name, (args, kwargs))
+                found = document.RecordedSignature(tuple(args), kwargs, *times)
+                signatures.append(found)
+            where = name, record.module, record.qualname, record.parameters
+            omitted = dict(record.omitted.copy())
             functions.append(
                 document.RecordedFunction(
-                    name,
-                    record.module,
-                    record.qualname,
-                    record.parameters,
-                    record.options,
-                    tuple(signatures),
-                    dict(record.omitted.copy()),
+                    *where, record.options, tuple(signatures), omitted
                 )
             )
         return document.Document(self._versions(), _main(), tuple(functions))
