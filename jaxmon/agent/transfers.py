@@ -72,6 +72,7 @@ class TransferPart(Part):
         self._shortest = context.settings.traces_wait or inf
         context.observers.sample.append(self.sampled)
         context.observers.settling.append(self._fold)
+        context.observers.timer.append(self._settle)
 
     def attach(self, hooks: Hooks) -> None:
         """Replace the functions of JAX that transfer data."""
@@ -117,7 +118,7 @@ class TransferPart(Part):
 
         if self._crossings is None:
             return facts.Transfers()
-        self._fold()
+        self._settle()
         sites = list(self._sites.values())
         sites.sort(key=lambda site: (site.nanoseconds, site.count))
         return facts.Transfers(
@@ -146,7 +147,7 @@ class TransferPart(Part):
         """Return the metrics of transfers and syncs."""
         if self._crossings is None:
             return []
-        self._fold()
+        self._settle()
         waits, _, waited = self._totals["sync"]
         by_direction = [(d, self._totals[d]) for d in TRANSFER_DIRECTIONS]
         return [
@@ -194,6 +195,12 @@ class TransferPart(Part):
 
     # --- inside ------------------------------------------------------------------
 
+    def _settle(self) -> None:
+        """Process what has been observed, and what passed since."""
+        if self._crossings is not None:
+            self._crossings.settle()
+            self._fold()
+
     def _fold(self) -> None:
         """Process pending records; about 1 µs each."""
         if self._crossings is None:
@@ -222,7 +229,7 @@ class TransferPart(Part):
                 site.count += weight * count
                 site.bytes += weight * nbytes
                 site.nanoseconds += spent + passed
-                site.ended = ended
+                site.ended, site.spent = ended, spent
                 del records[0]
                 self._sites[id(site)] = site
                 if place is not None and spent >= self._shortest * 1e9:

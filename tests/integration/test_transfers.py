@@ -4,6 +4,7 @@ Transfers between host and device: counted, measured, attributed, and never in t
 
 import inspect
 import sys
+import threading
 import traceback
 from types import ModuleType
 from typing import Any
@@ -89,6 +90,33 @@ def test_waiting_for_a_result_counts_as_blocked() -> None:
     assert page[f'{SECONDS}{{direction="device_to_host"}}'] > 0.001
     assert page[SYNC_SECONDS] > 0.001
     assert page[SYNCS] == 1
+
+
+@pytest.mark.ground_truth
+def test_transfers_that_pass_unobserved_are_counted() -> None:
+    """Loops of two threads in which few are observed: number and bytes are exact."""
+    sent, read = np.ones(100, np.float32), double(np.ones(4, np.float32))
+    with instrumented() as agent:
+        times = 4_000
+
+        def send_and_read() -> None:
+            for _ in range(times):
+                jax.device_put(sent)
+                read.tolist()
+
+        threads = [threading.Thread(target=send_and_read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        page = samples(agent)
+
+        reads = page[f'{COUNT}{{direction="device_to_host"}}']
+        assert page[f'{COUNT}{{direction="host_to_device"}}'] == 2 * times
+        assert page[f'{BYTES}{{direction="host_to_device"}}'] == 2 * times * 400
+        # Up to 0.4, JAX keeps what it has read.
+        assert reads in {1, 2, 2 * times}
+        assert page[f'{BYTES}{{direction="device_to_host"}}'] == 16 * reads
 
 
 def test_counters_start_at_zero() -> None:
