@@ -374,8 +374,10 @@ ERRORS + OOM_REPORTS + errors raised by syncs | hook runtime_errors
     yyyyy jax.errors.JaxRuntimeError
 ERRORS + OOM_REPORTS + errors raised by syncs | hook runtime_errors | replaced
     yyyyy jax.errors.JaxRuntimeError.__init__
-ERRORS | hook deleted_arrays | replaced
+ERRORS | hook deleted_arrays
     yyyyy jax._src.array.ArrayImpl._check_if_deleted
+ERRORS | hook deleted_arrays | replaced
+    yyyyy jax._src.core.ShapedArray.str_short
 the kind of some errors
     ---yy jax.errors.JaxRuntimeError.{error_code error_code_string}
     yyyyy jax._src.checkify
