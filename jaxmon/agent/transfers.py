@@ -13,7 +13,7 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, Record
+from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
@@ -98,6 +98,13 @@ class TransferPart(Part):
             at.replace(place.owner, place.name, method)
         for place in functions:
             at.probe(*place)
+        for module, name, steps in crossings.conversions():
+            original = vars(module)[name]
+            ours = {
+                step.name: at.stand_in(vars(original)[step.name], *step[2:])
+                for step in steps
+            }
+            at.replace(module, name, ModuleProxy(original, ours))
 
     def detach(self) -> None:
         """Stop observing and restore JAX's own functions."""

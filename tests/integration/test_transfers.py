@@ -261,6 +261,14 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_signature_of_the_stand_in_is_jaxs() -> None:
     """What replaces a function of a module can be inspected like it."""
     source: Any = sys.modules["jax._src.lax.lax"]
-    before = inspect.signature(source._convert_element_type)
-    with instrumented():
-        assert inspect.signature(source._convert_element_type) == before
+    original = source._convert_element_type
+    with instrumented() as agent:
+        (stand_in,) = [
+            getattr(vars(patch.owner)[patch.name], original.__name__)
+            for patch in inside.replaced(agent)
+            if isinstance(patch.owner, ModuleType) and patch.original is source
+        ]
+        assert inspect.signature(stand_in) == inspect.signature(original)
+        assert stand_in is not original
+        # What is no array of the program is converted without us.
+        assert source._convert_element_type is original

@@ -12,6 +12,7 @@ call, and, on a CPU, NumPy's direct access to an array's memory. See
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -48,8 +49,14 @@ _MANY = 256
 # Examining one takes some 25 µs with cold caches: 0.25 % of a processor.
 _BURST, _PER_SECOND = 1000, 100
 _times = iter(perf_counter_ns, None)
-# The function that makes arrays, among all that convert them.
+# The function that makes arrays, and by release its module and that module's name of
+# the module that converts them.
 _CONVERTS = "array"
+_CONVERTERS = (
+    ("jax._src.numpy.array_constructors", "lax"),
+    ("jax._src.numpy.array", "lax"),
+    ("jax._src.numpy.lax_numpy", "lax_internal"),
+)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -156,15 +163,31 @@ class TransferHooks:
                 self.on_device_put, self._puts, "shard_args", pxla, required=False
             ),
         ]
-        lax: Any = source.lax.lax
-        probes += [
-            ObservedTarget(lax, name, self.on_convert, self._conversions, _CONVERTS)
-            for name in CONVERSIONS
-            if name in vars(lax)
-        ]
         for place in (*methods, *probes):
             vars(place.owner)[place.name]
         return methods, probes
+
+    def conversions(self) -> Iterator[tuple[ModuleType, str, list[ObservedTarget]]]:
+        """
+        Yield the module of ``jnp.array``, its name of the module that converts what it
+        makes, and functions to replace there: all operations of JAX convert something.
+        """
+        lax: Any = self._jax._src.lax.lax  # noqa: SLF001
+        for path, name in _CONVERTERS:
+            module = sys.modules.get(path)
+            if module is not None and vars(module).get(name) is lax:
+                found = [step for step in CONVERSIONS if step in vars(lax)]
+                yield (
+                    module,
+                    name,
+                    [
+                        ObservedTarget(
+                            lax, step, self.on_convert, self._conversions, _CONVERTS
+                        )
+                        for step in found
+                    ],
+                )
+                return
 
     # --- observers ---------------------------------------------------------------
 
