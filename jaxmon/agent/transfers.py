@@ -100,7 +100,7 @@ class TransferPart(Part):
             at.probe(*place)
         for module, name, steps in crossings.conversions():
             original = vars(module)[name]
-            ours = {
+            ours: dict[str, object] = {
                 step.name: at.stand_in(vars(original)[step.name], *step[2:])
                 for step in steps
             }
