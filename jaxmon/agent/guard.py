@@ -16,6 +16,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.clocks import monotonic
@@ -25,70 +26,79 @@ from jaxmon.host.files.descriptor import NONE_LEFT
 from jaxmon.threads import DaemonThread, Deadline, RLock, current
 
 
-_MODULUS = 16
+_FACTOR, _SHIFT, _MODULUS = 25_173, 13_849, 65_536
+# A pause grows by so much at a time, as two events in a row say little about the pace.
+_GROWTH = 8
+# No pause takes so long, unless the program has become slower meanwhile.
+_STALE_SECONDS = 1.0
 
 
 class Allowance:
     """
     Chooses the events to examine: all, except in loops that make very many. There one
-    stands for those that passed before it, so that sums are right on average.
+    stands for those that passed before it, so that sums are right. Thread-safe.
 
     Args:
         burst: how many are examined at once, after a pause.
-        rate: how many are examined in a second, at least.
-        passes: how many pass between two, on average, if there are more.
+        rate: how many are examined in a second, on average.
 
     Attributes:
         passing: how many of the next events pass in any case.
+        latest: what the latest event examined was, for those that passed after it.
     """
 
     __slots__ = (
-        "_burst",
-        "_left",
-        "_passed",
-        "_passes",
-        "_rate",
-        "_since",
-        "_turn",
-        "passing",
+        *("_burst", "_left", "_passed", "_rate", "_since", "_span", "_turn"),
+        *("latest", "passing"),
     )
 
-    def __init__(self, *, burst: int, rate: float, passes: int) -> None:
+    def __init__(self, *, burst: int, rate: float) -> None:
         self._burst = burst
         self._rate = rate
-        self._passes = passes
-        self._left = float(burst)
+        self._left = burst
+        # How many events the clock is read for, 1 unless some pass.
+        self._span = 1
         self._passed = self._turn = 0
         self._since = monotonic()
+        self.latest: Any = None
         self.passing = 0
 
     def take(self) -> int:
-        """
-        Return how many events the present one stands for, 0 if it passes. Several
-        threads may lose count of a few that pass.
-        """
+        """Return how many events the present one stands for, 0 if it passes."""
+        # No thread loses count: there is no call in here, up to the clock.
         if self.passing:
             self.passing -= 1
             return 0
-        passed, self._passed = self._passed, 0
-        if self._left >= 1:
+        passed = self._passed - self.passing
+        self._passed = self.passing
+        self.latest = None
+        if self._left:
             self._left -= 1
             return passed + 1
         now = monotonic()
         earned = (now - self._since) * self._rate
-        if earned >= 1:
-            self._since, self._left = now, min(earned, self._burst) - 1
+        self._since = now
+        if earned >= self._span:
+            self._left, self._span = int(min(earned, self._burst)) - 1, 1
             return passed + 1
         # Not evenly: in a loop over a few arrays it would always be the same of them.
-        self._turn = turn = (5 * self._turn + 3) % _MODULUS
-        pause = self._passes // 2 + self._passes * turn // (_MODULUS - 1)
-        self._passed = self.passing = pause
+        self._turn = turn = (_FACTOR * self._turn + _SHIFT) % _MODULUS
+        pause = self._span / max(earned, 1 / _GROWTH)
+        pause = int(pause * (0.5 + turn / _MODULUS) + 0.5)
+        self._span = pause + 1
+        # Another thread may have come here, too.
+        self._passed += pause
+        self.passing += pause
         return passed + 1
 
     def passed(self) -> int:
         """Return how many events have passed that no other stands for yet, once."""
-        passing = self.passing
-        passed, self._passed = self._passed - passing, passing
+        stale = monotonic() - self._since >= _STALE_SECONDS
+        # As above.
+        passed = self._passed - self.passing
+        if stale:
+            self.passing, self._span = 0, 1
+        self._passed = self.passing
         return passed
 
 

@@ -11,7 +11,7 @@ The parts of an agent, and what each hooks into JAX.
 | errors | errors | ``traceback_util._filtering_mode`` | errors that leave a call |
 | uncaught | errors | `sys.excepthook`, `sys.exit`, others | uncaught errors, ends |
 | runtime_errors | errors | `jax.errors.JaxRuntimeError` | errors raised by syncs |
-| deleted_arrays | errors | JAX's array class | reads of donated arrays |
+| deleted_arrays | errors | how JAX describes arrays | reads of donated arrays |
 | warnings | errors | ``warnings`` in JAX's modules, its loggers | warnings |
 | handoffs | handoffs | queues and thread pools of Python | whom work is for |
 | monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |

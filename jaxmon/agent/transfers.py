@@ -13,7 +13,7 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
-from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, Record
+from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
 from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
@@ -72,6 +72,7 @@ class TransferPart(Part):
         self._shortest = context.settings.traces_wait or inf
         context.observers.sample.append(self.sampled)
         context.observers.settling.append(self._fold)
+        context.observers.timer.append(self._settle)
 
     def attach(self, hooks: Hooks) -> None:
         """Replace the functions of JAX that transfer data."""
@@ -97,6 +98,13 @@ class TransferPart(Part):
             at.replace(place.owner, place.name, method)
         for place in functions:
             at.probe(*place)
+        for module, name, steps in crossings.conversions():
+            original = vars(module)[name]
+            ours: dict[str, object] = {
+                step.name: at.stand_in(vars(original)[step.name], *step[2:])
+                for step in steps
+            }
+            at.replace(module, name, ModuleProxy(original, ours))
 
     def detach(self) -> None:
         """Stop observing and restore JAX's own functions."""
@@ -117,7 +125,7 @@ class TransferPart(Part):
 
         if self._crossings is None:
             return facts.Transfers()
-        self._fold()
+        self._settle()
         sites = list(self._sites.values())
         sites.sort(key=lambda site: (site.nanoseconds, site.count))
         return facts.Transfers(
@@ -146,7 +154,7 @@ class TransferPart(Part):
         """Return the metrics of transfers and syncs."""
         if self._crossings is None:
             return []
-        self._fold()
+        self._settle()
         waits, _, waited = self._totals["sync"]
         by_direction = [(d, self._totals[d]) for d in TRANSFER_DIRECTIONS]
         return [
@@ -194,6 +202,12 @@ class TransferPart(Part):
 
     # --- inside ------------------------------------------------------------------
 
+    def _settle(self) -> None:
+        """Process what has been observed, and what passed since."""
+        if self._crossings is not None:
+            self._crossings.settle()
+            self._fold()
+
     def _fold(self) -> None:
         """Process pending records; about 1 µs each."""
         if self._crossings is None:
@@ -222,7 +236,7 @@ class TransferPart(Part):
                 site.count += weight * count
                 site.bytes += weight * nbytes
                 site.nanoseconds += spent + passed
-                site.ended = ended
+                site.ended, site.spent = ended, spent
                 del records[0]
                 self._sites[id(site)] = site
                 if place is not None and spent >= self._shortest * 1e9:

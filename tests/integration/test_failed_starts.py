@@ -186,7 +186,7 @@ def test_what_a_hook_replaced_is_put_back_when_it_fails(monkeypatch):
     agent = jaxmon.instrument(**SILENT)
     try:
         during = session.snapshot().attributes
-        place = "jax._src.lax.lax._convert_element_type"
+        place = "jax._src.interpreters.pxla.xc.batched_device_put"
         assert during[place] is before.attributes[place]
         assert samples(agent)[f'{ACTIVE}{{hook="transfers"}}'] == 0
         assert samples(agent)[f'{ACTIVE}{{hook="misses"}}'] == 1

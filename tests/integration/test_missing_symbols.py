@@ -44,6 +44,7 @@ def place(path: str) -> tuple[Any, str]:
         ("jax._src.core.trace_state_clean", TRACED),
         ("jax.errors.JaxRuntimeError", {"runtime_errors"}),
         ("jax._src.array.ArrayImpl._check_if_deleted", {"deleted_arrays"}),
+        ("jax._src.core.ShapedArray.str_short", {"deleted_arrays"}),
         ("jax.pmap", set()),
     ],
 )

@@ -118,9 +118,10 @@ class ErrorPart(Part):
             construction.attach(jax.errors.JaxRuntimeError)
 
         def take_deleted(at: HookPlaces) -> None:
-            owner, name = patch_targets.deleted_check(jax)
+            (owner, name), raises = patch_targets.deleted_array(jax)
             deleted = patch_targets.DeletedArrayHook(
                 vars(owner)[name],
+                raises,
                 self.on_deleted,
                 guard=self._guard,
                 site="deleted_arrays",

@@ -37,8 +37,8 @@ SITE = "warnings"
 # Warnings in words, at most.
 _SAID = 100
 
-# Examining one takes some 50 µs: 0.05 % of a processor for each module of JAX.
-_BURST, _PER_SECOND, _PASSES = 100, 10, 128
+# Examining one takes some 100 µs: 0.1 % of a processor for each module of JAX.
+_BURST, _PER_SECOND = 100, 10
 
 
 class _Source:
@@ -53,20 +53,19 @@ class _Source:
     """
 
     def __init__(self, note: Callable[[FrameType, int], tuple[Tally, ...]]) -> None:
-        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES)
+        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
         self._note = note
-        self._latest: tuple[Tally, ...] = ()
 
     def on_warning(self, frame: FrameType, original: object) -> None:
         """Observe ``warnings.warn`` in this module."""
         del original
         if weight := self.allowance.take():
-            self._latest = self._note(frame, weight)
+            self.allowance.latest = self._note(frame, weight)
 
     def settle(self) -> None:
         """Count those that passed since the latest as that."""
-        passed = self.allowance.passed()
-        for tally in self._latest:
+        latest, passed = self.allowance.latest, self.allowance.passed()
+        for tally in latest or ():
             tally.add_many(passed)
 
 

@@ -102,11 +102,6 @@ def is_pollable(array: Any) -> bool:
     return hasattr(array, "is_ready")
 
 
-def deleted_message(array: Any) -> str:
-    """Return how JAX's error for a deleted *array* begins."""
-    return f"Array has been deleted with shape={array.aval.str_short()}."
-
-
 def underlying_array(array: Any) -> Any:
     """
     Return the array underlying *array*: arrays of PRNG keys wrap one, and have no

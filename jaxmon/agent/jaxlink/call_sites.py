@@ -315,6 +315,7 @@ class TransferSite:
         how: name of the function that the program called.
         code: keeps the id of the code object from being reused.
         ended: when the latest transfer ended, in nanoseconds.
+        spent: how long it took.
     """
 
     __slots__ = (
@@ -328,6 +329,7 @@ class TransferSite:
         "line",
         "nanoseconds",
         "reported",
+        "spent",
     )
 
     def __init__(
@@ -346,7 +348,7 @@ class TransferSite:
         self.count = 0
         self.bytes = 0
         self.nanoseconds = 0
-        self.ended = 0
+        self.ended = self.spent = 0
         self.reported = False
 
 

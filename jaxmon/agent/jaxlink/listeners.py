@@ -91,9 +91,10 @@ class Probe:
         """The original, or the observer's replacement."""
         original, guard, site, off, allowance, caller = self._parts
         if caller is not None and _frame(1).f_code.co_name != caller:
+            self.__class__ = self._passing()  # from the next call on
             return original
         if allowance is not None and allowance.passing:
-            self.__class__ = self._passing()  # from the next call on
+            self.__class__ = self._passing()
             allowance.passing -= 1
             return original
         if self.active and site not in off:
@@ -110,12 +111,11 @@ class Probe:
         """
         original, guard, site, off, allowance, caller = self._parts
         observe = self._observe
-        assert allowance is not None  # noqa: S101 - for mypy
 
         def call(probe: Probe) -> Callable[..., Any]:
             if caller is not None and _frame(1).f_code.co_name != caller:
                 return original
-            if allowance.passing:
+            if allowance is not None and allowance.passing:
                 allowance.passing -= 1
                 return original
             if probe.active and site not in off:

@@ -14,13 +14,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from types import CellType, FrameType, ModuleType
+from types import CellType, CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxmon import interrupts
 from jaxmon.agent.guard import Allowance, Guard, log
 from jaxmon.agent.inspection import is_instance
-from jaxmon.agent.jaxlink.arrays import deleted_message
 from jaxmon.agent.jaxlink.backends import is_calling
 from jaxmon.agent.jaxlink.call_sites import TransferSite
 from jaxmon.agent.jaxlink.jit import TYPE_NAME
@@ -204,10 +203,18 @@ def traceback_filter(jax: Any) -> PatchTarget:
     return _place(jax, jax._src.traceback_util, "_filtering_mode")  # noqa: SLF001
 
 
-def deleted_check(jax: Any) -> PatchTarget:
-    """Return the method that raises if an array read from Python is deleted."""
-    kind: Any = jax._src.array.ArrayImpl  # noqa: SLF001
-    return PatchTarget(kind, "_check_if_deleted")
+def deleted_array(jax: Any) -> tuple[PatchTarget, CodeType]:
+    """
+    Return the method that describes an array that is deleted, and the code that calls
+    it for the error of one that is read from Python.
+    """
+    source: Any = jax._src  # noqa: SLF001
+    check = source.array.ArrayImpl._check_if_deleted  # noqa: SLF001
+    name = "str_short"
+    if name not in check.__code__.co_names:
+        msg = f"_check_if_deleted does not call {name}"
+        raise AttributeError(msg)
+    return PatchTarget(source.core.ShapedArray, name), check.__code__
 
 
 def jit_maker(jax: Any) -> PatchTarget:
@@ -378,22 +385,24 @@ class ErrorConstructionHook:
 
 class DeletedArrayHook:
     """
-    Replaces the method by which JAX's array class raises if an array is deleted: passes
-    the message and the frame that needs the array to *observe*. Adds no frame; costs
-    0.3 µs where JAX's Python code reads an array, nothing in a cached call.
+    Replaces the method by which JAX describes an array, also in the error of one that
+    is deleted, which *raises*: passes the message and the frame that needs the array to
+    *observe*. Adds no frame, and costs nothing where an array is read.
     """
 
-    __slots__ = ("_bind", "_guard", "_observe", "_site", "active")
+    __slots__ = ("_bind", "_guard", "_observe", "_raises", "_site", "active")
 
     def __init__(
         self,
         original: Any,
+        raises: CodeType,
         observe: Callable[[str, FrameType], None],
         *,
         guard: Guard,
         site: str,
     ) -> None:
         self._bind = original.__get__
+        self._raises = raises
         self._observe = observe
         self._guard = guard
         self._site = site
@@ -403,14 +412,18 @@ class DeletedArrayHook:
         """Stop observing; what replaced the method again still calls this."""
         self.active = False
 
-    def __get__(self, array: Any, owner: type | None = None) -> Any:
-        if array is not None and array.is_deleted() and self.active:
+    def __get__(self, shape: Any, owner: type | None = None) -> Any:
+        describe = self._bind(shape, owner)
+        if shape is not None and self.active:
             try:
-                if self._guard.on(self._site):
-                    self._observe(deleted_message(array), sys._getframe(1))  # noqa: SLF001
+                frame = sys._getframe(1)  # noqa: SLF001 - as in a probe
+                if frame.f_code is self._raises and self._guard.on(self._site):
+                    above = frame.f_back or frame
+                    message = f"Array has been deleted with shape={describe()}."
+                    self._observe(message, above)
             except Exception:  # noqa: BLE001 - contained: the user's error propagates
                 self._guard.failed(self._site)
-        return self._bind(array, owner)
+        return describe
 
 
 def _caller() -> FrameType | None:

@@ -12,6 +12,7 @@ call, and, on a CPU, NumPy's direct access to an array's memory. See
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
@@ -44,13 +45,18 @@ _READS = (
     "_single_device_array_to_np_array_did_copy",
     "_to_np_array_did_copy",  # since 0.12
 )
-_MANY = 64
-# Examining one takes some 10 µs: 0.25 % of a processor, and in a loop that makes more
-# a sixth of a microsecond of each, or half of one with cold caches.
-_BURST, _PER_SECOND, _PASSES = 1000, 250, 64
+_MANY = 256
+# Examining one takes some 25 µs with cold caches: 0.25 % of a processor.
+_BURST, _PER_SECOND = 1000, 100
 _times = iter(perf_counter_ns, None)
-# The function that makes arrays, among all that convert them.
+# The function that makes arrays, and by release its module and that module's name of
+# the module that converts them.
 _CONVERTS = "array"
+_CONVERTERS = (
+    ("jax._src.numpy.array_constructors", "lax"),
+    ("jax._src.numpy.array", "lax"),
+    ("jax._src.numpy.lax_numpy", "lax_internal"),
+)
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -91,7 +97,7 @@ class TransferHooks:
 
     Attributes:
         records: observations not processed yet.
-        enough: called when 64 records are pending, on the thread that added one.
+        enough: called when 256 records are pending, on the thread that added one.
     """
 
     def __init__(
@@ -110,9 +116,10 @@ class TransferHooks:
         self._traces = traces
         self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
-        self._reads, self._waits, self._puts, self._conversions = (
-            Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES) for _ in range(4)
+        self._allowances = tuple(
+            [Allowance(burst=_BURST, rate=_PER_SECOND) for _ in range(4)]
         )
+        self._reads, self._waits, self._puts, self._conversions = self._allowances
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
@@ -156,15 +163,31 @@ class TransferHooks:
                 self.on_device_put, self._puts, "shard_args", pxla, required=False
             ),
         ]
-        lax: Any = source.lax.lax
-        probes += [
-            ObservedTarget(lax, name, self.on_convert, self._conversions, _CONVERTS)
-            for name in CONVERSIONS
-            if name in vars(lax)
-        ]
         for place in (*methods, *probes):
             vars(place.owner)[place.name]
         return methods, probes
+
+    def conversions(self) -> Iterator[tuple[ModuleType, str, list[ObservedTarget]]]:
+        """
+        Yield the module of ``jnp.array``, its name of the module that converts what it
+        makes, and functions to replace there: all operations of JAX convert something.
+        """
+        lax: Any = self._jax._src.lax.lax  # noqa: SLF001
+        for path, name in _CONVERTERS:
+            module = sys.modules.get(path)
+            if module is not None and vars(module).get(name) is lax:
+                found = [step for step in CONVERSIONS if step in vars(lax)]
+                yield (
+                    module,
+                    name,
+                    [
+                        ObservedTarget(
+                            lax, step, self.on_convert, self._conversions, _CONVERTS
+                        )
+                        for step in found
+                    ],
+                )
+                return
 
     # --- observers ---------------------------------------------------------------
 
@@ -187,6 +210,7 @@ class TransferHooks:
             looping = frame.f_locals.get("self", array) is not array
             self._looping[at] = looping
         count = 0 if looping and frame.f_locals.get("i") else 1
+        self._reads.latest = site, count, nbytes
         return self._begin(bound, site, weight, count, nbytes)
 
     def on_wait(
@@ -230,6 +254,7 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device", scalars=scalars)
         if site is None:
             return None
+        self._puts.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
 
     def on_convert(
@@ -248,7 +273,18 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device")
         if site is None:
             return None
-        return self._begin(original, site, weight, 1, self._nbytes(sent))
+        nbytes = self._nbytes(sent)
+        self._conversions.latest = site, 1, nbytes
+        return self._begin(original, site, weight, 1, nbytes)
+
+    def settle(self) -> None:
+        """Record those that passed since the latest that was observed as that."""
+        for allowance in self._allowances:
+            latest, passed = allowance.latest, allowance.passed()
+            if latest is not None and passed:
+                (site, count, nbytes), now = latest, perf_counter_ns()
+                started = (site, passed, count, nbytes, now - site.spent, None)
+                self._note((started, now))
 
     # --- inside ------------------------------------------------------------------
 
@@ -257,7 +293,10 @@ class TransferHooks:
     ) -> Callable[..., Any] | None:
         try:
             site = self._origins.of(frame, "sync")
-            return None if site is None else self._begin(bound, site, weight, 1, 0)
+            if site is None:
+                return None
+            self._waits.latest = site, 1, 0
+            return self._begin(bound, site, weight, 1, 0)
         except Exception:  # noqa: BLE001 - contained: the user's call goes on
             self._guard.failed(SITE)
             return None

@@ -305,7 +305,7 @@ def _structure(jaxpr: Any) -> int:
 # Functions of `jax.random` that draw nothing.
 _NO_DRAWS = frozenset(("fold_in", "split", "key_data", "key_impl", "clone", "_split"))
 # Seeing one takes a few microseconds.
-_BURST, _PER_SECOND, _PASSES = 1000, 100, 64
+_BURST, _PER_SECOND = 1000, 100
 _CHECK = "_check_prng_key"
 
 
@@ -323,7 +323,7 @@ class KeyDraws:
         self._drew = drew
         self._clean = is_calling(jax)
         self._lines = ProgramLineFinder(SourceLineFinder(jax))
-        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND, passes=_PASSES)
+        self.allowance = Allowance(burst=_BURST, rate=_PER_SECOND)
 
     def place(self) -> tuple[ModuleType, str]:
         """Return the module and the name of the function through which keys pass."""

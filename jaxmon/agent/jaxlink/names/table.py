@@ -330,9 +330,14 @@ HOST_SYNCS + HOST_SYNC_SECONDS | group block_until_ready of several | hook trans
     ---yy jax._src.api._jax.batched_block_until_ready
     yyyyy jax._src.api.xc.batched_block_until_ready
 HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group last step of
-        jnp.array | replaced
+        jnp.array
     yyyyy jax._src.lax.lax._convert_element_type
     ---yy jax._src.lax.lax.stage
+HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group where jnp.array
+        looks it up | replaced
+    --yyy jax._src.numpy.array_constructors.lax
+    -y--- jax._src.numpy.array.lax
+    y---- jax._src.numpy.lax_numpy.lax_internal
 HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.array
         sends
     --yyy jax._src.numpy.array_constructors:array({out object})
@@ -374,8 +379,10 @@ ERRORS + OOM_REPORTS + errors raised by syncs | hook runtime_errors
     yyyyy jax.errors.JaxRuntimeError
 ERRORS + OOM_REPORTS + errors raised by syncs | hook runtime_errors | replaced
     yyyyy jax.errors.JaxRuntimeError.__init__
-ERRORS | hook deleted_arrays | replaced
+ERRORS | hook deleted_arrays
     yyyyy jax._src.array.ArrayImpl._check_if_deleted
+ERRORS | hook deleted_arrays | replaced
+    yyyyy jax._src.core.ShapedArray.str_short
 the kind of some errors
     ---yy jax.errors.JaxRuntimeError.{error_code error_code_string}
     yyyyy jax._src.checkify
