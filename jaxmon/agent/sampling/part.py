@@ -215,9 +215,11 @@ class Sampling(Part):
         for function in self._context.table:
             if not function.counted:
                 continue
-            figures = self._figures_of(function)
             not_hits = function.traced.value + function.entered_missed.value
             hits = function.objects.calls - not_hits
+            if hits <= 0:
+                continue
+            figures = self._figures_of(function)
             fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
             if fresh > 0:
                 waiting.append((figures.sampled, function, figures, fresh))

@@ -28,7 +28,7 @@ from jaxmon.agent.walltime.time_by_call import (
     LatestCalls,
     TimeByCallRows,
 )
-from jaxmon.clocks import perf_counter, thread_time
+from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
@@ -46,8 +46,10 @@ SITE = "wall_time"
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
 # Of the time, until looks are enough to judge and later, with what waking up takes:
-# looks at deep stacks, as while JAX traces, are rarer.
+# looks at deep stacks, as while JAX traces, are rarer. A process that has little of a
+# busy machine's processors gives up as large a share of what it has, down to a third.
 _MOST_AT_FIRST, _MOST = 0.012, 0.005
+_LEAST_BUSY = 1 / 3
 _TO_JUDGE = facts.ENOUGH_LOOKS * 1.1
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
@@ -302,12 +304,13 @@ class WallTimePart(Part):
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
         soon, looks, usual, used = False, 0, 0.0, thread_time()
+        most, worked = _MOST_AT_FIRST, process_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             lived = now - self._began
             every = max(
                 self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
-                usual / (_MOST_AT_FIRST if looks < _TO_JUDGE else _MOST),
+                usual / most,
             )
             pause = (
                 _SOON if soon else every * shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
@@ -342,6 +345,9 @@ class WallTimePart(Part):
                 self.spent += took
                 # One that learns of new code takes longer, once.
                 usual += (min(took, _LONGER * (usual or took)) - usual) / _LATEST
+            if looks >= _TO_JUDGE:
+                busy = (process_time() - worked) / max(lived, pause)
+                most = _MOST * min(max(busy, _LEAST_BUSY), 1.0)
         self._looks.close()
 
     def _follow(self) -> None:
