@@ -306,11 +306,8 @@ class Watcher:
         self._held: dict[int, list[Watched]] = {}
         self._stopped = False
 
-    def submit(self, watched: Watched, pause: float = 0.0) -> bool:
-        """
-        Start polling *watched*, after *pause* seconds or earlier if the thread is awake
-        by then; return whether it was accepted. Never blocks.
-        """
+    def submit(self, watched: Watched) -> bool:
+        """Start polling *watched*; return whether it was accepted. Never blocks."""
         if self._stopped or self._name in self._guard.off:
             return False
         if len(self._held) >= self._limit:
@@ -319,8 +316,7 @@ class Watcher:
         held = [watched]
         self._held[id(held)] = held
         turn = functools.partial(self._look, held)
-        found = self._scheduler.later(pause, turn, site=self._name, early=pause)
-        if found is None:
+        if self._scheduler.later(0.0, turn, site=self._name) is None:
             self._forget()
             return False
         return True

@@ -410,7 +410,7 @@ def test_the_state_of_a_thread_is_read_only_if_it_does_not_compute():
     ended = threading.Event()
     sleeper = threading.Thread(target=ended.wait)
     sleeper.start()
-    mine, other = Task(threading.get_native_id()), Task(sleeper.native_id)
+    mine, other = Task(threading.get_native_id()), Task(sleeper.native_id or 0)
     for task in (mine, other):
         task.cpu()
     try:

@@ -81,15 +81,6 @@ def test_each_thing_is_looked_at_until_it_is_over(watcher: Watcher) -> None:
     assert watcher.spent > 0
 
 
-def test_what_can_wait_is_looked_at_when_the_thread_is_awake(watcher: Watcher) -> None:
-    """It is not woken for that."""
-    patient, prompt = Thing(1), Thing(1)
-    assert watcher.submit(patient, 3600.0)
-    assert watcher.submit(prompt)
-
-    until(over(patient, prompt), "both to be over")
-
-
 def test_what_finds_no_place_is_refused_and_counted(watcher: Watcher) -> None:
     """A place is free again when something is over."""
     first, second, third = Lasting(), Thing(10**9), Thing(1)

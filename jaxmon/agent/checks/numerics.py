@@ -183,9 +183,6 @@ _READ = 8
 _ENDS = 32
 # Seconds between two reads of a function whose calls all leave the fast path.
 _INTERVAL = 1.0
-# Programs compile many small functions after each other: waking the thread for each
-# takes longer than reading what it returns.
-_GATHER_SECONDS = 0.1
 
 # Maximum length of the name of an output, and number of structures of which the names
 # are kept.
@@ -236,7 +233,7 @@ class NumericsPart(Part):
         now = monotonic()
         if now - self._missed.get(function, -_INTERVAL) >= _INTERVAL:
             self._missed[function] = now
-            self._submit(function, outputs(), _GATHER_SECONDS)
+            self._submit(function, outputs())
 
     def read(
         self, function: Function, call: int, leaves: Sequence[tuple[str, Any]]
@@ -332,8 +329,8 @@ class NumericsPart(Part):
 
     # --- inside ------------------------------------------------------------------
 
-    def _submit(self, function: Function, outputs: Any, pause: float = 0.0) -> None:
-        """Have the smallest floating-point outputs read, a few, after a *pause*."""
+    def _submit(self, function: Function, outputs: Any) -> None:
+        """Have the smallest floating-point outputs read, a few of them."""
         leaves = self._jax.tree_util.tree_leaves(outputs)
         number = len(leaves)
         ends = {*range(min(number, _ENDS)), *range(max(number - _ENDS, 0), number)}
@@ -346,7 +343,7 @@ class NumericsPart(Part):
         call = function.objects.calls or function.other_missed.value
         read = [(names[n], leaves[n]) for n in sorted(small[:_READ])]
         ready = partial(self.read, function, call, read)
-        self._watcher.submit(Pending([leaf for _, leaf in read], ready), pause)
+        self._watcher.submit(Pending([leaf for _, leaf in read], ready))
 
     def _names_of(self, function: Function, outputs: Any, number: int) -> list[str]:
         """Return where in *outputs* each of its leaves is; a *number* of them."""
