@@ -149,12 +149,15 @@ class Sampling(Part):
         )
 
     def _spreads(self) -> dict[str, dict[str, facts.Spread | None]]:
+        return {f.name: self._spread(f) for f in self._context.table if f.counted}
+
+    def _spread(self, function: Function) -> dict[str, facts.Spread | None]:
+        figures = self._figures.get(function)
+        if figures is None:  # it has made no call that could be sampled
+            return {"dispatch": None, "execution": None}
         return {
-            function.name: {
-                "dispatch": facts.spread_of(figures.dispatches.latest),
-                "execution": facts.spread_of(figures.executions.latest),
-            }
-            for function, figures in self._figures.copy().items()
+            "dispatch": facts.spread_of(figures.dispatches.latest),
+            "execution": facts.spread_of(figures.executions.latest),
         }
 
     def snapshot(self) -> dict[str, facts.Samples]:
