@@ -46,8 +46,8 @@ SITE = "wall_time"
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
 # Of the time, until looks are enough to judge and later, with what waking up takes:
-# looks at deep stacks, as while JAX traces, are rarer. A process that has little of a
-# busy machine's processors gives up as large a share of what it has, down to a third.
+# looks at deep stacks, as while JAX traces, are rarer. Once it is not young, a process
+# that has little of a busy machine's processors gives up as much of that, or a third.
 _MOST_AT_FIRST, _MOST = 0.012, 0.005
 _LEAST_BUSY = 1 / 3
 _TO_JUDGE = facts.ENOUGH_LOOKS * 1.1
@@ -304,10 +304,14 @@ class WallTimePart(Part):
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
         soon, looks, usual, used = False, 0, 0.0, thread_time()
-        most, worked = _MOST_AT_FIRST, process_time()
+        worked = process_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             lived = now - self._began
+            most = _MOST_AT_FIRST if looks < _TO_JUDGE else _MOST
+            if lived >= _FIRST_SECONDS:
+                busy = (process_time() - worked) / lived
+                most *= min(max(busy, _LEAST_BUSY), 1.0)
             every = max(
                 self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
                 usual / most,
@@ -345,9 +349,6 @@ class WallTimePart(Part):
                 self.spent += took
                 # One that learns of new code takes longer, once.
                 usual += (min(took, _LONGER * (usual or took)) - usual) / _LATEST
-            if looks >= _TO_JUDGE:
-                busy = (process_time() - worked) / max(lived, pause)
-                most = _MOST * min(max(busy, _LEAST_BUSY), 1.0)
         self._looks.close()
 
     def _follow(self) -> None:
