@@ -180,7 +180,8 @@ _FROZEN: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# To generate methods for as many fields takes two milliseconds of each start.
+@dataclass(init=False, repr=False, eq=False)
 class Settings:
     """
     Settings of the in-process agent.
@@ -346,9 +347,17 @@ class Settings:
 
     serverless: bool = setting(default=False)
 
-    def __post_init__(self) -> None:
+    def __init__(self, **given: Any) -> None:
         for setting in fields(self):
+            vars(self)[setting.name] = given.pop(setting.name, setting.default)
             check(setting, getattr(self, setting.name))
+        if given:
+            msg = f"no settings: {', '.join(given)}"
+            raise TypeError(msg)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        msg = f"the setting {name} is fixed at the start"
+        raise AttributeError(msg)
 
 
 def load(

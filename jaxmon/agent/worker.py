@@ -164,7 +164,10 @@ class Worker:
             self._queue(urgent=urgent)
         elif not self._queued:
             self._queued = True
-            self._scheduler.later(self._gather, self._gathered, site=self.name)
+            early = self._gather / 2
+            self._scheduler.later(
+                self._gather, self._gathered, site=self.name, early=early
+            )
         return True
 
     def end_gathering(self) -> None:

@@ -48,6 +48,12 @@ def repeated(x: Any) -> Any:
     return jax.lax.fori_loop(0, 100, lambda _, y: y @ y, x)
 
 
+def unrolled(x: Any) -> Any:
+    for _ in range(200):
+        x = x * x + 1
+    return x
+
+
 def ordered(x: Any) -> Any:
     import jax.numpy as jnp
 
@@ -262,10 +268,15 @@ def test_programs_beyond_the_budget_are_read_when_someone_asks(monkeypatch):
         assert programs._worker.drain(60)
         assert figures(agent) == {"jaxmon_program_matrix_flops"}
         assert value(agent, "jaxmon_program_matrix_flops", function=label) == 2 * 5**3
+        looped = jax.jit(unrolled)
+        looped(ones(3))
+        assert programs._worker.drain(60)
         assert asked == 0
-        programs.explain().functions["program"]()
+        assert not programs.snapshot()[f"{__name__}.unrolled"].unrolled
+        found = programs.explain().functions["program"]()[f"{__name__}.unrolled"]
+        assert (found.unrolled.times, found.unrolled.operations) == (200, 400)
 
-        assert asked == 1
+        assert asked == 2
         assert value(agent, "jaxmon_programs_total", function=label) == 3
         assert value(agent, "jaxmon_program_flops", function=label) == 2 * 5**3
 
@@ -277,7 +288,7 @@ def test_programs_beyond_the_budget_are_read_when_someone_asks(monkeypatch):
         gc.collect()
         assert len(client.live_executables()) == loaded - 4
         programs.finish(60)
-        assert asked == 1
+        assert asked == 2
         assert value(agent, "jaxmon_programs_total", function=label) == 3
 
         covers = True

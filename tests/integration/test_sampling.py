@@ -138,8 +138,14 @@ def test_calls_that_jax_traces_are_not_sampled(sampling: Sampling) -> None:
     inner(1.0), inner(1.0)
     arm(sampling)
     jax.jit(lambda x: inner(x) * 2)(2.0)
+    once = lambda x: x - 1  # noqa: E731 - has a name of its own below
+    once.__qualname__ = "once"
+    jax.jit(once)(3.0)
+    sampling.arm()
 
     assert not sampling.snapshot()
+    # Programs have hundreds of functions that are called once.
+    assert not any("once" in function.name for function in sampling._figures)
 
 
 def test_missed_and_failed_calls_are_not_timed(sampling: Sampling) -> None:

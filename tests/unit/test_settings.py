@@ -21,7 +21,11 @@ def test_arguments_win_over_variables_over_defaults() -> None:
         {"port": 1}, {"JAXMON_PORT": "2", "JAXMON_HOST": "::1", "JAXMON_OTHER": "x"}
     )
 
-    assert settings == Settings(port=1, host="::1")
+    assert vars(settings) == vars(Settings(port=1, host="::1"))
+    with pytest.raises(AttributeError, match="the setting port is fixed"):
+        settings.port = 2
+    with pytest.raises(TypeError, match="no settings: prt"):
+        Settings(prt=1)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +50,9 @@ def test_an_empty_variable_is_none() -> None:
     """Agent, sidecar and commands take it for unset."""
     empty = {f"JAXMON_{one.name.upper()}": "" for one in fields(Settings)}
 
-    assert load({}, empty) == Settings()
-    assert load({"port": 1}, {**empty, "JAXMON_HOST": "::1"}) == Settings(
-        port=1, host="::1"
-    )
+    assert vars(load({}, empty)) == vars(Settings())
+    found = load({"port": 1}, {**empty, "JAXMON_HOST": "::1"})
+    assert vars(found) == vars(Settings(port=1, host="::1"))
     assert [one.text for one in environment.variables(empty)] == [
         "jaxmon's settings: the defaults"
     ]

@@ -405,6 +405,25 @@ def test_collections_are_measured_and_belong_to_their_line():
     assert not garbage.measures
 
 
+def test_the_state_of_a_thread_is_read_only_if_it_does_not_compute():
+    """Each read of a file gives up the interpreter, and the next line waits for it."""
+    ended = threading.Event()
+    sleeper = threading.Thread(target=ended.wait)
+    sleeper.start()
+    mine, other = Task(threading.get_native_id()), Task(sleeper.native_id or 0)
+    for task in (mine, other):
+        task.cpu()
+    try:
+        assert mine.runs()
+        assert not mine._state.opened
+        while other.runs():  # until it waits
+            other.cpu()
+        assert other._state.opened
+    finally:
+        ended.set()
+        other.close()
+
+
 def trace_to_jaxpr() -> None:
     """Collect garbage as JAX may while it traces, in a function of that name."""
     gc.collect()

@@ -16,8 +16,9 @@ its optimised HLO, without the metadata that only names source lines.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmon import catalog
 from jaxmon.agent.compiles.hlo import read_hlo
@@ -73,6 +74,25 @@ _METRICS = {
     "devices": catalog.PROGRAM_DEVICES,
 }
 _MATRIX = {f"{work}_flops": work for work in catalog.FLOPS_WORK}
+
+
+def _nothing() -> None:
+    """Return the jaxpr of a program of which none was seen."""
+
+
+class _Unread(NamedTuple):
+    """
+    A program that is read later.
+
+    Attributes:
+        function: that it was compiled for.
+        finished: Unix time at which it was.
+        jaxpr: returns what JAX lowered, `None` if that is gone.
+    """
+
+    function: Function
+    finished: float
+    jaxpr: Callable[[], Any]
 
 
 class _Record:
@@ -148,8 +168,8 @@ class Programs(Part):
         self.loaded = loaded
         self._utilization = utilization
         self._budget = context.scheduler.budget
-        # By identity: function and end of the compile of programs not read yet.
-        self._unread: dict[int, tuple[Function, float]] = {}
+        # By identity: programs not read yet.
+        self._unread: dict[int, _Unread] = {}
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
@@ -189,7 +209,7 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, function, now)
+            self._leave(identity, _Unread(function, now, _nothing))
             return
         job = functools.partial(self._analyse, function, executable, now, lowered)
         if self._worker.submit(job):
@@ -306,11 +326,11 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _leave(self, identity: int, function: Function, finished: float) -> None:
-        """Leave a program to be read later."""
+    def _leave(self, identity: int, program: _Unread) -> None:
+        """Leave a *program* to be read later."""
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.pop(next(iter(self._unread)), None)
-        self._unread[identity] = function, finished
+        self._unread[identity] = program
 
     def _analyse(
         self, function: Function, executable: Any, finished: float, lowered: Lowered
@@ -330,17 +350,23 @@ class Programs(Part):
         is_read = self._budget.covers() or self._jax.process_count() > 1
         if is_read:
             facts = self._described(function, executable, finished)
-            self._copies.note_jaxpr(function, lowered.jaxpr)
+            self._note_jaxpr(function, lowered.jaxpr)
         counted = self._utilization.count(function, lowered, executable, facts)
         record = self._records[function]
         record.figures = {**record.figures, **counted}
         record.samples = {}
-        if lowered.jaxpr is not None:
-            record.unrolled = self._unrolled(function, lowered.jaxpr)
         if is_read:
             self._utilization.place(function, executable, facts)
         else:
-            self._leave(id(executable), function, finished)
+            # JAX keeps what it has traced for as long as it may compile it again.
+            jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
+            self._leave(id(executable), _Unread(function, finished, jaxpr))
+
+    def _note_jaxpr(self, function: Function, jaxpr: Any) -> None:
+        """Note what is in the *jaxpr* of the latest program of *function*."""
+        self._copies.note_jaxpr(function, jaxpr)
+        if jaxpr is not None:
+            self._records[function].unrolled = self._unrolled(function, jaxpr)
 
     def _described(
         self, function: Function, executable: Any, finished: float
@@ -400,18 +426,19 @@ class Programs(Part):
     def _read_rest(self, goes_on: Callable[[], object]) -> None:
         # Those of the user first: the others only have a number.
         left = [
-            (executable, *found)
+            (executable, found)
             for executable, _ in self.loaded.now()
             if (found := self._unread.get(id(executable))) is not None
         ]
-        left.sort(key=lambda program: (program[1].internal, -program[2]))
-        for executable, function, finished in left:
+        left.sort(key=lambda item: (item[1].function.internal, -item[1].finished))
+        for executable, (function, finished, jaxpr) in left:
             if not goes_on():
                 return
             if self._unread.pop(id(executable), None) is None:
                 continue
             facts = self._described(function, executable, finished)
             if self._records[function].finished == finished:
+                self._note_jaxpr(function, jaxpr())
                 self._utilization.place(function, executable, facts)
 
 

@@ -6,6 +6,7 @@ the calls that traced it, and those of a loop's body were traced from the same o
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from jaxmon.host.files import bounded
 
 _FEWEST_TIMES = 8
 _MOST_EQUATIONS = 4000
+_MOST_FILES = 16
 _INSTRUCTION = 2
 
 _LOOPS = (ast.For, ast.While)
@@ -49,11 +51,10 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
             kind = equation.primitive.name, origin.name_stack, tuple(shapes)
             counts[origin.traceback, kind] += 1
     bodies = Counter[tuple[str, int]]()
-    trees: dict[str, ast.Module | None] = {}
     for (calls, _), times in counts.items():
         if times >= _FEWEST_TIMES:
             codes, offsets = calls.raw_frames()
-            if where := _loop(codes, offsets, place, lines, trees):
+            if where := _loop(codes, offsets, place, lines):
                 bodies[where, times] += times
     if not bodies:
         return None
@@ -64,11 +65,7 @@ def unrolled(jaxpr: Any, place: str, lines: SourceLineFinder) -> Unrolled | None
 
 
 def _loop(
-    codes: list[CodeType],
-    offsets: list[int],
-    place: str,
-    lines: SourceLineFinder,
-    trees: dict[str, ast.Module | None],
+    codes: list[CodeType], offsets: list[int], place: str, lines: SourceLineFinder
 ) -> str:
     """Return the innermost of these calls that a loop makes, within the function."""
     for code, offset in zip(codes, offsets, strict=True):
@@ -78,35 +75,28 @@ def _loop(
         if not lines.is_user(file) or sources.package_of(file):
             continue
         at = next(islice(code.co_positions(), offset // _INSTRUCTION, None), (None,))[0]
-        if at is not None and _is_in_loop(_tree(file, trees), code.co_firstlineno, at):
+        first = code.co_firstlineno
+        if at is not None and any(
+            first <= begin <= at <= end for begin, end in _loops(file)
+        ):
             return f"{sources.display_path(file)}:{at}"
-        if f"{sources.display_path(file)}:{code.co_firstlineno}" == place:
+        if f"{sources.display_path(file)}:{first}" == place:
             break
     return ""
 
 
-def _tree(file: str, trees: dict[str, ast.Module | None]) -> ast.Module | None:
-    if file not in trees:
-        try:
-            trees[file] = ast.parse(bounded.read(Path(file)))
-        except (ConfigFileError, SyntaxError, ValueError) as error:
-            interrupts.pass_on(error)
-            trees[file] = None
-    return trees[file]
-
-
-def _is_in_loop(tree: ast.Module | None, first: int, line: int) -> bool:
-    """
-    Return whether the source has a loop around *line* in the function whose first line
-    is *first*.
-    """
-    for node in () if tree is None else ast.walk(tree):
+@functools.lru_cache(maxsize=_MOST_FILES)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and last lines of the bodies of loops in a source *file*."""
+    try:
+        tree = ast.parse(bounded.read(Path(file)))
+    except (ConfigFileError, SyntaxError, ValueError) as error:
+        interrupts.pass_on(error)
+        return ()
+    found = []
+    for node in ast.walk(tree):
         if isinstance(node, _LOOPS):
-            begin, end = node.body[0].lineno, node.body[-1].end_lineno or 0
+            found.append((node.body[0].lineno, node.body[-1].end_lineno or 0))
         elif isinstance(node, _COMPREHENSIONS):
-            begin, end = node.lineno, node.end_lineno or 0
-        else:
-            continue
-        if first <= begin <= line <= end:
-            return True
-    return False
+            found.append((node.lineno, node.end_lineno or 0))
+    return tuple(found)

@@ -150,12 +150,15 @@ class Sampling(Part):
         )
 
     def _spreads(self) -> dict[str, dict[str, facts.Spread | None]]:
+        return {f.name: self._spread(f) for f in self._context.table if f.counted}
+
+    def _spread(self, function: Function) -> dict[str, facts.Spread | None]:
+        figures = self._figures.get(function)
+        if figures is None:  # it has made no call that could be sampled
+            return {"dispatch": None, "execution": None}
         return {
-            function.name: {
-                "dispatch": facts.spread_of(figures.dispatches.latest),
-                "execution": facts.spread_of(figures.executions.latest),
-            }
-            for function, figures in self._figures.copy().items()
+            "dispatch": facts.spread_of(figures.dispatches.latest),
+            "execution": facts.spread_of(figures.executions.latest),
         }
 
     def snapshot(self) -> dict[str, facts.Samples]:
@@ -211,9 +214,11 @@ class Sampling(Part):
         for function in self._context.table:
             if not function.counted:
                 continue
-            figures = self._figures_of(function)
             not_hits = function.traced.value + function.entered_missed.value
             hits = function.objects.calls - not_hits
+            if hits <= 0:
+                continue
+            figures = self._figures_of(function)
             fresh, figures.hits = hits - figures.hits, max(hits, figures.hits)
             if fresh > 0:
                 waiting.append((figures.sampled, function, figures, fresh))

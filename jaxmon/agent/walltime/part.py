@@ -28,7 +28,7 @@ from jaxmon.agent.walltime.time_by_call import (
     LatestCalls,
     TimeByCallRows,
 )
-from jaxmon.clocks import perf_counter, thread_time
+from jaxmon.clocks import perf_counter, process_time, thread_time
 from jaxmon.exposition.families import Family, family_of
 from jaxmon.facts import walltime as facts
 from jaxmon.facts.rank import Rank, RecentLine
@@ -46,8 +46,10 @@ SITE = "wall_time"
 _AT_FIRST = 0.4
 _FIRST_SECONDS = 20.0
 # Of the time, until looks are enough to judge and later, with what waking up takes:
-# looks at deep stacks, as while JAX traces, are rarer.
+# looks at deep stacks, as while JAX traces, are rarer. Once it is not young, a process
+# that has little of a busy machine's processors gives up as much of that, or a third.
 _MOST_AT_FIRST, _MOST = 0.012, 0.005
+_LEAST_BUSY = 1 / 3
 _TO_JUDGE = facts.ENOUGH_LOOKS * 1.1
 # How many looks the usual is a mean of, and how many times as long it may seem by a
 # single one.
@@ -289,12 +291,17 @@ class WallTimePart(Part):
         shuffled = random.Random()  # noqa: S311 - spreads looks, hides nothing
         pid = os.getpid()
         soon, looks, usual, used = False, 0, 0.0, thread_time()
+        worked = process_time()
         while not self._stopped and self._guard.on(SITE):
             now = perf_counter()
             lived = now - self._began
+            most = _MOST_AT_FIRST if looks < _TO_JUDGE else _MOST
+            if lived >= _FIRST_SECONDS:
+                busy = (process_time() - worked) / lived
+                most *= min(max(busy, _LEAST_BUSY), 1.0)
             every = max(
                 self._every * (_AT_FIRST if lived < _FIRST_SECONDS else 1.0),
-                usual / (_MOST_AT_FIRST if looks < _TO_JUDGE else _MOST),
+                usual / most,
             )
             spread = shuffled.uniform(1 - _SPREAD, 1 + _SPREAD)
             pause = _SOON if soon else every * spread

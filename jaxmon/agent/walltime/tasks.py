@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -24,7 +25,7 @@ from jaxmon import interrupts
 from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.clocks import perf_counter
-from jaxmon.host.files.descriptor import Descriptor
+from jaxmon.host.files.descriptor import Descriptor, DescriptorLostError
 from jaxmon.threads import get_ident, is_ours, main_ident
 
 
@@ -86,20 +87,28 @@ class Task:
 
     def runs(self) -> bool:
         """
-        Return whether it is running, or ready to; ten microseconds.
+        Return whether it is running, or ready to.
 
-        A thread that waits for the interpreter does not run.
+        A thread that waits for the interpreter does not run. One that runs uses its
+        processor since `cpu`: to read its state, this thread gives up the interpreter,
+        twice, and would wait for it again.
         """
+        if self.computes():
+            return True
         try:
-            if not self._state.is_ours:
-                self._state.close()
-                self._state.open(f"/proc/self/task/{self.number}/stat", os.O_RDONLY)
             # "123 (name) R ...": the name may contain anything.
-            read = os.pread(self._state.fileno(), 512, 0)
+            read = os.pread(self._opened(), 512, 0)
         except OSError as error:  # it has ended
             interrupts.pass_on(error)
             return False
         return read[read.rfind(b")") + 2 :][:1] == b"R"
+
+    def _opened(self) -> int:
+        with suppress(DescriptorLostError):
+            return self._state.fileno()
+        self._state.close()
+        self._state.open(f"/proc/self/task/{self.number}/stat", os.O_RDONLY)
+        return self._state.fileno()
 
     def computes(self) -> bool:
         """Return whether it has used its processor since the last call of `cpu`."""
