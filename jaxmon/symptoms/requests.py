@@ -48,8 +48,6 @@ _MOST_LINES = 5
 _MOST_FAILURES = 3
 _MOST_EVIDENCE = 3
 _ROUTE = ("job", "route")
-# Fewer are chance.
-_CALLERS = 5
 # Of as many that should fail, one does, but once in twenty times.
 _SOME = 3
 # For how long requests must hang, as a part of the age of the oldest.
@@ -279,7 +277,7 @@ def _given_up(limits: Limits) -> Expr:
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
     patient = mean > seconds_in(limits.cancelled_after)
-    return patient.and_(number >= _CALLERS).unless(_some(answered))
+    return patient.and_(number >= limits.cancelled_requests).unless(_some(answered))
 
 
 def _some(requests: Expr) -> Expr:

@@ -85,7 +85,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
 
 
 @row(41, "Hosts and processes", lines=(1, 1))
-def down() -> Iterator[Panel]:
+def down(slos: Slos) -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
     load = promql.ratio(
         q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
@@ -96,10 +96,10 @@ def down() -> Iterator[Panel]:
     )
     stalled = q.host_rate(catalog.HOST_PRESSURE_SECONDS, eq("kind", "some"))
     agents = gauge(catalog.RUNTIME_INFO, *q.PROCESS).count(*_HOST)
-    base = load.topk(_ROWS)
+    base, low = load.topk(_ROWS), q.below(slos.limits.host_memory_left)
     yield table(4101, "Busiest hosts")(
         Target(base.of_unit(""), "Load per CPU", q.above(1, 2)),
-        Target(left.and_(base, *_HOST), "Memory available", q.below(0.1)),
+        Target(left.and_(base, *_HOST), "Memory available", low),
         Target(stalled.max(*_HOST).and_(base, *_HOST), "Stalled"),
         Target(agents.and_(base, *_HOST), "Processes"),
         text=f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "
