@@ -195,7 +195,7 @@ def may_limit(
     if isinstance(value, str):
         return bool(DURATION.fullmatch(value)) and not isinstance(parent, ast.Expr)
     # By 1e-9, at least, something is divided.
-    if type(value) not in {int, float} or value == 1e-9:
+    if not isinstance(value, int | float) or value is True or value == 1e-9:
         return False
     if isinstance(parent, ast.Assign | ast.AnnAssign) and value:
         return isinstance(parents[parent], ast.Module | ast.ClassDef) or value > 2
@@ -214,7 +214,7 @@ def holders(
         if isinstance(parents[at], ast.JoinedStr) or at is slice_of(parents[at]):
             return
     calls = {called(part) for part in inside if isinstance(part, ast.Call)}
-    found = [part for part in inside if isinstance(part, ast.Compare)]
+    found: list[ast.AST] = [part for part in inside if isinstance(part, ast.Compare)]
     found += [part for part in inside if called(part) in COLOURS]
     constant = isinstance(parents[at], ast.Module | ast.ClassDef) and names_of(at)
     if not found and constant and ("calls" in kinds or calls <= {"frozenset"}):
