@@ -454,6 +454,9 @@ SYMPTOMS = (
     ),
     Symptom(
         *("requests_slow", "F7", "Requests are slower than before."),
+        metric=catalog.REQUEST_SECONDS,
+        panel="On-call: Latency of warm requests",
+        other_runbook="JaxmonWarmLatencyBudgetBurn",
         reason=routes,
         because=doing,
         missing="JaxmonWarmLatencyBudgetBurn says it if they are too slow",
