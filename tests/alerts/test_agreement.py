@@ -6,78 +6,38 @@ unless the page says that one follows. What grows is compared when it is due, an
 evaluation later; what stays after an hour, when no alert waits any more.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.process import read
-from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
-from jaxmon.symptoms.findings import SYMPTOMS, as_fact, find
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import Symptom
 from tests.alerts.promtool import evaluate, interval, needed, shipped
-from tests.helpers.findings import NO_MORE, function, ledger
+from tests.alerts.scenes import (
+    WHERE,
+    Scene,
+    constant,
+    counted,
+    counting,
+    reasons,
+    trained,
+)
+from tests.helpers.findings import function, ledger
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
-WHERE = 'instance="a",worker="0",job="%s"'
 LIMIT = 80 * 2**30
 BEGAN, COMPILES = catalog.UPTIME_SECONDS, catalog.COMPILE_OLDEST_SECONDS
 RUNS, ENDED = catalog.ACTIVITY_RUNNING_SECONDS, catalog.ACTIVITY_AGE_SECONDS
 EVALUATED = ("stalled", (3540, 3780))
 FAILED = (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032)
 PROCESS = {"observed_seconds": 3600.0, "now": 1000.0}
-
-
-class Scene(NamedTuple):
-    """
-    The same facts for both.
-
-    Attributes:
-        series: their values, with ``%s`` for the job.
-        reasons: what is wrong, as the page has it.
-        at: when they are compared, in seconds.
-    """
-
-    series: dict[str, str]
-    reasons: tuple[Reason, ...]
-    at: float = 3600
-
-
-def constant(value: float) -> str:
-    return f"{value:.15g}+0x70"
-
-
-def counting(rate: float) -> str:
-    """Return a counter that rises by *rate* a minute."""
-    return f"0+{rate:.15g}x70"
-
-
-def reasons(
-    *workers: Worker,
-    extra: Iterable[Family] = (),
-    overview: Any = None,
-    events: Any = (),
-    beside: Iterable[Any] = (),
-) -> tuple[Reason, ...]:
-    """Return the page's reasons for *workers*, an *overview* and a process *beside*."""
-    verdict = HostVerdict()
-    if overview is not None:
-        snapshot = read({**NO_MORE, **overview}, {"events": events})
-        found = tuple(map(as_fact, find(snapshot, [*map(read, beside)])))
-        verdict = HostVerdict({"0": ProcessVerdict(findings=found)})
-    return status(*workers, extra=extra, verdict=verdict).answer.reasons
-
-
-def trained() -> Worker:
-    worker = Worker()
-    worker.steps(100, 0.1)
-    return worker
 
 
 def memory(part: float) -> Scene:
@@ -129,6 +89,24 @@ def hanging(age: float) -> Scene:
     return Scene({name: "0+60x70"}, reasons(worker), age)
 
 
+def given_up(number: float) -> Scene:
+    """So many in ten minutes, each after two seconds; some succeeded days ago."""
+    worker = Worker()
+    worker.requests(100)
+    earlier = reading(worker, at=START)
+    worker.requests(int(number), "client_error", took=2.0)
+    labels = f'{WHERE},route="{ROUTE}",outcome="%s",start="warm"'
+    name, took = f"jaxmon_requests_total{{{labels}}}", "jaxmon_request_seconds"
+    found = {
+        name % ("%s", "success"): constant(100),
+        name % ("%s", "client_error"): counting(number / 10),
+    }
+    for part, rate in (("_sum", number / 5), ("_count", number / 10)):
+        found[f"{took}{part}{{{labels}}}" % ("%s", "client_error")] = counting(rate)
+    reasons = status(worker, earlier=earlier, before=earlier).answer.reasons
+    return counted(found, reasons)
+
+
 def requests(
     every: int, part: float, *, outcome: str = "success", start: str = "warm"
 ) -> Scene:
@@ -141,11 +119,10 @@ def requests(
     worker.requests(every - some)
     worker.requests(some, outcome, start)
     name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="%s"}}'
-    return Scene(
+    return counted(
         {
             name % ("%s", "success", "warm"): counting(every - some),
             name % ("%s", outcome, start): counting(some),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
         status(worker, before=before, earlier=earlier).answer.reasons,
     )
@@ -160,11 +137,10 @@ def few_failing(number: float) -> Scene:
     before = reading(worker, at=START + 540)
     worker.requests(100 - int(number))
     name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="warm"}}'
-    return Scene(
+    return counted(
         {
             name % ("%s", "success"): counting(100 - number / 10),
             name % ("%s", "error"): counting(number / 10),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
         status(worker, before=before, earlier=earlier).answer.reasons,
     )
@@ -205,10 +181,8 @@ def checkpoint(failed: float) -> Scene:
     before = reading(worker, at=START + 540)
     worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
     name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
-    return Scene(
-        {name: counting(failed), f"jaxmon_counting_seconds{{{WHERE}}}": counting(60)},
-        status(worker, before=before).answer.reasons,
-    )
+    found = status(worker, before=before).answer.reasons
+    return counted({name: counting(failed)}, found)
 
 
 def crashed(died: float) -> Scene:
@@ -257,9 +231,7 @@ def accelerator(up: float, *, used: bool = True) -> Scene:
 def oom(errors: float) -> Scene:
     overview = {"functions": function(errors={"oom": int(errors)})}
     name = f'jaxmon_errors_total{{{WHERE},function="train.step",kind="oom"}}'
-    counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), overview=overview)
-    return Scene({name: counting(errors), counted: counting(60)}, found)
+    return counted({name: counting(errors)}, reasons(trained(), overview=overview))
 
 
 def leak(growth: float) -> Scene:
@@ -286,9 +258,7 @@ def checks(key: str, what: str, failed: float) -> Scene:
     overview = {"functions": function(determinism={key: {"failed": int(failed)}})}
     labels = f'{WHERE},function="train.step",outcome="failed"'
     name = f"jaxmon_{what}_checks_total{{{labels}}}"
-    counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), overview=overview)
-    return Scene({name: counting(failed), counted: counting(60)}, found)
+    return counted({name: counting(failed)}, reasons(trained(), overview=overview))
 
 
 def no_progress(attempts: float) -> Scene:
@@ -315,8 +285,7 @@ def recompile(number: float) -> Scene:
     overview = {"process": PROCESS, "functions": function(**counts)}
     name = f'jaxmon_recompiles_total{{{WHERE},function="train.step",cause="%s"}}'
     series = {name % ("%s", cause): counting(number / 2) for cause in causes}
-    series[f"jaxmon_counting_seconds{{{WHERE}}}"] = counting(60)
-    return Scene(series, reasons(trained(), overview=overview, events=events))
+    return counted(series, reasons(trained(), overview=overview, events=events))
 
 
 def spent(state: str) -> Callable[[float], Scene]:
@@ -400,6 +369,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     partial(stalled, beside=RUNS, label="publish"): ("stalled", (70, 780)),
     partial(stalled, beside=ENDED, label="evaluate", at=3000): EVALUATED,
     hanging: ("hanging", (70, 300, 360, 420)),
+    given_up: ("hanging", (4, 5, 6)),
     few_failing: ("requests", (0, 5, 6)),
     partial(requests, 10_000, outcome="error"): (
         "requests",
