@@ -154,7 +154,7 @@ def reach(
     seen.add(name)
     if of[name].symptoms <= {about} or about in of[name].symptoms or len(seen) == 1:
         yield of[name]
-        for other in of[name].names:
+        for other in sorted(of[name].names):
             yield from reach(other, about, of, seen)
 
 
