@@ -109,8 +109,12 @@ def encoded(value: object, depth: int = _DEEPEST) -> Any:
             or kind is bool
             or (kind is dict and not item)
         ):
-            named = name in by_name
-            found[name] = dict(_named(item, depth)) if named else encoded(item, depth)
+            if name in by_name:
+                found[name] = dict(_named(item, depth))
+            elif isinstance(item, Fact) and not vars(item):
+                found[name] = {}
+            else:
+                found[name] = encoded(item, depth)
     return found
 
 
