@@ -18,6 +18,7 @@ service not every GPU of the fleet is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Literal
 
 from jaxmon import catalog
@@ -143,9 +144,13 @@ def burn_rates(slos: Slos) -> dict[str, float]:
 
 def burn(slos: Slos) -> Thresholds:
     """Return the colours of a burn rate: orange is a ticket, red a page."""
-    colours: dict[str, Color] = {"ticket": "orange", "page": "red"}
-    rates = sorted((rate, colours[of]) for of, rate in burn_rates(slos).items())
-    return Thresholds("green", tuple(rates))
+    rates = burn_rates(slos)
+    page = rates.get("page", inf)
+    colours: list[tuple[float, Color]] = [(rates.get("ticket", inf), "orange")]
+    steps = [step for step in colours if step[0] < page]
+    if page < inf:
+        steps.append((page, "red"))
+    return Thresholds("green", tuple(steps))
 
 
 def objective(slos: Slos, name: str) -> Thresholds | None:

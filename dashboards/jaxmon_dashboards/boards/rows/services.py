@@ -157,14 +157,15 @@ def budgets(slos: Slos) -> Iterator[Panel]:
         )
         for slo in slos
     )
-    least = " and ".join(
-        f"a {severity} at {rate:g}" for severity, rate in q.burn_rates(slos).items()
+    least = ", ".join(
+        f"a {severity} from {rate:g} on"
+        for severity, rate in q.burn_rates(slos).items()
     )
     yield timeseries(113, "Burn rate over one hour")(
         *burn,
         text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
-        "that burn fastest; 1 uses it up exactly over the period. If it lasts, "
-        f"{least} follow.",
+        "that burn fastest; 1 uses it up exactly over the period. "
+        f"Alerts, if it lasts: {least or 'none'}.",
         thresholds=q.burn(slos),
         alerts=tuple(slo.alert for slo in slos),
     )
