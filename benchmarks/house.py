@@ -10,7 +10,6 @@ import ast
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import tokenize
@@ -31,9 +30,10 @@ def measure() -> list[Row]:
     """Return what the checkout holds, and modules by what passes through them."""
     sources = list(_sources(PRODUCT))
     classes = Counter(
-        name
+        node.name
         for path in sources
-        for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
     )
     packages = {path.parent for path in (ROOT / "jaxmon").glob("*/__init__.py")}
     tests = list(_sources(["tests"]))

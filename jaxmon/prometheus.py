@@ -4,10 +4,10 @@ jaxmon metrics in the program's own prometheus_client registry.
     from prometheus_client import REGISTRY, start_http_server
 
     import jaxmon
-    from jaxmon.prometheus import Collector
+    from jaxmon.prometheus import AgentCollector
 
     agent = jaxmon.instrument(port=None)
-    REGISTRY.register(Collector(agent))
+    REGISTRY.register(AgentCollector(agent))
     start_http_server(8000)
 
 One port and one scrape for both. Not needed with a sidecar; with both, every series
@@ -52,7 +52,7 @@ class CollectingAgent(Protocol):
         ...
 
 
-class Collector(ClientCollector):
+class AgentCollector(ClientCollector):
     """
     Provides *agent*'s metrics to a registry, except ``process_*`` and ``python_*``.
 

@@ -1,10 +1,10 @@
 """
 Requests of a WSGI application: Flask, or any other.
 
-    from jaxmon.wsgi import Middleware
+    from jaxmon.wsgi import WsgiMiddleware
 
-    app.wsgi_app = Middleware(app.wsgi_app)             # Flask
-    app = Middleware(app, route=lambda environ: ...)    # anything else
+    app.wsgi_app = WsgiMiddleware(app.wsgi_app)             # Flask
+    app = WsgiMiddleware(app, route=lambda environ: ...)    # anything else
 
 Each request is recorded as a `jaxmon.request`. Its route is the matched template
 (``/items/<int:item>``), never the path; unmatched requests are ``unmatched``. It lasts
@@ -51,7 +51,7 @@ _WITHOUT_BODY = (204, 304)
 _MAX_DEPTH = 64
 
 
-class Middleware:
+class WsgiMiddleware:
     """
     Observes the requests of *app* and passes everything through unchanged, also without
     an agent, and nested requests. *route* returns the template of a request's route, if

@@ -32,6 +32,7 @@ from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import MODES, Symptom
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
+from jaxmon_dashboards.boards import all_dashboards
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,11 +47,11 @@ Everything that jaxmon says of a program, a host or a job, once, by kind of fail
 page, `ps` and `top` counts as a reason, whose `kind` is the same name, and *job* what
 `jaxmon job why` says. Facts are what a process, its host or a job
 [reports](architecture.md#the-life-of-a-fact). Limits have these names in
-[`slo.yaml`](alerting.md), for screens and alerts alike. What has neither alert nor
-runbook has its advice in the finding."""
+[`slo.yaml`](alerting.md), for screens and alerts alike."""
 # Of a fact in the code, what it is called in JSON; the rest is no fact of its own.
 FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
     "of_kind": "events",
+    "users": "functions",
     "compile_time": "functions",
     "load_time": "functions",
     "spans": "functions",
@@ -120,9 +121,10 @@ def mentions(path: str) -> Mapping[str, Mentions]:
 
 
 def called(node: ast.AST) -> str:
-    """Return the function, or the method of its own, that *node* may be."""
-    if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
-        return node.attr
+    """Return the function, or the method of this module, that *node* may be."""
+    if isinstance(node, ast.Attribute):
+        ours = node.attr == "judge" or getattr(node.value, "id", "") == "self"
+        return node.attr if ours else ""
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -152,7 +154,7 @@ def reach(
     seen.add(name)
     if of[name].symptoms <= {about} or about in of[name].symptoms or len(seen) == 1:
         yield of[name]
-        for other in of[name].names:
+        for other in sorted(of[name].names):
             yield from reach(other, about, of, seen)
 
 
@@ -179,25 +181,42 @@ def row(one: Symptom) -> list[str]:
     found = [*judged(one)]
     mentioned = {limit for of in found for limit in of.limits}
     facts = {FIELDS.get(fact, "") for of in found for fact in of.facts} - {""}
+    facts |= {"time" for of in found if "Period" in of.names}
     read = [getattr(catalog, name).name for of in found for name in sorted(of.metrics)]
     shows = [] if one.metric is None else [one.metric.name]
-    runbook = f"[{one.runbook}](../runbooks/{one.runbook}.md)" if one.runbook else ""
+    # What only metrics judge needs no facts; an objective has limits of its own.
+    budget = "those of the objective" if one.alert and one.rule[1] is None else ""
+    advice = "none: the finding has the advice" if finding else "none: `job why` has it"
+    link = f"[{one.runbook}](../runbooks/{one.runbook}.md)" if one.runbook else advice
+    panel = one.panel or next(panels(one.alert), "") or "none: no metric has it"
     return [
         one.sentence,
-        listed([*sorted(facts), *(["ranks"] if one.ranks else [])]),
-        listed([*shows, *read, *queried(alerts)]),
+        listed([*sorted(facts), *(["ranks"] if one.ranks else [])])
+        or ("none: metrics have it" if one.reason or not finding else ""),
+        listed([*shows, *read, *queried(alerts)])
+        or budget
+        or "none: only facts have it",
         listed(
             [
                 *(*one.observed, *one.ranks),
                 *(name for name in LIMITS if name in mentioned),
                 *limits,
             ]
-        ),
+        )
+        or budget
+        or "none: once is enough",
         shown or missing,
         f"{one.alert}, {tier}" if one.alert else missing,
-        runbook,
-        one.panel,
+        link,
+        panel,
     ]
+
+
+def panels(alert: str) -> Iterator[str]:
+    """Yield the panels that show the cause of *alert*, with their dashboards."""
+    for board in all_dashboards():
+        title = board.title.removeprefix("jaxmon / ")
+        yield from (f"{title}: {p.title}" for p in board.panels if alert in p.alerts)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -13,6 +13,8 @@ from jaxmon.agent.jaxlink.names import RELEASES, SECTIONS, Name
 from jaxmon.catalog import HOOK_ACTIVE, Metric, conventions
 from jaxmon.catalog.model import GAUGES
 from jaxmon.host.files.generated import HEADER, WARNING
+from jaxmon.host.formats.durations import seconds
+from jaxmon.limits import Limits
 from jaxmon.settings import DIRECTORY, PREFIX, Settings, declared, meanings, wanted
 
 
@@ -168,7 +170,7 @@ Example queries:
 - Fraction of wall time that a process spends compiling:
   `sum without (function, phase, le) (rate({compile_seconds}_sum[5m]))`
 - A compile that hangs or takes very long:
-  `{catalog.COMPILE_OLDEST_SECONDS.name} > 300`
+  `{catalog.COMPILE_OLDEST_SECONDS.name} > {seconds(Limits().stuck_after):.0f}`
 - Hit rate of the persistent compilation cache:
   `sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}{{result="hit"}}[1h])) /
   sum(rate({catalog.PERSISTENT_CACHE_REQUESTS.name}[1h]))`

@@ -167,6 +167,7 @@ _GAUGES = (
     catalog.QUEUE_DEPTH,
     catalog.STEP_AGE_SECONDS,
     catalog.ACTIVITY_RUNNING_SECONDS,
+    catalog.ACTIVITY_AGE_SECONDS,
     catalog.VALUE_NONFINITE_RUN,
     catalog.NONFINITE_OUTPUTS,
     catalog.COMPILES_IN_PROGRESS,

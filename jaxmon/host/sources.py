@@ -63,10 +63,15 @@ def display_path(file: str) -> str:
     package = package_of(file)
     if package is not None:
         return file[file.rindex(f"{os.sep}{package}") + 1 :]
-    for base, prefix in ((_directory(), ""), (os.path.expanduser("~"), "~/")):  # noqa: PTH111 - a Path of a home that is unknown raises
+    for find, prefix in ((_directory, ""), (_home, "~/")):
+        base = find()
         if len(base) > 1 and file.startswith(f"{base}{os.sep}"):
             return prefix + file[len(base) + 1 :]
     return file
+
+
+def _home() -> str:
+    return os.path.expanduser("~")  # noqa: PTH111 - a Path of an unknown one raises
 
 
 def _directory() -> str:

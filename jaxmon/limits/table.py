@@ -188,8 +188,9 @@ class ProcessLimits:
     )
     host_growth_for = duration(
         "10m",
-        "How long the memory of a process must grow to be said without its cause.",
+        "How long the memory of a process must grow to be said without its cause, ...",
     )
+    host_full_within = duration("1d", "... if it would fill that of the host so soon.")
     fragmented_free = ratio(0.2, "Fraction of device memory that is free, ...")
     fragmented_block = ratio(
         0.25,
@@ -199,7 +200,16 @@ class ProcessLimits:
 
     # Loops, values and runs.
     stalled_after = duration(
-        "10m", "Age of a running loop's last step that means it is stuck."
+        "10m", "Age of a running loop's last step that means it is stuck, ..."
+    )
+    stalled_step_times = count(
+        3, "... if that is so many times as long as a step takes, too."
+    )
+    stalled_for = duration("2m", "How long that must last.")
+    activity_after = duration(
+        "1h",
+        "Age of an evaluation, checkpoint or other activity from which it no longer "
+        "explains why a loop stands still.",
     )
     late_step = duration("1m", "Age of the last step from which a loop is late, ...")
     late_step_times = count(10, "... if that is so many times as long as a step takes.")
@@ -352,8 +362,9 @@ class FleetLimits:
         "10s", "Latency that 95 % of a route's cold requests should not exceed."
     )
     cancelled_after = duration(
-        "1s", "Mean time after which callers give up on a route that answers none."
+        "1s", "Mean time after which callers give up on a route that answers none, ..."
     )
+    cancelled_requests = count(5, "... and how many of them do, at least.")
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
     oom_share = ratio(
         0.5,
@@ -369,12 +380,6 @@ class FleetLimits:
         "1h",
         "Window over which growth is measured; it must occur in two consecutive "
         "windows.",
-    )
-    stalled_for = duration("2m", "How long that must last.")
-    activity_after = duration(
-        "1h",
-        "Age of an evaluation, checkpoint or other activity from which it no longer "
-        "explains why a loop stands still.",
     )
     died_for = duration(
         "3m", "How long a training process must be dead without a successor."
@@ -404,11 +409,16 @@ class FleetLimits:
         1.3, "How many times as long as in the median process a function must take."
     )
     straggler_for = duration("15m", "For how long it must.")
+    straggler_share = ratio(0.05, "Minimum fraction of the time that it takes.")
+    processes_compared = count(
+        4, "Minimum number of processes of a job of which one is called slow."
+    )
     rank_slow = ratio(
         0.2,
         "Fraction of the time that the median process of a job must wait longer for "
         "its device than one that hardly waits.",
     )
+    rank_slow_waits = ratio(0.1, "Of what fraction that one waits, at most.")
     rank_slow_for = duration("10m", "For how long it must.")
     checkpoint_age = duration(
         "6h", "Age of the last checkpoint of a loop that makes checkpoints."

@@ -16,9 +16,8 @@ FOR_OTHERS = "device|fetch|transfer"
 _BUSY = "data_wait|eager|python|gc|gil|blocked|idle"
 # What NCCL says of a process that does not take part.
 _GONE = "unresponsive|dead"
-# Of shorter calls the clock is a part; what takes less of the time does not matter.
-_LITTLE = 0.1
-_LEAST_SECONDS, _LEAST_SHARE, _LEAST_PROCESSES = 0.001, 0.05, 4
+# Of shorter calls the clock is a part.
+_LEAST_SECONDS = 0.001
 DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 """Fraction of time a function keeps its process's devices busy."""
 
@@ -61,9 +60,10 @@ def _rank_slow(limits: Limits) -> Alert:
     # A process on its own, and several jobs under one name, are not comparable.
     one_job = waits.sum(*PROCESS).count("job")
     one_job = one_job.equals(gauge(catalog.PROCESS_COUNT).max("job"))
-    shorter = waits_less(waits.sum(*PROCESS)).and_(one_job >= _LEAST_PROCESSES, "job")
+    compared = one_job >= limits.processes_compared
+    shorter = waits_less(waits.sum(*PROCESS)).and_(compared, "job")
     # A host with more is ahead of its device.
-    hardly = waits.sum(*PROCESS) < _LITTLE
+    hardly = waits.sum(*PROCESS) < limits.rank_slow_waits
     return Alert(
         expr=(shorter > limits.rank_slow).and_(hardly, *PROCESS),
         for_=limits.rank_slow_for,
@@ -100,11 +100,13 @@ def _straggler(limits: Limits) -> Alert:
     spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(devices, *PROCESS) > 1
     alone = mean.unless(spans, *by)
     times = alone.joined(programs, on=by, take=("fingerprint",))
-    enough = times.count(*same) >= _LEAST_PROCESSES
+    enough = times.count(*same) >= limits.processes_compared
     busy = promql.recorded(DEVICE_TIME, labels=by)
     slower = times.relative_to(times.median(*same).and_(enough), *same)
     return Alert(
-        expr=(slower > limits.straggler).and_(busy > _LEAST_SHARE, *by).max(*by),
+        expr=(slower > limits.straggler)
+        .and_(busy > limits.straggler_share, *by)
+        .max(*by),
         for_=limits.straggler_for,
         description=(
             "One process's device takes longer for a program that each runs for "

@@ -29,7 +29,6 @@ from jaxmon.symptoms.symptom import (
 )
 
 
-_DAY = 86_400.0
 _MOST_EVIDENCE = 3
 
 
@@ -153,7 +152,7 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
             f"Memory of device {leak.device} grew steadily by "
             f"{size(leak.growth_bytes)} in {duration(leak.seconds)}"
             + (f" and {leak.calls:,} calls" if leak.calls else "")
-            + _full(leak.full_in_seconds),
+            + _full(leak.full_in_seconds, snapshot.limits),
             (
                 *(
                     f"{line.place} grew by {size(line.growth_bytes)}, to "
@@ -169,9 +168,9 @@ def _leaks(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _full(left: float | None) -> str:
+def _full(left: float | None, limits: Limits) -> str:
     """Return the end of a sentence about growth."""
-    if left is None or left > _DAY:
+    if left is None or left > seconds_in(limits.host_full_within):
         return "."
     return f". At that pace it is full in {duration(left)}."
 
@@ -190,9 +189,10 @@ def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
     Detect growth beside arrays of JAX: of a collection of the program, or of what is
     not known if that is about to fill the host.
     """
-    growth = snapshot.allocations.host
-    left, long = growth.full_in_seconds, seconds_in(snapshot.limits.host_growth_for)
-    fills = left is not None and left <= _DAY and growth.seconds >= long
+    growth, limits = snapshot.allocations.host, snapshot.limits
+    left, long = growth.full_in_seconds, seconds_in(limits.host_growth_for)
+    soon = left is not None and left <= seconds_in(limits.host_full_within)
+    fills = soon and growth.seconds >= long
     if growth.growth_bytes and (growth.holder.name or fills):
         per_call = growth.growth_bytes / max(growth.calls, 1)
         yield Finding(
@@ -201,7 +201,7 @@ def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
             f"The memory of the process on the host grew steadily by "
             f"{size(growth.growth_bytes)} in {duration(growth.seconds)} and "
             f"{growth.calls:,} calls, {size(per_call)} for each, beside arrays of "
-            f"JAX{_full(left)}",
+            f"JAX{_full(left, limits)}",
             (*_held(growth.holder),),
             "Give what grows a maximum, as functools.lru_cache(maxsize=...) has, or "
             "drop what is no longer needed. A cache that is still filling looks the "
@@ -447,6 +447,8 @@ SYMPTOMS = (
     ),
     Symptom(
         *("host_memory", "F5", "The memory of a host is nearly used up."),
+        panel="Debug: Host memory available to programs",
+        other_runbook="JaxmonHostMemoryGrowth",
         reason=_host_filling,
         missing="hosts have alerts of their own; JaxmonHostMemoryGrowth is earlier",
     ),

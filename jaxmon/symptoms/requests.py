@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.marked import Failure, RouteFacts
 from jaxmon.facts.process import Snapshot
+from jaxmon.facts.reading import total
 from jaxmon.facts.recent import MINUTE, HostFacts
 from jaxmon.facts.status import Reason, RequestSummary
 from jaxmon.host.formats import durations
@@ -44,12 +45,9 @@ REQUESTS = (
 )
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
-_MOST_LINES = 5
-_MOST_FAILURES = 3
-_MOST_EVIDENCE = 3
+_MOST_LINES, _MOST_FAILURES, _MOST_EVIDENCE = 5, 3, 3
 _ROUTE = ("job", "route")
-# Fewer are chance.
-_CALLERS = 5
+_GIVEN_UP = "client_error"
 # Of as many that should fail, one does, but once in twenty times.
 _SOME = 3
 # For how long requests must hang, as a part of the age of the oldest.
@@ -108,6 +106,7 @@ def routes(facts: HostFacts) -> Iterator[Reason]:
             _failing(route, lately, limits)
             or (None if inherited else _failed(route, limits))
             or _stuck(route, limits)
+            or _left(route, facts)
             or _waiting(lately, limits)
             or _slow(route, limits)
         )
@@ -237,13 +236,37 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
+def _left(route: RequestSummary, facts: HostFacts) -> Reason | None:
+    """Judge whether callers give up on a route that answers none, as `_given_up`."""
+    limits = facts.limits
+    lately = [
+        (key[2], observed)
+        for key, observed in facts.lately.distributions(catalog.REQUEST_SECONDS).items()
+        if key[1] == route.route and observed.observed
+    ]
+    found = total(observed for outcome, observed in lately if outcome == _GIVEN_UP)
+    if (
+        found is None
+        or any(outcome != _GIVEN_UP for outcome, _ in lately)
+        or found.observed < limits.cancelled_requests
+        or not (found.mean or 0.0) > seconds_in(limits.cancelled_after)
+    ):
+        return None
+    text = (
+        f"no request to {clean(route.route)} is answered: {found.observed:,.0f} "
+        f"callers gave up after {duration(found.mean or 0.0)} on average."
+    )
+    ever = route.total > route.failed + route.client_errors
+    return _of_route("hanging", PAGE if ever else TICKET, text, route)
+
+
 def _requests_hang(limits: Limits) -> Iterator[Alert]:
     """
     Yield a page for a route that answers no one, and a ticket if it is not known to
     have ever answered: callers end a stream themselves, and may end nothing else.
     """
     after = limits.hang_after
-    answered = events.REQUESTS.within(after, ne("outcome", "client_error"))
+    answered = events.REQUESTS.within(after, ne("outcome", _GIVEN_UP))
     silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
     waiting = (silent_for > seconds_in(after)).unless(_some(answered))
     given_up = _given_up(limits).unless(waiting)
@@ -271,15 +294,15 @@ def _given_up(limits: Limits) -> Expr:
     """Return the mean time after which callers gave up, where no one was answered."""
     # As many callers as it takes, also where they are few.
     window = durations.text(2 * seconds_in(limits.hang_after))
-    given_up = eq("outcome", "client_error")
-    answered = events.REQUESTS.within(window, ne("outcome", "client_error"))
+    given_up = eq("outcome", _GIVEN_UP)
+    answered = events.REQUESTS.within(window, ne("outcome", _GIVEN_UP))
     number, seconds = (
         counted_events.within(window, given_up).sum(*_ROUTE)
         for counted_events in (events.REQUESTS, events.REQUEST_SECONDS)
     )
     mean = (seconds / (number > 0)).of_unit("seconds")
     patient = mean > seconds_in(limits.cancelled_after)
-    return patient.and_(number >= _CALLERS).unless(_some(answered))
+    return patient.and_(number >= limits.cancelled_requests).unless(_some(answered))
 
 
 def _some(requests: Expr) -> Expr:
@@ -456,6 +479,9 @@ SYMPTOMS = (
     ),
     Symptom(
         *("requests_slow", "F7", "Requests are slower than before."),
+        metric=catalog.REQUEST_SECONDS,
+        panel="On-call: Latency of warm requests",
+        other_runbook="JaxmonWarmLatencyBudgetBurn",
         reason=routes,
         because=doing,
         missing="JaxmonWarmLatencyBudgetBurn says it if they are too slow",

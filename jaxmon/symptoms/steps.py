@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
+from re import match
 
 from jaxmon import catalog, promql
 from jaxmon.facts.events import Slower
@@ -79,8 +80,6 @@ _FREE_THE_LOCK = (
 )
 PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
 """Activities that keep a loop from its steps, by their names."""
-PATIENCE = 3
-"""How many times its mean a step may take before it is late, if that is longer."""
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 
@@ -211,31 +210,49 @@ def _loops_stalled(facts: HostFacts) -> Iterator[Reason]:
         if age is None or not _is_late(loop, facts):
             continue
         text = f"{named(loop)} is stuck: its last step was {duration(age)} ago"
-        limits = facts.limits
-        after = max(seconds_in(limits.stalled_after), _patience(loop, limits))
-        severity, text = due(text, age, after + seconds_in(limits.stalled_for), PAGE)
+        after = _stuck_after(loop, facts) + seconds_in(facts.limits.stalled_for)
+        severity, text = due(text, age, after, PAGE)
         yield reason("stalled", severity, text, [loop.age_worker], loop.loop)
 
 
 def _is_late(loop: LoopSummary, facts: HostFacts) -> bool:
     """Return whether the next step of a loop should have come."""
-    age = loop.age
-    if age is None or age < _patience(loop, facts.limits):
+    limits = facts.limits
+    times = limits.late_step_times * _step_seconds(loop, facts)
+    # Of long steps, so many take longer than the alert waits.
+    late = min(max(seconds_in(limits.late_step), times), _stuck_after(loop, facts))
+    if loop.age is None or loop.age < late:
         return False
     return not _excused(facts, loop.age_worker)
 
 
-def _patience(loop: LoopSummary, limits: Limits) -> float:
-    usual = loop.usual or loop.mean or 0.0
-    return max(seconds_in(limits.late_step), limits.late_step_times * usual)
+def _stuck_after(loop: LoopSummary, facts: HostFacts) -> float:
+    """Return the age of its last step from which a loop is stuck, as `patience`."""
+    times = facts.limits.stalled_step_times * _step_seconds(loop, facts)
+    return max(seconds_in(facts.limits.stalled_after), times)
+
+
+def _step_seconds(loop: LoopSummary, facts: HostFacts) -> float:
+    """Return how long a step of the process takes that has made none for longest."""
+    steps = facts.now.distributions(catalog.STEP_SECONDS)
+    observed = steps.get((loop.age_worker, loop.loop))
+    return (observed.mean if observed else None) or 0.0
 
 
 def _excused(facts: HostFacts, worker: str) -> bool:
-    """Return whether a process compiles, or is busy with an activity that it marks."""
-    if facts.now.of(catalog.COMPILES_IN_PROGRESS).get((worker,)):
-        return True
-    running = facts.now.of(catalog.ACTIVITY_RUNNING_SECONDS)
-    return any(value and key[0] == worker for key, value in running.items())
+    """Return whether a process compiles, or pauses its loop, or did so, as `busy`."""
+    limits, now = facts.limits, facts.now
+    return any(
+        key[0] == worker
+        and 0 < value < seconds_in(most)
+        and (metric is catalog.COMPILE_OLDEST_SECONDS or match(PAUSES, key[1]))
+        for metric, most in (
+            (catalog.COMPILE_OLDEST_SECONDS, limits.stuck_after),
+            (catalog.ACTIVITY_RUNNING_SECONDS, limits.activity_after),
+            (catalog.ACTIVITY_AGE_SECONDS, limits.stalled_after),
+        )
+        for key, value in now.of(metric).items()
+    )
 
 
 def named(loop: LoopSummary) -> str:
@@ -253,7 +270,7 @@ def _training_stalled(limits: Limits) -> Alert:
         active=seconds_in(limits.activity_after),
     )
     age = gauge(catalog.STEP_AGE_SECONDS)
-    late = age > patience(age, limit)
+    late = age > patience(age, limit, limits.stalled_step_times)
     return Alert(
         # One stuck process stops the others: the oldest step is what counts.
         expr=late.unless(excused, *PROCESS).max("job", "loop"),
@@ -290,13 +307,13 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
     return compiles.or_(activities).or_(ended)
 
 
-def patience(age: Expr, limit: float) -> Expr:
+def patience(age: Expr, limit: float, times: float) -> Expr:
     """
-    Return the *age* above which each loop's step is late: *limit* seconds, or
-    `PATIENCE` of its steps if that is longer.
+    Return the *age* above which each loop's step is late: *limit* seconds, or so many
+    *times* its mean step if that is longer.
     """
     steps = histogram(catalog.STEP_SECONDS)
-    mean = (steps.sum.total() / (steps.count.total() > 0)) * PATIENCE
+    mean = (steps.sum.total() / (steps.count.total() > 0)) * times
     return promql.call("clamp_min", mean, limit).or_(age * 0 + limit)
 
 

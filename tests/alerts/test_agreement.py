@@ -6,72 +6,38 @@ unless the page says that one follows. What grows is compared when it is due, an
 evaluation later; what stays after an hour, when no alert waits any more.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from jaxmon import catalog
+from jaxmon.catalog import Metric
 from jaxmon.exposition.families import Family, gauge, series
-from jaxmon.facts.process import read
-from jaxmon.facts.status import HostVerdict, ProcessVerdict, Reason
-from jaxmon.symptoms.findings import SYMPTOMS, as_fact, find
+from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import Symptom
 from tests.alerts.promtool import evaluate, interval, needed, shipped
-from tests.helpers.findings import NO_MORE, function, ledger
+from tests.alerts.scenes import (
+    WHERE,
+    Scene,
+    constant,
+    counted,
+    counting,
+    reasons,
+    trained,
+)
+from tests.helpers.findings import function, ledger
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
-WHERE = 'instance="a",worker="0",job="%s"'
 LIMIT = 80 * 2**30
+BEGAN, COMPILES = catalog.UPTIME_SECONDS, catalog.COMPILE_OLDEST_SECONDS
+RUNS, ENDED = catalog.ACTIVITY_RUNNING_SECONDS, catalog.ACTIVITY_AGE_SECONDS
+EVALUATED = ("stalled", (3540, 3780))
+FAILED = (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032)
 PROCESS = {"observed_seconds": 3600.0, "now": 1000.0}
-
-
-class Scene(NamedTuple):
-    """
-    The same facts for both.
-
-    Attributes:
-        series: their values, with ``%s`` for the job.
-        reasons: what is wrong, as the page has it.
-        at: when they are compared, in seconds.
-    """
-
-    series: dict[str, str]
-    reasons: tuple[Reason, ...]
-    at: float = 3600
-
-
-def constant(value: float) -> str:
-    return f"{value:.15g}+0x70"
-
-
-def counting(rate: float) -> str:
-    """Return a counter that rises by *rate* a minute."""
-    return f"0+{rate:.15g}x70"
-
-
-def reasons(
-    *workers: Worker,
-    extra: Iterable[Family] = (),
-    overview: Any = None,
-    events: Any = (),
-    beside: Iterable[Any] = (),
-) -> tuple[Reason, ...]:
-    """Return the page's reasons for *workers*, an *overview* and a process *beside*."""
-    verdict = HostVerdict()
-    if overview is not None:
-        snapshot = read({**NO_MORE, **overview}, {"events": events})
-        found = tuple(map(as_fact, find(snapshot, [*map(read, beside)])))
-        verdict = HostVerdict({"0": ProcessVerdict(findings=found)})
-    return status(*workers, extra=extra, verdict=verdict).answer.reasons
-
-
-def trained() -> Worker:
-    worker = Worker()
-    worker.steps(100, 0.1)
-    return worker
 
 
 def memory(part: float) -> Scene:
@@ -97,11 +63,22 @@ def compile_stuck(age: float) -> Scene:
     return Scene({name: "0+60x70"}, reasons(worker), age)
 
 
-def stalled(age: float) -> Scene:
-    worker = trained()
+def stalled(
+    age: float, *, step: float = 0.1, beside: Metric = BEGAN, label: str = "", at=0
+) -> Scene:
+    """A loop since its last step, and what its process does or did *beside*."""
+    worker, every = Worker(), f'{{{WHERE},loop="train"}}'
+    worker.steps(100, step)
     worker.set(catalog.STEP_AGE_SECONDS, age, "train")
-    name = f'jaxmon_step_age_seconds{{{WHERE},loop="train"}}'
-    return Scene({name: "0+60x70"}, reasons(worker), age)
+    worker.set(beside, age - at, *filter(None, [label]))
+    labels = f'{WHERE},activity="{label}"' if label else WHERE
+    found = {
+        f"{beside.name}{{{labels}}}": f"0x{at // 60} 60+60x70",
+        f"jaxmon_step_age_seconds{every}": "0+60x70",
+        f"jaxmon_step_seconds_sum{every}": constant(100 * step),
+        f"jaxmon_step_seconds_count{every}": constant(100),
+    }
+    return Scene(found, reasons(worker), age)
 
 
 def hanging(age: float) -> Scene:
@@ -112,11 +89,29 @@ def hanging(age: float) -> Scene:
     return Scene({name: "0+60x70"}, reasons(worker), age)
 
 
-def requests(
-    some: int, every: int, *, outcome: str = "success", start: str = "warm"
-) -> Scene:
-    """So many requests a minute, *some* of them with that outcome and start."""
+def given_up(number: float) -> Scene:
+    """So many in ten minutes, each after two seconds; some succeeded days ago."""
     worker = Worker()
+    worker.requests(100)
+    earlier = reading(worker, at=START)
+    worker.requests(int(number), "client_error", took=2.0)
+    labels = f'{WHERE},route="{ROUTE}",outcome="%s",start="warm"'
+    name, took = f"jaxmon_requests_total{{{labels}}}", "jaxmon_request_seconds"
+    found = {
+        name % ("%s", "success"): constant(100),
+        name % ("%s", "client_error"): counting(number / 10),
+    }
+    for part, rate in (("_sum", number / 5), ("_count", number / 10)):
+        found[f"{took}{part}{{{labels}}}" % ("%s", "client_error")] = counting(rate)
+    reasons = status(worker, earlier=earlier, before=earlier).answer.reasons
+    return counted(found, reasons)
+
+
+def requests(
+    every: int, part: float, *, outcome: str = "success", start: str = "warm"
+) -> Scene:
+    """So many requests a minute, a *part* of them with that outcome and start."""
+    worker, some = Worker(), round(part * every)
     earlier = reading(worker, at=START)
     worker.requests(9 * (every - some))
     worker.requests(9 * some, outcome, start)
@@ -124,11 +119,10 @@ def requests(
     worker.requests(every - some)
     worker.requests(some, outcome, start)
     name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="%s"}}'
-    return Scene(
+    return counted(
         {
             name % ("%s", "success", "warm"): counting(every - some),
             name % ("%s", outcome, start): counting(some),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
         status(worker, before=before, earlier=earlier).answer.reasons,
     )
@@ -143,27 +137,13 @@ def few_failing(number: float) -> Scene:
     before = reading(worker, at=START + 540)
     worker.requests(100 - int(number))
     name = f'jaxmon_requests_total{{{WHERE},route="{ROUTE}",outcome="%s",start="warm"}}'
-    return Scene(
+    return counted(
         {
             name % ("%s", "success"): counting(100 - number / 10),
             name % ("%s", "error"): counting(number / 10),
-            f"jaxmon_counting_seconds{{{WHERE}}}": counting(60),
         },
         status(worker, before=before, earlier=earlier).answer.reasons,
     )
-
-
-def failing(part: float) -> Scene:
-    return requests(round(part * 10_000), 10_000, outcome="error")
-
-
-def cold(part: float) -> Scene:
-    return requests(round(part * 1000), 1000, start="cold")
-
-
-def few_cold(number: float) -> Scene:
-    """Ten of them in ten minutes are the limit."""
-    return requests(int(number), 10, start="cold")
 
 
 def slower(times: float) -> Scene:
@@ -175,14 +155,6 @@ def slower(times: float) -> Scene:
     name = f'jaxmon_slowdown{{{WHERE},kind="loop",name="train",against="earlier"}}'
     found = status(worker, before=before).answer.reasons
     return Scene({name: constant(times)}, found)
-
-
-def loss(run: float) -> Scene:
-    return nonfinite("loss", run)
-
-
-def norm(run: float) -> Scene:
-    return nonfinite("grad_norm", run)
 
 
 def nonfinite(quantity: str, run: float) -> Scene:
@@ -209,10 +181,8 @@ def checkpoint(failed: float) -> Scene:
     before = reading(worker, at=START + 540)
     worker.set(catalog.CHECKPOINT_FAILURES, failed, "save")
     name = f'jaxmon_checkpoint_failures_total{{{WHERE},operation="save"}}'
-    return Scene(
-        {name: counting(failed), f"jaxmon_counting_seconds{{{WHERE}}}": counting(60)},
-        status(worker, before=before).answer.reasons,
-    )
+    found = status(worker, before=before).answer.reasons
+    return counted({name: counting(failed)}, found)
 
 
 def crashed(died: float) -> Scene:
@@ -258,16 +228,10 @@ def accelerator(up: float, *, used: bool = True) -> Scene:
     return Scene(found, reasons(worker, extra=extra))
 
 
-def unused_accelerator(up: float) -> Scene:
-    return accelerator(up, used=False)
-
-
 def oom(errors: float) -> Scene:
     overview = {"functions": function(errors={"oom": int(errors)})}
     name = f'jaxmon_errors_total{{{WHERE},function="train.step",kind="oom"}}'
-    counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), overview=overview)
-    return Scene({name: counting(errors), counted: counting(60)}, found)
+    return counted({name: counting(errors)}, reasons(trained(), overview=overview))
 
 
 def leak(growth: float) -> Scene:
@@ -290,20 +254,11 @@ def host_growth(grows: float) -> Scene:
     return Scene(series, found, at=14400)
 
 
-def checks(failed: float, what: str, metric: str) -> Scene:
-    overview = {"functions": function(determinism={what: {"failed": int(failed)}})}
-    name = f'{metric}{{{WHERE},function="train.step",outcome="failed"}}'
-    counted = f"jaxmon_counting_seconds{{{WHERE}}}"
-    found = reasons(trained(), overview=overview)
-    return Scene({name: counting(failed), counted: counting(60)}, found)
-
-
-def determinism(failed: float) -> Scene:
-    return checks(failed, "checks", "jaxmon_determinism_checks_total")
-
-
-def gradients(failed: float) -> Scene:
-    return checks(failed, "gradient_checks", "jaxmon_gradient_checks_total")
+def checks(key: str, what: str, failed: float) -> Scene:
+    overview = {"functions": function(determinism={key: {"failed": int(failed)}})}
+    labels = f'{WHERE},function="train.step",outcome="failed"'
+    name = f"jaxmon_{what}_checks_total{{{labels}}}"
+    return counted({name: counting(failed)}, reasons(trained(), overview=overview))
 
 
 def no_progress(attempts: float) -> Scene:
@@ -330,8 +285,7 @@ def recompile(number: float) -> Scene:
     overview = {"process": PROCESS, "functions": function(**counts)}
     name = f'jaxmon_recompiles_total{{{WHERE},function="train.step",cause="%s"}}'
     series = {name % ("%s", cause): counting(number / 2) for cause in causes}
-    series[f"jaxmon_counting_seconds{{{WHERE}}}"] = counting(60)
-    return Scene(series, reasons(trained(), overview=overview, events=events))
+    return counted(series, reasons(trained(), overview=overview, events=events))
 
 
 def spent(state: str) -> Callable[[float], Scene]:
@@ -352,7 +306,6 @@ def spent(state: str) -> Callable[[float], Scene]:
             reasons(trained(), overview=overview),
         )
 
-    scene.__name__ = state
     return scene
 
 
@@ -410,25 +363,40 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
     memory: ("memory", (0.85, 0.9, 0.92)),
     compile_stuck: ("compile_stuck", (400, 900, 960)),
     stalled: ("stalled", (70, 660, 720, 780)),
+    partial(stalled, step=300): ("stalled", (780, 960, 1080)),
+    partial(stalled, beside=COMPILES): ("stalled", (840, 1080)),
+    partial(stalled, beside=RUNS, label="evaluate"): EVALUATED,
+    partial(stalled, beside=RUNS, label="publish"): ("stalled", (70, 780)),
+    partial(stalled, beside=ENDED, label="evaluate", at=3000): EVALUATED,
     hanging: ("hanging", (70, 300, 360, 420)),
+    given_up: ("hanging", (4, 5, 6)),
     few_failing: ("requests", (0, 5, 6)),
-    failing: ("requests", (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032)),
-    cold: ("cold_requests", (0.04, 0.05, 0.06)),
-    few_cold: ("cold_requests", (0, 1, 2)),
+    partial(requests, 10_000, outcome="error"): (
+        "requests",
+        (0.0, 0.0009, 0.001, 0.002, 0.003, 0.0032),
+    ),
+    partial(requests, 1000, start="cold"): ("cold_requests", (0.04, 0.05, 0.06)),
+    partial(requests, 10, start="cold"): ("cold_requests", (0.0, 0.1, 0.2)),
     slower: ("slower", (1.375, 1.5, 1.625)),
-    loss: ("nonfinite_value", (1, 2, 3)),
-    norm: ("nonfinite_value", (9, 10, 11)),
+    partial(nonfinite, "loss"): ("nonfinite_value", (1, 2, 3)),
+    partial(nonfinite, "grad_norm"): ("nonfinite_value", (9, 10, 11)),
     outputs: ("nonfinite", (0, 1)),
     checkpoint: ("checkpoint", (0, 1)),
     crashed: ("crashed", (0, 1)),
     silent: ("silent", (0, 1)),
     accelerator: ("accelerator", (0, 1)),
-    unused_accelerator: ("accelerator", (0, 1)),
+    partial(accelerator, used=False): ("accelerator", (0, 1)),
     oom: ("oom", (0, 1)),
     leak: ("leak", (0, 2**20)),
     host_growth: ("host_memory_growth", (0, 1)),
-    determinism: ("determinism", (0, 1)),
-    gradients: ("gradients", (0, 1)),
+    partial(checks, "checks", "determinism"): (
+        "determinism",
+        (0, 1),
+    ),
+    partial(checks, "gradient_checks", "gradient"): (
+        "gradients",
+        (0, 1),
+    ),
     no_progress: ("no_progress", (2, 3, 4)),
     recompile: ("recompile", (1, 2, 3)),
     spent("data_wait"): ("data_wait", (0.25, 0.3, 0.35)),
@@ -454,12 +422,12 @@ def test_page_and_alerts_agree(every: str, tmp_path: Path) -> None:
     """Both say of each value the same; and not of all, so neither is mute."""
     series: dict[str, str] = {}
     tests = []
-    for facts, (name, values) in CASES.items():
+    for number, (facts, (name, values)) in enumerate(CASES.items()):
         if INTERVALS[ALERTS[name]] != every:
             continue
         states = set()
         for value in values:
-            scene, job = facts(value), f"{facts.__name__}-{value}"
+            scene, job = facts(value), f"{name}-{number}-{value}"
             series |= {
                 one.replace("%s", job): samples for one, samples in scene.series.items()
             }

@@ -220,12 +220,14 @@ def test_a_part_that_fails_costs_its_own_figures(agent, monkeypatch):
         raise OSError(trouble)
 
     monkeypatch.setattr(inside.cache(agent), "snapshot", fail)
+    monkeypatch.setattr(inside.indicators(agent), "explain_requests", fail)
     odd = {1: {"flops": math.nan}}
     monkeypatch.setattr(inside.programs(agent), "snapshot", lambda: odd)
     overview = page(agent, "/debug/overview")
 
-    assert overview["problems"] == {"cache": f"OSError: {trouble}"}
-    assert overview["cache"] is None
+    problem = f"OSError: {trouble}"
+    assert overview["problems"] == {"cache": problem, "indicators": problem}
+    assert (overview["cache"], overview["requests"]) == (None, None)
     assert overview["functions"]
     assert overview["memory"] is not None
     assert inside.guard(agent).failures()["snapshot_cache"] >= 1

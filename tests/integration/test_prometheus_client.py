@@ -18,11 +18,11 @@ import urllib.request
 import jax
 import jax.numpy as jnp
 import jaxmon
-from jaxmon.prometheus import Collector
+from jaxmon.prometheus import AgentCollector
 from prometheus_client import REGISTRY, Counter, start_http_server
 
 agent = jaxmon.instrument(port=0)
-REGISTRY.register(Collector(agent))
+REGISTRY.register(AgentCollector(agent))
 Counter("predictions", "Of the program's own.").inc(7)
 server, thread = start_http_server(0, addr="127.0.0.1")
 theirs = f"http://127.0.0.1:{server.server_port}/metrics"
@@ -162,10 +162,10 @@ def page_of(agent: Told) -> str:
     """Return the page of a registry with *agent* and a counter of the program's."""
     from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-    from jaxmon.prometheus import Collector
+    from jaxmon.prometheus import AgentCollector
 
     registry = CollectorRegistry()
-    registry.register(Collector(agent))
+    registry.register(AgentCollector(agent))
     Counter("own", "Of the program's own.", registry=registry).inc()
     return generate_latest(registry).decode()
 
@@ -202,11 +202,11 @@ def test_a_failure_of_ours_costs_our_series_only(caplog):
     assert figures(page_of(broken))["own_total", ()] == 1
     from prometheus_client import CollectorRegistry
 
-    from jaxmon.prometheus import Collector
+    from jaxmon.prometheus import AgentCollector
 
     caplog.clear()
     registry = CollectorRegistry()
-    registry.register(Collector(broken))
+    registry.register(AgentCollector(broken))
     assert [list(registry.collect()) for _ in range(3)] == [[], [], []]
     assert len(caplog.records) == 1
 

@@ -259,7 +259,7 @@ def plain(environ, start_response):
     start_response("200 OK", [])
     return iter([b"c", b"d"])
 
-body = jaxmon.wsgi.Middleware(plain)({"REQUEST_METHOD": "GET"}, lambda *_: None)
+body = jaxmon.wsgi.WsgiMiddleware(plain)({"REQUEST_METHOD": "GET"}, lambda *_: None)
 for one in body:
     seen.append((one.decode(), pushed()))
 body.close()

@@ -14,7 +14,7 @@ import jaxmon
 from jaxmon.grpc import Interceptor
 from jaxmon.indicators.work import named, payers
 from jaxmon.otel.traces.spans import Compiled
-from jaxmon.wsgi import Middleware
+from jaxmon.wsgi import WsgiMiddleware
 from tests.helpers.otlp import Traced, ids, tracing
 from tests.helpers.processes import until
 
@@ -51,7 +51,7 @@ def wsgi_call(environ: dict[str, Any]) -> None:
         start_response("200 OK", [])
         return [b"a"]
 
-    served = Middleware(app, route=lambda _: "/items/{item}")
+    served = WsgiMiddleware(app, route=lambda _: "/items/{item}")
     body: Any = served({"REQUEST_METHOD": "GET", **environ}, lambda *_: None)
     assert list(body) == [b"a"]
     body.close()

@@ -17,7 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from jaxmon.catalog import REQUEST_SECONDS, REQUESTS_IN_PROGRESS
 from jaxmon.indicators.work import mark_cold
-from jaxmon.wsgi import Middleware
+from jaxmon.wsgi import WsgiMiddleware
 from tests.helpers.indicators import Recorded
 from tests.helpers.processes import until
 from tests.helpers.servers import everything
@@ -99,7 +99,7 @@ def site() -> Flask:  # noqa: C901 - a function for each route
 
 @contextmanager
 def served(app: Flask) -> Iterator[int]:
-    app.wsgi_app = Middleware(app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = WsgiMiddleware(app.wsgi_app)  # type: ignore[method-assign]
     app.logger.disabled = True
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
     server.log = lambda *_: None  # type: ignore[method-assign]
@@ -185,8 +185,8 @@ def plain(status: str, body: Any) -> Any:
 def test_the_program_may_say_the_route(recorded: Recorded) -> None:
     """A function of the program names the route; one that fails costs only the name."""
     app = plain("200 OK", [b"a", b"b"])
-    body = called(Middleware(app, route=lambda _: "/by/{hand}"))
-    called(Middleware(app, route=lambda _: None))
+    body = called(WsgiMiddleware(app, route=lambda _: "/by/{hand}"))
+    called(WsgiMiddleware(app, route=lambda _: None))
 
     assert body == [b"a", b"b"]
     assert recorded.requests() == {
@@ -198,7 +198,9 @@ def test_the_program_may_say_the_route(recorded: Recorded) -> None:
 @pytest.mark.contained
 def test_a_route_that_fails_leaves_the_response(recorded: Recorded) -> None:
     """An exception in the program's function is counted; the response is complete."""
-    app = Middleware(plain("200 OK", [b"a"]), route=lambda environ: environ["missing"])
+    app = WsgiMiddleware(
+        plain("200 OK", [b"a"]), route=lambda environ: environ["missing"]
+    )
 
     assert called(app) == [b"a"]
     assert recorded.requests() == {("unmatched", "success", "warm"): 1}
@@ -208,7 +210,7 @@ def test_a_route_that_fails_leaves_the_response(recorded: Recorded) -> None:
 def test_a_body_that_need_not_be_read(recorded: Recorded) -> None:
     """A server that reads no body where there is none has not lost its client."""
     for method, status in (("HEAD", "200 OK"), ("GET", "304 NOT MODIFIED")):
-        app = Middleware(plain(status, iter([b""])))
+        app = WsgiMiddleware(plain(status, iter([b""])))
         body: Any = app({"REQUEST_METHOD": method}, ignored)
         body.close()
 
@@ -217,12 +219,12 @@ def test_a_body_that_need_not_be_read(recorded: Recorded) -> None:
 
 def test_what_servers_look_at_is_unchanged(recorded: Recorded) -> None:
     """A list keeps its length, and a file its type; both count once."""
-    sized: Any = Middleware(plain("200 OK", [b"a", b"b"]))({}, ignored)
+    sized: Any = WsgiMiddleware(plain("200 OK", [b"a", b"b"]))({}, ignored)
     assert len(sized) == 2
     assert list(sized) == [b"a", b"b"]
     sized.close()
     sized.close()
-    file = Middleware(plain("200 OK", BytesIO()))
+    file = WsgiMiddleware(plain("200 OK", BytesIO()))
     assert type(file({"wsgi.file_wrapper": BytesIO}, ignored)) is BytesIO
 
     assert recorded.requests() == {("unmatched", "success", "warm"): 2}
@@ -231,7 +233,7 @@ def test_what_servers_look_at_is_unchanged(recorded: Recorded) -> None:
 def test_without_an_agent_the_body_is_the_applications_own() -> None:
     """Nothing is wrapped."""
     own = [b"a"]
-    assert Middleware(plain("200 OK", own))({}, ignored) is own
+    assert WsgiMiddleware(plain("200 OK", own))({}, ignored) is own
 
 
 def test_the_start_of_a_response_is_handed_on_as_it_is(recorded: Recorded) -> None:
@@ -253,7 +255,7 @@ def test_the_start_of_a_response_is_handed_on_as_it_is(recorded: Recorded) -> No
         return []
 
     headers, failure = ("no", "list"), (None, None, None)
-    list(Middleware(app)({}, start))
+    list(WsgiMiddleware(app)({}, start))
 
     assert given[-2:] == [
         ((503, headers), {"exc_info": failure}),

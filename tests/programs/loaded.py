@@ -158,7 +158,7 @@ def three() -> None:
     fast = threading.Thread(target=server.run)
     fast.start()
     made = site()
-    made.wsgi_app = wsgi.Middleware(made.wsgi_app)  # type: ignore[method-assign]
+    made.wsgi_app = wsgi.WsgiMiddleware(made.wsgi_app)  # type: ignore[method-assign]
     web = make_server("127.0.0.1", 0, made, threaded=True, request_handler=Quiet)
     slow = threading.Thread(target=web.serve_forever)
     slow.start()

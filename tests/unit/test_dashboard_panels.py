@@ -2,11 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
 from jaxmon.promql.expressions import SCRAPED_LABELS
+from jaxmon.symptoms.alert import Severity
+from jaxmon_alerts import slo
+from jaxmon_alerts.slo.model import Condition
+from jaxmon_dashboards.boards import queries
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
 from tests.helpers.processes import each
 
@@ -256,3 +261,23 @@ def test_a_colour_means_that_a_threshold_was_compared():
         for panel in stats
     }
     assert found == {("background", True), ("none", False)}
+
+
+def test_burn_rates_have_the_colours_of_their_alerts():
+    """Orange from the first ticket, red from the first page, by the site's policy."""
+
+    def colours(*conditions: tuple[Severity, float]) -> tuple[tuple[float, str], ...]:
+        policy = tuple(
+            Condition("1h", "5m", "rate", rate, severity, "2m")
+            for severity, rate in conditions
+        )
+        slos = slo.load()
+        changed = tuple(replace(one, policy=policy) for one in slos)
+        return queries.burn(replace(slos, slos=changed)).steps
+
+    assert colours(("ticket", 2), ("page", 9), ("page", 5)) == (
+        (2, "orange"),
+        (5, "red"),
+    )
+    assert colours(("ticket", 5), ("page", 5)) == ((5, "red"),)
+    assert colours(("ticket", 5)) == ((5, "orange"),)

@@ -370,3 +370,12 @@ def test_limits_can_be_set(load):
     limits = load(VALID + text).limits
 
     assert limits == Limits(recompiles=5, stuck_after="90m", device_memory=0.95)
+
+
+def test_the_steps_before_a_loop_is_late_are_those_of_its_alert(load):
+    """An objective on the age of steps has the limit of ``slo.yaml``, too."""
+    text = slo.default().replace("stalled_step_times: 3", "stalled_step_times: 7")
+    late = load(text)["step-freshness"].indicator
+    events = late.events(("job",), Evaluation())
+
+    assert " * 7" in str(late.errors(("job",), Evaluation(), events))

@@ -58,8 +58,14 @@ def test_each_alert_is_of_a_symptom():
 
 
 def test_the_page_has_every_limit():
-    """A site finds there what a limit is about; those of jobs are what jobs read."""
+    """
+    A site finds there what a limit is about; those of jobs are what jobs read. What a
+    row lacks, it says why.
+    """
     page = (ROOT / "docs/symptoms.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    assert {len(row) for row in rows} == {8}
+    assert [row for row in rows if not all(cell.strip("| ") for cell in row)] == []
     assert [name for name in LIMITS if f"`{name}`" not in page] == []
     job = "".join(path.read_text() for path in (ROOT / "jaxmon/job").glob("*.py"))
     read = set(re.findall(r"\b(?:limits|Limits\(\)\))\.(\w+)", job)) & LIMITS.keys()

@@ -8,7 +8,7 @@ import textwrap
 import warnings
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,10 @@ def load(path: Path | None = None) -> Slos:
         # A copy of the file that we ship has the defaults, which are of its objective.
         if limits.get(name, LIMITS[name].default) == LIMITS[name].default:
             limits[name] = share
+    found = Limits(**limits)
     return Slos(
-        tuple(slos.values()),
-        Limits(**limits),
+        tuple(_patient(slo, found.stalled_step_times) for slo in slos.values()),
+        found,
         site=place,
         **given(
             document,
@@ -86,6 +87,13 @@ def load(path: Path | None = None) -> Slos:
             runs=_listed(site.run),
         ),
     )
+
+
+def _patient(slo: Slo, times: float) -> Slo:
+    """Return *slo* with so many *times* a step before it is late, if it is about it."""
+    if isinstance(slo.indicator, Freshness):
+        return replace(slo, indicator=replace(slo.indicator, times=times))
+    return slo
 
 
 def _listed(read: Callable[[Source], Any]) -> Callable[[Source], tuple[Any, ...]]:

@@ -199,11 +199,12 @@ class Freshness(Indicator):
 
     A process that compiles, or is busy with an activity such as an evaluation or a
     checkpoint, makes progress: JaxmonTrainingStalled fires if that takes too long. A
-    loop with long steps is late after `PATIENCE` of them.
+    loop with long steps is late after so many *times* their mean.
     """
 
     age: Selector
     within: str
+    times: float = Limits().stalled_step_times
     timed = True
 
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
@@ -223,7 +224,8 @@ class Freshness(Indicator):
     def _late(self) -> Expr:
         age, limit = self.age.gauge, durations.seconds(self.within)
         if self.age.metric.name == catalog.STEP_AGE_SECONDS.name:
-            return age.above(patience(age, limit)).unless(busy(limit), *SCRAPED_LABELS)
+            late = age.above(patience(age, limit, self.times))
+            return late.unless(busy(limit), *SCRAPED_LABELS)
         if self.age.metric.name.endswith("_timestamp_seconds"):
             age = promql.time() - age
         return age.above(limit)

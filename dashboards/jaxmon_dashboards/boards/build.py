@@ -309,7 +309,7 @@ def _boards(slos: Slos, runbooks: str) -> Iterator[Dashboard]:
         fleet.glance(slos),
         fleet.starts(slos),
         fleet.differences(),
-        fleet.down(),
+        fleet.down(slos),
         fleet.worst(slos),
     )
     # Whether jaxmon works, and what it costs.

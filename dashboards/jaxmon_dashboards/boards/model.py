@@ -101,7 +101,7 @@ _P = ParamSpec("_P")
 
 Kind = Literal["stat", "timeseries", "table", "heatmap", "state-timeline"]
 
-Color = Literal["blue", "green", "orange", "purple", "red", "semi-dark-red", "yellow"]
+Color = Literal["blue", "green", "orange", "purple", "red", "yellow"]
 Stacking = Literal["none", "normal", "percent"]
 
 WIDTH = 24

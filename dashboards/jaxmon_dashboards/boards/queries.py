@@ -18,6 +18,7 @@ service not every GPU of the fleet is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Literal
 
 from jaxmon import catalog
@@ -52,7 +53,13 @@ from jaxmon_alerts.overviews.hosts import (
 )
 from jaxmon_alerts.overviews.model import OverviewRule
 from jaxmon_alerts.slo import Slos
-from jaxmon_dashboards.boards.model import DependentVariable, Link, Mapping, Thresholds
+from jaxmon_dashboards.boards.model import (
+    Color,
+    DependentVariable,
+    Link,
+    Mapping,
+    Thresholds,
+)
 
 
 JOB = re("job", "$job")
@@ -67,10 +74,6 @@ FEW = 20
 
 BY_PROCESS = ("job", "instance", "worker")
 
-# Burn rates that mean a slow ticket, a ticket, a slow page, a page.
-BURN = Thresholds(
-    "green", ((1, "yellow"), (3, "orange"), (6, "semi-dark-red"), (14.4, "red"))
-)
 BUDGET_LEFT = Thresholds("red", ((0, "orange"), (0.25, "green")))
 
 UP = (Mapping("0", "down", "red"), Mapping("1", "up", "green"))
@@ -121,6 +124,27 @@ def budget(slos: Slos, name: str) -> Thresholds | None:
     """Return the line that an error ratio should stay below."""
     slo = slos.get(name)
     return above(slo.budget) if slo else None
+
+
+def burn_rates(slos: Slos) -> dict[str, float]:
+    """Return the least burn rate that means a ticket, and a page."""
+    pairs = [pair for slo in slos for pair in slo.pairs if pair.factor]
+    return {
+        severity: min(pair.factor or 0.0 for pair in pairs if pair.severity == severity)
+        for severity in ("ticket", "page")
+        if any(pair.severity == severity for pair in pairs)
+    }
+
+
+def burn(slos: Slos) -> Thresholds:
+    """Return the colours of a burn rate: orange is a ticket, red a page."""
+    rates = burn_rates(slos)
+    page = rates.get("page", inf)
+    colours: list[tuple[float, Color]] = [(rates.get("ticket", inf), "orange")]
+    steps = [step for step in colours if step[0] < page]
+    if page < inf:
+        steps.append((page, "red"))
+    return Thresholds("green", tuple(steps))
 
 
 def objective(slos: Slos, name: str) -> Thresholds | None:

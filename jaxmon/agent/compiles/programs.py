@@ -248,20 +248,22 @@ class Programs(Part):
         Return the latest program of each function by label; as in `collect`, those just
         compiled are analysed for it.
         """
-        return {
-            function.name: facts.Program(
-                programs=record.programs,
-                fingerprint=record.fingerprint,
-                finished=record.finished,
-            ).replace(
-                **(self._enabled if record.double else {}),
-                **({"unrolled": record.unrolled} if record.unrolled else {}),
-                **self._copies.of(function),
-                **record.figures,
-            )
-            for function, record in self._latest().items()
-            if not function.internal
-        }
+        found = {}
+        for function, record in self._latest().items():
+            if not function.internal:
+                given: dict[str, Any] = {
+                    "programs": record.programs,
+                    "fingerprint": record.fingerprint,
+                    "finished": record.finished,
+                    **self._copies.of(function),
+                    **record.figures,
+                }
+                if record.double:
+                    given |= self._enabled
+                if record.unrolled:
+                    given["unrolled"] = record.unrolled
+                found[function.name] = facts.Program(**given)
+        return found
 
     def spanning(self) -> list[Function]:
         """

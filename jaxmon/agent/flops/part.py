@@ -484,8 +484,9 @@ class UtilizationPart(Part):
 
 def _unknown(function: Function, tally: FunctionTally) -> Uncounted | None:
     """Return why FLOPs of calls are unknown; ahead-of-time calls are not seen."""
-    called = function.counted and function.calls_and_hits()[0]
     matters = tally.multiplies or tally.unknown is not None
-    if matters and (tally.uncounted or not called):
+    if matters and (
+        tally.uncounted or not function.counted or not function.calls_and_hits()[0]
+    ):
         return Uncounted("uncounted")
     return tally.unknown

@@ -23,7 +23,7 @@ from jaxmon.facts import SCHEMA
 from jaxmon.facts import functions as facts
 from jaxmon.facts.functions import Counted, Phase
 from jaxmon.facts.process import Exports, Process, Snapshot, read
-from jaxmon.facts.record import encoded
+from jaxmon.facts.record import NOTHING, encoded
 from jaxmon.host import disclosure
 from jaxmon.limits import Limits
 from jaxmon.version import version
@@ -45,6 +45,7 @@ _UNOBSERVED: Mapping[str, Any] = {
     name: getattr(facts.FunctionFact, name)
     for name in facts.FunctionFact.fields[facts.FunctionFact.fields.index("cache") :]
 }
+_NOT_COUNTED = Counted(None, None)
 
 
 class Overview:
@@ -133,18 +134,18 @@ class Overview:
             for key, ask in part.explain().functions.items():
                 found[key] = self._read(part, ask, problems) or {}
         counted = found.pop("counted", {})
+        observed = [
+            (key, found.get(key, NOTHING), unobserved)
+            for key, unobserved in _UNOBSERVED.items()
+        ]
         functions = [f for f in self._context.table if is_active(f)]
         functions.sort(key=_importance)
         return Snapshot(
             functions=tuple(
                 _described(
                     function,
-                    counted.get(function.name, Counted(None, None)),
-                    {
-                        key: of[function.name]
-                        for key, of in found.items()
-                        if function.name in of
-                    },
+                    counted.get(function.name, _NOT_COUNTED),
+                    {key: of.get(function.name, no) for key, of, no in observed},
                 )
                 for function in functions[:_MOST_FUNCTIONS]
             ),
@@ -175,7 +176,7 @@ class Overview:
 
 
 def _importance(function: Function) -> tuple[float, int]:
-    lost = sum(phase.sum for phase in list(function.phases.values()))
+    lost = sum([phase.sum for phase in list(function.phases.values())])
     return -lost, -(function.objects.calls + function.missed)
 
 
@@ -196,7 +197,7 @@ def _described(
             for phase, histogram in function.phases.copy().items()
         },
         **vars(counted),
-        **{**_UNOBSERVED, **observed},
+        **observed,
     )
 
 

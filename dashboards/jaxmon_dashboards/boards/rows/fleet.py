@@ -81,7 +81,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
 
 
 @row(41, "Hosts and processes", lines=(1, 1))
-def down() -> Iterator[Panel]:
+def down(slos: Slos) -> Iterator[Panel]:
     """Return the hosts and processes that stand out, for the way down."""
     left = promql.ratio(
         q.host(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*_HOST),
@@ -92,9 +92,10 @@ def down() -> Iterator[Panel]:
     base = promql.ratio(
         q.host(catalog.HOST_LOAD_1M).sum(*_HOST), q.host(catalog.HOST_CPUS).sum(*_HOST)
     ).topk(_ROWS)
+    low = q.below(slos.limits.host_memory_left)
     yield table(4101, "Busiest hosts")(
         Target(base.of_unit(""), "Load per CPU", q.above(1, 2)),
-        Target(left.and_(base, *_HOST), "Memory available", q.below(0.1)),
+        Target(left.and_(base, *_HOST), "Memory available", low),
         Target(stalled.max(*_HOST).and_(base, *_HOST), "Stalled"),
         Target(agents.and_(base, *_HOST), "Processes"),
         text=f"The {_ROWS} hosts with most load per CPU. Above 1, threads wait for a "

@@ -16,12 +16,7 @@ from jaxmon_dashboards.boards.model import Panel, Target, row, stat, table, time
 from jaxmon_dashboards.boards.rows import compiles, monitoring, services
 
 
-SPREAD = q.above(1.1, 1.3)
-"""Where the colours of a rank that is slower than the median change."""
-
 _BY, _RANK = ("job", "loop"), (*q.BY_PROCESS, "loop")
-# Of its time; a function that hardly runs is slow or fast by chance.
-_LEAST_SHARE = 0.05
 
 
 @row(32, "Ranks", lines=(3, 3, 3))
@@ -62,10 +57,10 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         text="Step time of the slowest ranks as a multiple of the median of their "
         "loop. All equal with collectives, which make every rank wait for the slowest: "
         "then compare device time.",
-        thresholds=SPREAD,
+        thresholds=q.above(slos.limits.straggler),
     )
     yield timeseries(3202, "Device time against the median rank")(
-        _device_spread().worst(10),
+        _device_spread(slos).worst(10),
         text="Time that functions keep the device of a rank busy, as a multiple of the "
         "median rank's: a straggler's device takes longer for the same work.",
         thresholds=q.above(slos.limits.straggler),
@@ -100,9 +95,11 @@ def spread() -> Expr:
     return mean.relative_to(mean.median(*_BY), *_BY).of_unit("times")
 
 
-def _device_spread() -> Expr:
+def _device_spread(slos: Slos) -> Expr:
     busy = recorded(DEVICE_TIME, *q.FUNCTION, labels=((*q.BY_PROCESS, "function")))
-    busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS) > _LEAST_SHARE
+    busy = busy.and_(step_age().max(*q.BY_PROCESS), *q.BY_PROCESS)
+    # A function that hardly runs is slow or fast by chance.
+    busy = busy > slos.limits.straggler_share
     same = ("job", "function")
     return busy.relative_to(busy.median(*same), *same).of_unit("times")
 
@@ -161,7 +158,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         spread().max(),
         text="Step time of the slowest rank of any loop as a multiple of the median's. "
         "Without collectives all ranks wait for it at the next barrier; see Ranks.",
-        thresholds=SPREAD,
+        thresholds=q.above(slos.limits.straggler),
     )
     yield stat(3004, "Data wait")(
         data_wait("job").max(),
@@ -190,7 +187,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
         Target(counter(catalog.STEPS, *q.PROCESS).rate().max(*_BY), "Steps"),
         Target(q.defined(steps.mean(*_BY)), "Step time"),
         Target(q.defined(steps.quantile(0.95, *_BY)), "p95"),
-        Target(spread().max(*_BY), "Slowest rank", SPREAD),
+        Target(spread().max(*_BY), "Slowest rank", q.above(slos.limits.straggler)),
         Target(data_wait(*_BY), "Data wait", q.above(slos.limits.data_wait)),
         Target(counter(catalog.ITEMS, *q.PROCESS).rate().sum(*_BY), "Items"),
         Target(step_age().max(*_BY), "Last step", q.above(limit.stalled_after)),

@@ -69,7 +69,7 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
         recorded(CURRENT_BURN_RATE, q.JOB).max().of_unit("times"),
         text="Burn rate of the fastest-burning error budget; 1 uses it up exactly over "
         "the period.",
-        thresholds=q.BURN,
+        thresholds=q.burn(slos),
     )
     yield stat(103, "Lowest budget")(
         recorded(BUDGET_REMAINING, q.JOB).min(),
@@ -139,6 +139,10 @@ def oncall(slos: Slos, runbooks: str = "") -> Iterator[Panel]:
 @row(10, "Error budgets", lines=(2,))
 def budgets(slos: Slos) -> Iterator[Panel]:
     """Return how fast error budgets burn, and how much is left."""
+    least = ", ".join(
+        f"a {severity} from {rate:g} on"
+        for severity, rate in q.burn_rates(slos).items()
+    )
     yield timeseries(113, "Burn rate over one hour")(
         *tuple(
             Target(
@@ -150,9 +154,9 @@ def budgets(slos: Slos) -> Iterator[Panel]:
             for slo in slos
         ),
         text=f"Burn rate of error budgets, of each objective the {_SERVICES} services "
-        "that burn fastest; 1 uses it up exactly over the period. Alerts page at 14.4 "
-        "(and at 6 over six hours) and file tickets at 3 and 1.",
-        thresholds=q.BURN,
+        "that burn fastest; 1 uses it up exactly over the period. "
+        f"Alerts, if it lasts: {least or 'none'}.",
+        thresholds=q.burn(slos),
         alerts=tuple(slo.alert for slo in slos),
     )
     yield timeseries(114, "Error budget remaining")(
@@ -187,7 +191,7 @@ def listed(slos: Slos) -> Iterator[Panel]:
     burning = recorded(CURRENT_BURN_RATE, q.JOB).max("job").of_unit("times")
     columns = (
         Target(firing.count("job"), "Alerts", q.above(1)),
-        Target(burning, "Burn", q.BURN),
+        Target(burning, "Burn", q.burn(slos)),
         Target(every, "Requests"),
         Target(
             q.share(q.failed("job"), q.served("job")),
@@ -273,7 +277,7 @@ def glance(slos: Slos) -> Iterator[Panel]:
     yield table(5007, "Services at a glance")(
         Target(_success("job"), "Success", q.objective(slos, "request-error")),
         Target(left, "Budget left", q.BUDGET_LEFT),
-        Target(burning, "Burn", q.BURN),
+        Target(burning, "Burn", q.burn(slos)),
         Target(_requests().sum("job"), "Requests"),
         Target(_against_last_week("job"), "Trend"),
         Target(_quantile(0.5, "job"), "p50"),
