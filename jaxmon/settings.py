@@ -355,6 +355,13 @@ class Settings:
             msg = f"no settings: {', '.join(given)}"
             raise TypeError(msg)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"Settings({values})"
+
     def __setattr__(self, name: str, value: object) -> None:
         msg = f"the setting {name} is fixed at the start"
         raise AttributeError(msg)

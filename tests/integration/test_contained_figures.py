@@ -111,7 +111,7 @@ def test_a_failing_page_is_an_answer_and_is_counted(caplog, monkeypatch):
     with instrumented(port=0) as agent:
         url = str(agent.url)
         with monkeypatch.context() as patched:
-            patched.setattr(inside.runtime(agent)._about, "collect", Bomb())
+            patched.setattr(type(inside.runtime(agent)._about), "collect", Bomb())
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(url, timeout=60)
             caught.value.close()

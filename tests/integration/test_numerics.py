@@ -28,7 +28,7 @@ pytestmark = pytest.mark.ground_truth
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """Return an agent that reads outputs of the calls that the test samples."""
-    with instrumented(sample_rate=0.001) as running:
+    with instrumented(sample_rate=0.001, time_interval=0) as running:
         yield running
 
 

@@ -375,7 +375,7 @@ def test_limits_can_be_set(load):
 def test_the_steps_before_a_loop_is_late_are_those_of_its_alert(load):
     """An objective on the age of steps has the limit of ``slo.yaml``, too."""
     text = slo.default().replace("stalled_step_times: 3", "stalled_step_times: 7")
-    late = load(text)["step-freshness"].indicator
+    late = load(text).get("step-freshness").indicator
     events = late.events(("job",), Evaluation())
 
     assert " * 7" in str(late.errors(("job",), Evaluation(), events))

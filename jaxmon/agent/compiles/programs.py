@@ -80,7 +80,7 @@ def _nothing() -> None:
     """Return the jaxpr of a program of which none was seen."""
 
 
-class _Unread(NamedTuple):
+class _UnreadProgram(NamedTuple):
     """
     A program that is read later.
 
@@ -169,7 +169,7 @@ class Programs(Part):
         self._utilization = utilization
         self._budget = context.scheduler.budget
         # By identity: programs not read yet.
-        self._unread: dict[int, _Unread] = {}
+        self._unread: dict[int, _UnreadProgram] = {}
         self._queued, self._read = Tally(), Tally()
         self._worker = Worker(
             "programs",
@@ -209,7 +209,7 @@ class Programs(Part):
         self.loaded.records.pop(identity, None)
         self._unread.pop(identity, None)
         if not function.is_users:
-            self._leave(identity, _Unread(function, now, _nothing))
+            self._leave(identity, _UnreadProgram(function, now, _nothing))
             return
         job = functools.partial(self._analyse, function, executable, now, lowered)
         if self._worker.submit(job):
@@ -328,7 +328,7 @@ class Programs(Part):
     def _printing(self) -> Any:
         return executables.printing(self._jax)
 
-    def _leave(self, identity: int, program: _Unread) -> None:
+    def _leave(self, identity: int, program: _UnreadProgram) -> None:
         """Leave a *program* to be read later."""
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.pop(next(iter(self._unread)), None)
@@ -362,7 +362,7 @@ class Programs(Part):
         else:
             # JAX keeps what it has traced for as long as it may compile it again.
             jaxpr = _nothing if lowered.jaxpr is None else weakref.ref(lowered.jaxpr)
-            self._leave(id(executable), _Unread(function, finished, jaxpr))
+            self._leave(id(executable), _UnreadProgram(function, finished, jaxpr))
 
     def _note_jaxpr(self, function: Function, jaxpr: Any) -> None:
         """Note what is in the *jaxpr* of the latest program of *function*."""
