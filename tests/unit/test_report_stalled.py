@@ -181,6 +181,35 @@ def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
     assert "stalled" not in [one.topic for one in findings(time=time)]
 
 
+@pytest.mark.parametrize(("asleep", "seconds"), [(2, 16.0), (0, 61.0)])
+def test_forked_workers_that_sleep_are_not_slow(asleep, seconds):
+    """What they do is known from the kernel; else it takes a minute to be odd."""
+
+    def found(seconds):
+        now = {"state": "blocked", "place": "a.py:3", "seconds": seconds}
+        now = {**now, "asleep": asleep}
+        return findings(time=ledger({"device": 0.05}, **now), warnings=[FORKED])
+
+    (one,) = [one for one in found(seconds) if one.topic == "stalled"]
+    assert ("2 worker processes asleep" in str(one.evidence)) == bool(asleep)
+    assert "stalled" not in [one.topic for one in found(seconds - 2)]
+
+
+def test_a_queue_that_stays_full_is_said_to_be_so():
+    """The thread that it waits for waits itself, for room in a queue."""
+    lines = ["/lib/threading.py:9 in wait", "/lib/queue.py:8 in put", "a.py:5 in read"]
+    now = {"state": "blocked", "place": "a.py:3", "seconds": 16.0}
+    full = {**now, "full": [{"name": "loader", "stack": lines}]}
+    one, *_ = findings(time=ledger({"device": 0.05}, **full), transfers={})
+
+    assert one.evidence[0] == (
+        "thread loader waits for room in a full queue: a.py:5 in read"
+    )
+    assert "put with a timeout" in one.action
+    others = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert "stalled" not in [one.topic for one in others]
+
+
 def test_a_queue_that_nothing_can_fill_is_said_to_be_so():
     """A loader may also end without an exception, and without a last item."""
     now = {"state": "data_wait", "place": "a.py:3", "seconds": 16.0, "alone": True}

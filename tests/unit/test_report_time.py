@@ -39,15 +39,35 @@ def test_a_wait_that_has_not_ended_is_no_loop_that_loses_time():
 
 
 def test_waiting_in_an_activity_that_the_program_marks_is_expected():
-    """A loop that rests on purpose is not accused; one that also waits elsewhere is."""
+    """
+    A loop that rests on purpose is not accused, nor are threads that wait at once; a
+    loop that also waits elsewhere is, with the line that calls that.
+    """
     time = ledger({"blocked": 0.9})
+    waits = {"state": "blocked", "place": "b.py:2"}
     time["since_start"]["places"] = [
-        {"activity": "rest", "state": "blocked", "place": "a.py:1", "seconds": 480.0},
-        {"activity": "", "state": "blocked", "place": "b.py:2", "seconds": 60.0},
+        {"activity": "rest", "state": "blocked", "place": "a.py:1", "seconds": 174.0},
+        {**waits, "place": "d.py:4", "seconds": 300.0, "divided": True},
+        {**waits, "seconds": 66.0, "caller": "c.py:3"},
     ]
     (only,) = findings(time=time, **NO_MORE)
 
-    assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 60.0)
+    assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 66.0)
+    assert only.evidence == ("called from c.py:3",)
+    assert "asyncio" not in only.action
+
+    time["since_start"]["places"][2]["event_loop"] = True
+    (only,) = findings(time=time, **NO_MORE)
+    assert "asyncio.to_thread" in only.action
+
+
+@pytest.mark.parametrize(("error", "topics"), [(5.0, ["blocked"]), (7.0, [])])
+def test_what_may_be_less_than_a_tenth_is_no_finding(error, topics):
+    """Of few looks, 11 % may as well be 9 %."""
+    time = ledger({"blocked": 0.11})
+    time["since_start"]["states"]["blocked"]["error_seconds"] = error
+
+    assert [one.topic for one in findings(time=time, **NO_MORE)] == topics
 
 
 def test_waiting_for_checkpoints_is_no_riddle():

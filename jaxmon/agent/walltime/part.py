@@ -12,7 +12,14 @@ from typing import Any
 from jaxmon import catalog
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
+from jaxmon.agent.jaxlink.activity import (
+    COMPILE,
+    IDLE,
+    ITEM,
+    JOIN,
+    PYTHON,
+    ActivityReader,
+)
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.hooks import Hooks
@@ -20,7 +27,12 @@ from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedl
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
-from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
+from jaxmon.agent.walltime.tasks import (
+    Starvation,
+    seconds_held,
+    time_of_workers,
+    times_slept,
+)
 from jaxmon.agent.walltime.time_by_call import (
     CallCount,
     CallPauses,
@@ -115,6 +127,8 @@ class WallTimePart(Part):
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
+        # Since when the program has waited, and what they had done a while later.
+        self._workers: tuple[float, dict[int, int]] = (0.0, {})
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -261,18 +275,44 @@ class WallTimePart(Part):
         mine = next((row for row in found if row["ident"] == thread), None)
         if mine is None:
             return {}
-        others = [
-            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
-            for row in found
-            if row["lock"] and mine["lock"] and row is not mine
-        ]
+        others = [row for row in found if row is not mine]
+        locked = [row for row in others if row["lock"] and mine["lock"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
-            "others": tuple(others[:_MOST_OTHERS]),
+            "others": _standing(locked),
             "gone": self._failed_helpers(),
             "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
+            "full": self._full(mine, others),
+            "asleep": self._asleep(),
         }
+
+    def _asleep(self) -> int:
+        """
+        Return the processes of multiprocessing if they have done nothing for a while
+        in which the program waits.
+        """
+        current, began, before = self._looks.progress.current, *self._workers
+        if current is None or began != current.since:
+            return 0
+        return len(before) if before == time_of_workers() else 0
+
+    def _full(
+        self, mine: dict[str, Any], others: list[dict[str, Any]]
+    ) -> tuple[facts.Standing, ...]:
+        """
+        Return which of *others* wait for room in a queue, or for a thread to end, if
+        *mine* does so, too, one of them for room, and no thread has done anything for a
+        while.
+        """
+        still = perf_counter() - self._looks.awake >= _LONG
+        waits = [row for row in others if row["state"] == JOIN or _puts(row)]
+        full = [row for row in [mine, *others] if _puts(row)]
+        if not still or not full or not (mine["state"] == JOIN or _puts(mine)):
+            return ()
+        # What sleeps elsewhere may be what takes from the only queue that is full.
+        rests = _is_parked if len(full) == 1 else _may_sleep
+        return _standing(waits) if all(map(rests, others)) else ()
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
         """
@@ -349,6 +389,9 @@ class WallTimePart(Part):
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
+            since = current.since
+            if now - since >= _LONG and since != self._workers[0]:
+                self._workers = (since, time_of_workers())
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 self._time_by_call.mark(
@@ -365,6 +408,30 @@ def _serves() -> bool:
 def _takes(line: str) -> bool:
     """Return whether a *line* of a stack takes from a queue of this process."""
     return line.endswith(" in get") and "/queue.py:" in line
+
+
+def _puts(row: dict[str, Any]) -> bool:
+    """Return whether a thread waits for room in a queue of this process."""
+    return any(
+        line.endswith(" in put") and "/queue.py:" in line for line in row["stack"]
+    )
+
+
+def _is_parked(row: dict[str, Any]) -> bool:
+    return bool(row["stack"]) and "/threading.py:" in row["stack"][0]
+
+
+def _may_sleep(row: dict[str, Any]) -> bool:
+    return row["state"] in {PYTHON, IDLE, ITEM, JOIN}
+
+
+def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
+    return tuple(
+        [
+            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
+            for row in rows[:_MOST_OTHERS]
+        ]
+    )
 
 
 def _is_loop(line: str) -> bool:
