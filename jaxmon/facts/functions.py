@@ -377,6 +377,9 @@ class Utilization(Fact):
         of_peak: what fraction of their peak that is.
         open_loop: ``file:line`` of a loop in its latest program that runs until a
             condition is met; empty without one.
+        callbacks: how often a call of the program that does so most calls back into
+            Python, at least.
+        callback: ``file:line`` that does so most often.
     """
 
     achieved: float | None = None
@@ -384,6 +387,8 @@ class Utilization(Fact):
     roofline: Roofline | None = None
     unknown: Uncounted | None = None
     open_loop: str = ""
+    callbacks: float = 0.0
+    callback: str = ""
 
 
 class Samples(Fact):

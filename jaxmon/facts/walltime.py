@@ -243,8 +243,7 @@ class Now(Fact):
             has no other thread.
         full: threads that wait for room in a queue, or for a thread to end, if it does
             so, too, and no thread of the program has done anything for a while.
-        asleep: the processes of multiprocessing, if they have done nothing for most of
-            that time.
+        asleep: the processes of multiprocessing, if they have done nothing lately.
         called: the jitted functions that were called latest, within a second.
         repeats: how often each of them, at least, had run the same program before.
     """

@@ -46,6 +46,8 @@ _MOST_EVIDENCE = 3
 
 _CONTROL_FLOW = ("scan", "while", "cond")
 _EFFECT_SECONDS = 0.0005
+# That XLA, JAX and Python take for a callback on a host with nothing else to do.
+_CALLBACK_SECONDS = 4e-5
 _WORTH_A_LINE = 0.1
 _SLOW_SECONDS = 1.0
 """What typical kernels take at most to compile; a bound of the histogram."""
@@ -314,6 +316,27 @@ def _effects(snapshot: Snapshot) -> Iterator[Finding]:
                     function.misses * _EFFECT_SECONDS, snapshot.process.observed_seconds
                 ),
             )
+        yield from _callbacks(function, snapshot)
+
+
+def _callbacks(function: FunctionFact, snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect programs that call back into Python in a loop."""
+    flops, period = function.flops, snapshot.time.period
+    # Of programs that are called as compiled, no calls are counted.
+    number = flops.callbacks * (function.calls or 1)
+    took = min(number * _CALLBACK_SECONDS, period.of("device", "fetch", "python"))
+    if flops.callbacks > 1 and took >= snapshot.limits.time_part * period.seconds > 0:
+        yield Finding(
+            "effects",
+            function.name,
+            f"{function.name} calls back into Python up to {flops.callbacks:,.0f} "
+            f"times in each call, from {flops.callback}.",
+            (f"{number:,.0f} times so far at most; each takes 40 µs at least",),
+            "The program waits for Python each time. Call back less often: every "
+            "thousandth time, by jax.lax.cond, or from Python between two calls.",
+            where=flops.callback,
+            seconds=took,
+        )
 
 
 SYMPTOMS = (

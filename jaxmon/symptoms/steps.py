@@ -135,7 +135,7 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
         ]
         return waits, _TAKE_FROM_IT if now.full else _FREE_THE_LOCK
     if forks:
-        asleep = f"{counted(now.asleep, 'worker process')} asleep for most of that time"
+        asleep = f"{counted(now.asleep, 'worker process')} asleep"
         return [*forks, *([asleep] if now.asleep else [])], _START_ANEW
     if now.state not in _AWAITS or not now.called or now.barrier:
         return [], action

@@ -192,6 +192,32 @@ def test_what_is_unknown(
         assert re.search("while_loop|fori_loop|cond|ffi_call", source)
 
 
+def calling_back(x: Any, *, always: bool) -> Any:
+    import jax
+    from jax.experimental import io_callback
+
+    def step(carry: Any, _: Any) -> Any:
+        def show() -> None:
+            io_callback(print, None, carry.sum(), ordered=True)
+
+        show() if always else jax.lax.cond(carry.sum() > 9, show, lambda: None)
+        return carry, None
+
+    jax.debug.callback(print, x.sum())
+    return jax.lax.scan(step, x, length=500)[0]
+
+
+def test_callbacks_are_counted_where_they_are_certain() -> None:
+    """Once in each round of a loop; not in a branch that may not be taken."""
+    always, seldom = (
+        count(partial(calling_back, always=kind), ones(4)) for kind in (True, False)
+    )
+    assert (always.callbacks, seldom.callbacks) == (501, 1)
+    assert always.callback.rpartition(":")[0].endswith("test_flop_counts.py")
+    assert always.callback != seldom.callback
+    assert seldom.inside(always.inside({}))["callbacks"] == 501
+
+
 def drawing(key: Any, x: Any) -> Any:
     import jax
     import jax.numpy as jnp

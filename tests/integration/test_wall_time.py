@@ -250,9 +250,9 @@ def seen(wanted, end, meanwhile):
     meanwhile()
     watch.join()
     return found[0] if found else None
-def standing(field):
+def standing(field, least=0.6):
     now = ledger.snapshot().now
-    return [getattr(now, field)] if now.seconds > 0.6 else None
+    return [getattr(now, field)] if now.seconds > least else None
 def threads(wait):
     ended = threading.Event()
     def work():
@@ -311,7 +311,7 @@ def spin(seconds):
 def forked(work):
     with multiprocessing.get_context("fork").Pool(1) as pool:
         wait = lambda: pool.map(work, [4])
-        (count,) = seen(lambda: standing("asleep"), bool, wait)
+        (count,) = seen(lambda: standing("asleep", 1), bool, wait)
     return count
 def main():
     step(1.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmon.limits import Limits
-from tests.helpers.findings import Case, findings, function, recompile
+from tests.helpers.findings import Case, findings, function, ledger, recompile
 
 
 STORM = int(Limits().recompile_storm)
@@ -317,3 +317,21 @@ def test_the_line_of_a_function_is_none_of_operations():
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
     """A finding that everyone gets is ignored."""
     assert findings(**parts) == []
+
+
+@pytest.mark.parametrize(("callbacks", "found"), [(5_000, True), (100, False)])
+def test_callbacks_in_a_loop_are_named_with_their_line(callbacks, found):
+    """A call to Python takes time; a few, or calls once in a program, do not matter."""
+    flops = {"callbacks": callbacks, "callback": "show.py:7"}
+    functions = function(calls=200, misses=0, flops=flops)
+    said = findings(time=ledger({"device": 0.5}), functions=functions)
+    effects = [one for one in said if one.topic == "effects"]
+
+    assert bool(effects) == found
+    for one in effects:
+        assert one.where == "show.py:7"
+        assert one.seconds == pytest.approx(40.0)
+        assert one.verdict == (
+            "train.step calls back into Python up to 5,000 times in each call, from "
+            "show.py:7."
+        )

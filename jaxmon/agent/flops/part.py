@@ -65,13 +65,13 @@ class FunctionTally:
         unknown: why they are unknown; `None` if they are known.
         uncounted: whether calls of one of its programs are not counted.
         only: what a call of any program takes; `None` if they differ, or are unknown.
-        open_loop: as in `Flops`, of the latest program.
+        inside: what `Flops.inside` returns of its programs.
     """
 
     def __init__(self) -> None:
         self.unknown: Uncounted | None = None
         self.uncounted = False
-        self.open_loop = ""
+        self.inside: dict[str, Any] = {}
         self._lock = RLock()
         # By the hash of the arguments' shapes, which would take much more memory.
         self._costs: dict[int, CallCost] = {}
@@ -321,7 +321,7 @@ class UtilizationPart(Part):
             tally.add(tally.only or Uncounted("untraced"), lowered.shapes)
             return {}
         found = counting.count(self._jax, lowered.jaxpr, self._lines)
-        tally.open_loop = found.open_loop
+        tally.inside = found.inside(tally.inside)
         if found.unknown is not None:
             tally.add(found.unknown, lowered.shapes)
             return {}
@@ -477,7 +477,7 @@ class UtilizationPart(Part):
     def _snapshot(self) -> dict[str, Facts]:
         found = {}
         for function, tally in self._tallies.copy().items():
-            given: dict[str, Any] = {"open_loop": tally.open_loop}
+            given: dict[str, Any] = dict(tally.inside)
             if (why := _unknown(function, tally)) is not None:
                 found[function.name] = Facts(unknown=why, **given)
                 continue

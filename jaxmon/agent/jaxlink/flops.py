@@ -66,6 +66,7 @@ _HARMLESS = frozenset(
     )
 )
 _SHARDED = "shard_map"
+_CALLBACKS = ("debug_callback", "debug_print", "io_callback", "pure_callback")
 # Types of parameters that contain no jaxpr: most parameters are of them.
 _NO_JAXPRS = frozenset((bool, float, int, str, type(None)))
 _KERNELS = ("pallas_call", "core_map", "mpmd_map", "triton_kernel_call")
@@ -98,18 +99,36 @@ class Flops(NamedTuple):
         loops: whether some of it runs in loops.
         open_loop: ``file:line`` of a loop that runs until a condition is met; empty
             without one.
+        callbacks: how often it calls back into Python, at least.
+        callback: ``file:line`` that does so most often.
     """
 
     amounts: Mapping[tuple[str, bool], float]
     unknown: Uncounted | None = None
     loops: bool = False
     open_loop: str = ""
+    callbacks: float = 0.0
+    callback: str = ""
+
+    def inside(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """
+        Return the facts about the function, of which those of other programs are
+        *before*: the loop of the latest, the callbacks of that which has most.
+        """
+        found = {**before, "open_loop": self.open_loop}
+        if self.callbacks > before.get("callbacks", 0.0):
+            found |= {"callbacks": self.callbacks, "callback": self.callback}
+        return found
 
 
 def count(jax: Any, jaxpr: Any, lines: SourceLineFinder) -> Flops:
     """Return the FLOPs of *jaxpr*; takes some microseconds per equation."""
     counted = _Counter(jax, lines).of(jaxpr)
-    return Flops(counted.amounts, counted.unknown, counted.loops, counted.open_loop)
+    found, most = counted.callbacks, counted.callback[1]
+    return Flops(
+        *(counted.amounts, counted.unknown, counted.loops, counted.open_loop),
+        *(found, most),
+    )
 
 
 def format_of(equation: Any) -> str:
@@ -138,17 +157,19 @@ def format_of(equation: Any) -> str:
 class _FlopCount:
     """FLOPs of a part of a program."""
 
-    __slots__ = ("amounts", "loops", "open_loop", "unknown")
+    __slots__ = ("amounts", "callback", "callbacks", "loops", "open_loop", "unknown")
 
     def __init__(self) -> None:
         self.amounts: dict[tuple[str, bool], float] = {}
         self.unknown: Uncounted | None = None
         self.loops = False
         self.open_loop = ""
+        self.callbacks = 0.0
+        self.callback = (0.0, "")
 
     @property
     def nothing(self) -> bool:
-        return not self.amounts and self.unknown is None
+        return not (self.amounts or self.callbacks) and self.unknown is None
 
     def add(self, other: _FlopCount, *, times: float = 1, again: bool = False) -> None:
         for (format_, recomputed), number in other.amounts.items():
@@ -157,6 +178,9 @@ class _FlopCount:
         self.unknown = self.unknown or other.unknown
         self.loops = self.loops or other.loops
         self.open_loop = self.open_loop or other.open_loop
+        number, place = other.callback
+        self.callbacks += other.callbacks * times
+        self.callback = max(self.callback, (number * times, place))
 
 
 class _Counter:
@@ -173,6 +197,7 @@ class _Counter:
             **dict.fromkeys(_PRODUCTS, self._add_product),
             **dict.fromkeys(_LIBRARY, self._add_library),
             **dict.fromkeys(_KERNELS, self._add_kernel),
+            **dict.fromkeys(_CALLBACKS, self._add_callback),
             "scan": self._add_scan,
             "while": self._add_while,
             "cond": self._add_branches,
@@ -203,7 +228,7 @@ class _Counter:
                 self._add_called(part, equation, kernel=kernel)
             if part.amounts:
                 found.add(part, again=_RECOMPUTED in _stack(equation))
-            elif part.unknown or part.loops:
+            elif part.unknown or part.loops or part.callbacks:
                 found.add(part)
         self._counted[id(jaxpr)] = jaxpr, found
         return found
@@ -216,6 +241,9 @@ class _Counter:
             return
         if flops:
             found.amounts[format_of(equation), False] = flops
+
+    def _add_callback(self, found: _FlopCount, equation: Any) -> None:
+        found.callbacks, found.callback = 1.0, (1.0, self._place(equation))
 
     def _add_library(self, found: _FlopCount, equation: Any) -> None:
         found.unknown = self._unknown("library", equation)
@@ -269,6 +297,9 @@ class _Counter:
         if any(branch.amounts != first.amounts for branch in branches):
             found.unknown = found.unknown or self._unknown("branch", equation)
         found.add(first)
+        # Which one runs is unknown.
+        least = min(branches, key=lambda branch: branch.callbacks)
+        found.callbacks, found.callback = least.callbacks, least.callback
 
     def _add_solve(self, found: _FlopCount, equation: Any) -> None:
         # The other functions are for derivatives.

@@ -127,8 +127,9 @@ class WallTimePart(Part):
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
-        # Since when the program has waited, and what they had done a while later.
-        self._workers: tuple[float, dict[int, int]] = (0.0, {})
+        # What they had done, when that was new, and when it was read.
+        self._worked: dict[int, int] = {}
+        self._worked_at = self._worked_read = 0.0
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -288,14 +289,10 @@ class WallTimePart(Part):
         }
 
     def _asleep(self) -> int:
-        """
-        Return the processes of multiprocessing if they have done nothing for a while
-        in which the program waits.
-        """
-        current, began, before = self._looks.progress.current, *self._workers
-        if current is None or began != current.since:
-            return 0
-        return len(before) if before == time_of_workers() else 0
+        """Return the processes of multiprocessing if they have done nothing lately."""
+        found = time_of_workers()
+        still = found == self._worked and perf_counter() - self._worked_at >= _LONG
+        return len(found) if still else 0
 
     def _full(
         self, mine: dict[str, Any], others: list[dict[str, Any]]
@@ -389,9 +386,10 @@ class WallTimePart(Part):
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
-            since = current.since
-            if now - since >= _LONG and since != self._workers[0]:
-                self._workers = (since, time_of_workers())
+            if now - max(current.since, self._worked_read) >= _LONG:
+                self._worked_read, worked = now, time_of_workers()
+                if worked != self._worked:
+                    self._worked, self._worked_at = worked, now
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 self._time_by_call.mark(
