@@ -32,8 +32,7 @@ from jaxmon.symptoms.symptom import (
 )
 
 
-_MOST_LINES = 3
-_MORE = 5
+_MOST_LINES, _MORE = 3, 5
 # Calls per read from which on a program reads rarely.
 _RARELY = 10
 # The device is busy if it explains this share of the wait for it.
@@ -132,7 +131,8 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
     hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
-    if took - hidden < snapshot.limits.time_worth * period.seconds:
+    no_jit = "jax_disable_jit" in snapshot.process.debugging  # `debugging` says it
+    if no_jit or took - hidden < snapshot.limits.time_worth * period.seconds:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():

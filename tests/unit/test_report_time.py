@@ -351,3 +351,16 @@ def test_threads_with_equal_stacks_are_shown_once():
         "  pool.py:9 in work",
     ]
     assert stacks({"threads": 3}, 80) == []
+
+
+def test_operations_are_not_blamed_if_jit_is_disabled():
+    """They are in jitted functions already: the setting is to blame for their time."""
+    process = {"observed_seconds": 600.0, "now": 1000.0}
+    off = {**process, "debugging": {"jax_disable_jit": "a.py:3"}}
+    (only,) = found({"eager": 0.7}, process=off)
+
+    assert (only.topic, only.where) == ("debugging", "a.py:3")
+    assert only.seconds == pytest.approx(420.0)
+    assert only.evidence == ("operations took 7 min of 10 min", "eager.py:7")
+    (other,) = found({"eager": 0.7}, process=process)
+    assert other.topic == "eager"
