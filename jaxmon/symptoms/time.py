@@ -131,8 +131,8 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
     hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
-    no_jit = "jax_disable_jit" in snapshot.process.debugging  # `debugging` says it
-    if no_jit or took - hidden < snapshot.limits.time_worth * period.seconds:
+    worth = period.is_worth(took - hidden, "eager", snapshot.limits.time_worth)
+    if not worth or "jax_disable_jit" in snapshot.process.debugging:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():

@@ -210,10 +210,11 @@ _EVENT_LOOPS = {
     "_run_once": os.path.join("asyncio", "base_events.py"),  # noqa: PTH118 - end of a path
     "run": os.path.join("asyncio", "runners.py"),  # noqa: PTH118 - end of a path
 }
-# How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
+# How a program just compiled, or one with effects, is run, and one that was compiled
+# ahead of time; and a pmap, since 0.8.
 _RUNNING = {
-    "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
-    "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
+    "__call__": (_end("_src", "interpreters", "pxla.py"), _end("_src", "stages.py")),
+    "wrapped": (_end("_src", "pmap.py"),),
 }
 _PARKED = (_THREADING, "wait")
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
