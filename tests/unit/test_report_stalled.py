@@ -98,6 +98,8 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 14.0, "longest_there": 1.0, **AGAIN}, False),
         ({"seconds": 16.0, "longest_there": 1.7, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "repeats": 2}, False),
+        ({"seconds": 61.0, "longest_there": 1.0, **AGAIN, "repeats": 1}, True),
+        ({"seconds": 61.0, "longest_there": 7.0, **AGAIN, "repeats": 1}, False),
         ({"seconds": 31.0, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "state": "python"}, False),
         # The exception of a task may have been read where it waits for something else.

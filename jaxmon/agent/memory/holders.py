@@ -27,6 +27,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arrays import array_bytes
+from jaxmon.agent.jaxlink.jit import closure
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
 from jaxmon.facts.memory import MemoryHolder
 
@@ -132,20 +133,25 @@ class HolderFinder:
         active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
         for thread in active.values():
             fields = fields_of(thread)
-            target, given = fields.get("_target"), fields.get("_args")
-            owner = None
+            target, given, owner = fields.get("_target"), fields.get("_args"), None
+            # Not what only its thread may go through, such as a generator.
+            given = tuple(given) if _is_in(type(given), (tuple, list)) else ()
             if type(target) is types.MethodType:
                 owner, target = target.__self__, target.__func__
-                given = (owner, *(given or ()))
+                given = (owner, *given)
             for value in (thread, owner):
                 if self._is_users(type(value)):
                     yield _Variable(name_of(type(value)), "", "", value, 0)
-            if type(target) is not types.FunctionType or type(given) is not tuple:
+            if type(target) is not types.FunctionType:
                 continue
             code = target.__code__
-            cells = zip(code.co_freevars, target.__closure__ or (), strict=False)
-            inside = [(name, _content(cell)) for name, cell in cells]
-            for name, value in [*zip(code.co_varnames, given, strict=False), *inside]:
+            try:
+                inside = closure(target)
+            except (AttributeError, ValueError) as error:  # one is not set yet
+                interrupts.pass_on(error)
+                inside = {}
+            named = zip(code.co_varnames, given, strict=False)
+            for name, value in [*named, *inside.items()]:
                 if self._finder.is_user(code.co_filename):
                     known_as, last = f"{code.co_name}.{name}", rf"\b{re.escape(name)}"
                     yield _Variable(known_as, last, code.co_filename, value, 0)
@@ -176,14 +182,6 @@ class HolderFinder:
 
 
 _MODULE = types.ModuleType
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError as error:  # not set yet
-        interrupts.pass_on(error)
-        return None
 
 
 def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
