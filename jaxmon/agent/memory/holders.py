@@ -133,7 +133,8 @@ class HolderFinder:
         active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
         for thread in active.values():
             fields = fields_of(thread)
-            target, given, owner = fields.get("_target"), fields.get("_args"), None
+            target, owner = fields.get("_target"), None
+            given: Any = fields.get("_args")
             # Not what only its thread may go through, such as a generator.
             given = tuple(given) if _is_in(type(given), (tuple, list)) else ()
             if type(target) is types.MethodType:
