@@ -358,6 +358,9 @@ class Settings:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and vars(self) == vars(other)
 
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"Settings({values})"

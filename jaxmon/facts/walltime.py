@@ -85,8 +85,19 @@ class StateTime(Fact):
 
 class PlaceTime(Fact):
     """
-    Seconds of one state on one line, within an activity that the program marks, and
-    whether an event loop that serves requests waited meanwhile.
+    Seconds of one state on one line.
+
+    Attributes:
+        activity: that the program marks.
+        state: of the program.
+        place: the line.
+        function: the jitted function that was being called, if known.
+        event_loop: whether an event loop waited meanwhile: one that serves requests,
+            or for a coroutine that is blocked.
+        caller: the line of the loop that had called that, empty if it is that itself.
+        divided: whether it waited for work that is divided: other threads waited there,
+            too, for no lock, or a pool of processes worked for it.
+        seconds: how long.
     """
 
     activity: str = ""
@@ -94,7 +105,14 @@ class PlaceTime(Fact):
     place: str = ""
     function: str = ""
     event_loop: bool = False
+    caller: str = ""
+    divided: bool = False
     seconds: float = 0.0
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the program does so on purpose, if it waits."""
+        return bool(self.activity) or self.divided
 
 
 class Period(Fact):
@@ -143,27 +161,53 @@ class Period(Fact):
         """Return the seconds of *states* together."""
         return sum(self.states[s].seconds for s in states if s in self.states)
 
+    def is_worth(self, seconds: float, state: str, ratio: float) -> bool:
+        """Return whether *seconds* of *state* are that *ratio* of it, for certain."""
+        error = self.states[state].error_seconds if state in self.states else 0.0
+        return seconds - error >= ratio * self.seconds
+
     def share(self, *states: str) -> float:
         """Return the share of *states* together, from 0 to 1."""
         return self.of(*states) / self.seconds if self.seconds > 0 else 0.0
 
-    def marked(self, state: str) -> float:
-        """Return the seconds of *state* in activities that the program marks."""
-        return sum(p.seconds for p in self.places if p.state == state and p.activity)
+    def event_loops(self, state: str) -> float:
+        """Return the seconds of *state* that kept an event loop waiting."""
+        return sum(
+            p.seconds
+            for p in self.places
+            if p.state == state and p.event_loop and not p.is_expected
+        )
 
-    def lines(self, *states: str, marked: bool = True) -> list[tuple[str, float]]:
+    def expected(self, state: str) -> float:
+        """
+        Return the seconds of *state* in activities that the program marks, or
+        for work that it has divided.
+        """
+        return sum(p.seconds for p in self.places if p.state == state and p.is_expected)
+
+    def lines(self, *states: str, expected: bool = True) -> list[tuple[str, float]]:
         """
         Return the lines of *states* and their seconds, most first.
 
         Args:
             states: which ones.
-            marked: whether time in activities that the program marks counts.
+            expected: whether time that is expected counts.
         """
         found: dict[str, float] = {}
         for place in self.places:
-            if place.state in states and place.place and (marked or not place.activity):
+            counts = expected or not place.is_expected
+            if place.state in states and place.place and counts:
                 found[place.place] = found.get(place.place, 0.0) + place.seconds
         return sorted(found.items(), key=lambda item: -item[1])
+
+    def caller(self, line: str) -> str:
+        """Return the line of the loop that calls *line* most of the time, if any."""
+        spent: dict[str, float] = {}
+        for place in self.places:
+            if place.place == line != "":
+                spent[place.caller] = spent.get(place.caller, 0.0) + place.seconds
+        most = max(spent, key=spent.__getitem__, default="")
+        return most if 2 * spent.get(most, 0.0) >= sum(spent.values()) else ""
 
     def calls(self, function: str) -> str:
         """Return the line that calls *function* most of the time, empty if unknown."""
@@ -174,7 +218,7 @@ class Period(Fact):
 
 
 class Standing(Fact):
-    """A thread that waits for a lock: lines of its stack, innermost first."""
+    """A thread that waits for others: lines of its stack, innermost first."""
 
     name: str = ""
     stack: tuple[str, ...] = ()
@@ -197,6 +241,9 @@ class Now(Fact):
         gone: threads and child processes of the program that have failed.
         alone: whether it waits for a queue that only threads of the program fill, and
             has no other thread.
+        full: threads that wait for room in a queue, or for a thread to end, if it does
+            so, too, and no thread of the program has done anything for a while.
+        asleep: the processes of multiprocessing, if they have done nothing lately.
         called: the jitted functions that were called latest, within a second.
         repeats: how often each of them, at least, had run the same program before.
     """
@@ -217,6 +264,8 @@ class Now(Fact):
     others: tuple[Standing, ...] = ()
     gone: tuple[FailedHelper, ...] = ()
     alone: bool = False
+    full: tuple[Standing, ...] = ()
+    asleep: int = 0
     called: tuple[str, ...] = ()
     repeats: int = 0
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from jaxmon import catalog
 from jaxmon.facts.events import EventFact, TraceMistake
 from jaxmon.facts.process import Snapshot
-from jaxmon.host.formats.layout import times
+from jaxmon.host.formats.layout import duration, times
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.symptom import (
     FAILURE,
     HINT,
     MOST_OF_A_MESSAGE,
+    TIME,
     TOO_LITTLE,
     Finding,
     Mode,
@@ -304,18 +305,23 @@ _DEBUGGING = {
 def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect settings that a long run should not have."""
     calls = sum(function.calls or 0 for function in snapshot.users)
+    period = snapshot.time.period
     for setting, where in snapshot.process.debugging.items():
         off = setting == "jax_disable_jit"  # then there are no calls
         if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
+            took = period.of("eager") if off else 0.0
             count = "" if off else f" There were {calls:,} calls."
+            lines = [line for line, _ in period.lines("eager")[:_MOST_EVIDENCE]]
+            spent = f"operations took {duration(took)} of {duration(period.seconds)}"
             yield Finding(
                 "debugging",
                 setting,
                 f"{setting} is on: {_DEBUGGING[setting]}.{count}",
-                (),
+                (spent, *lines) if took else (),
                 f"Turn it off, and set {setting.upper()}=1 for a run that is to find "
                 "an error. It is slow.",
                 where=where,
+                seconds=took,
             )
 
 
@@ -334,7 +340,7 @@ SYMPTOMS = (
         missing="only samples of one process show it",
     ),
     Symptom(
-        *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),
+        *("debugging", "F7", "A setting for debugging is on.", TIME, _debugging),
         missing="only the process knows its settings",
     ),
     *(

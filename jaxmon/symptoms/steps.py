@@ -18,10 +18,10 @@ from jaxmon.facts.events import Slower
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import LoopSummary, Reason
-from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now
+from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now, Standing
 from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.host.formats.layout import ago, clean, duration
+from jaxmon.host.formats.layout import ago, clean, counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import SCRAPED_LABELS
@@ -69,10 +69,16 @@ _END_THE_LOOP = (
     "A loop whose condition is never met does not end, and a NaN meets few: bound its "
     "iterations, and let it end at values that are not finite."
 )
+_WAITING = ("/queue.py:", "/threading.py:")
 _ALONE = "the program has no other thread that could fill the queue"
 _START_ANEW = (
     "Start the workers as new processes: "
     'multiprocessing.get_context("spawn"), or "forkserver".'
+)
+_TAKE_FROM_IT = (
+    "No thread takes from that queue any more. Take results while you put further "
+    "work; before you wait for a thread to end, empty its queue, or let it stop: by an "
+    "event that it checks, and put with a timeout."
 )
 _FREE_THE_LOCK = (
     "Look for the thread that holds it. If two threads wait for locks that the other "
@@ -89,7 +95,8 @@ def stalled(snapshot: Snapshot) -> Iterator[Finding]:
     forks = list(_forks(snapshot)) if now.state in _WAITS else []
     # What a child has never done, it may never do.
     first = bool(forks) and not now.longest_there
-    waits = first and now.seconds >= seconds_in(limits.deadlocked)
+    asleep = limits.stalled_for_a_failed_thread if now.asleep else limits.deadlocked
+    waits = first and now.seconds >= seconds_in(asleep)
     if now.state not in _DOING or not (waits or is_long(now, limits)):
         return
     before = ""
@@ -120,15 +127,15 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
         return [str(helper) for helper in now.gone[:_MOST_GONE]], HELPER_ADVICE
     if now.state == "data_wait" and now.alone:
         return [_ALONE], HELPER_ADVICE
-    if now.lock:
-        others = [
-            f"thread {thread.name} waits for a lock too: {thread.stack[0]}"
-            for thread in now.others[:_MOST_OTHERS]
-            if thread.stack
+    if now.full or now.lock:
+        others = now.full or now.others
+        waits = [
+            _waits(thread, now) for thread in others[:_MOST_OTHERS] if thread.stack
         ]
-        return others, _FREE_THE_LOCK
+        return waits, _TAKE_FROM_IT if now.full else _FREE_THE_LOCK
     if forks:
-        return forks, _START_ANEW
+        asleep = f"{counted(now.asleep, 'worker process')} asleep"
+        return [*forks, *([asleep] if now.asleep else [])], _START_ANEW
     if now.state not in _AWAITS or not now.called or now.barrier:
         return [], action
     loops = [
@@ -138,6 +145,15 @@ def _causes(snapshot: Snapshot, forks: list[str]) -> tuple[list[str], str]:
     ]
     latest = f"called last: {', '.join(now.called)}"
     return [*loops, latest], f"{_END_THE_LOOP} {action}" if loops else action
+
+
+def _waits(thread: Standing, now: Now) -> str:
+    """Return what *thread* waits for meanwhile, and in which line of the program."""
+    puts = any(line.endswith(" in put") for line in thread.stack)
+    what = "room in a full queue" if puts else "a thread to end"
+    lines = [line for line in thread.stack if not any(of in line for of in _WAITING)]
+    what = what if now.full else "a lock too"
+    return f"thread {thread.name} waits for {what}: {(lines or thread.stack)[0]}"
 
 
 def _forks(snapshot: Snapshot) -> Iterator[str]:
@@ -168,7 +184,8 @@ def is_long(now: Now, limits: Limits) -> bool:
     one that waits while a thread of the program has just failed.
     """
     failed_after = seconds_in(limits.stalled_for_a_failed_thread)
-    if now.alone and now.state == "data_wait" and now.seconds >= failed_after:
+    never_ends = now.full or (now.alone and now.state == "data_wait")
+    if never_ends and now.seconds >= failed_after:
         return True
     if now.state in _WAITS and any(
         _waits_for(helper, now, limits) for helper in now.gone
@@ -184,8 +201,10 @@ def is_long(now: Now, limits: Limits) -> bool:
         return True
     there, before = now.longest_there or None, now.longest_before or None
     usual: list[tuple[float | None, str]] = []
-    repeats = now.state in _AWAITS and now.repeats >= _REPEATS
-    if repeats or now.changes >= _RHYTHM:
+    repeats = now.repeats if now.state in _AWAITS else 0
+    if repeats:
+        usual.append((there, limits.stalled_in_a_state))
+    if repeats >= _REPEATS or now.changes >= _RHYTHM:
         usual.append((there, limits.stalled_on_a_line))
     if now.changes >= _RHYTHM:
         usual += [

@@ -32,8 +32,7 @@ from jaxmon.symptoms.symptom import (
 )
 
 
-_MOST_LINES = 3
-_MORE = 5
+_MOST_LINES, _MORE = 3, 5
 # Calls per read from which on a program reads rarely.
 _RARELY = 10
 # The device is busy if it explains this share of the wait for it.
@@ -45,8 +44,7 @@ _CACHE = (
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
 _TIME_LOST = "JaxmonTimeLost"
-# By limit: the alert, its states, of which the device waits for the program, and what
-# it says.
+# By limit: the alert, its states, in which the device waits, and what it says.
 _ALERTED = {
     "data_wait": (
         "JaxmonDataStarvation",
@@ -62,6 +60,10 @@ _ALERTED = {
 _OF_SAVES = (
     "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
     "at the end: the next one waits by itself if it must."
+)
+_OF_LOOPS = (
+    "While a coroutine waits without `await`, no other of its event loop gets on. "
+    "Await an asynchronous client, or asyncio.to_thread for the call."
 )
 
 
@@ -92,27 +94,30 @@ class TimePart(NamedTuple):
 
     def judge(self, snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         """Detect that it takes much of the time."""
-        # What a program marks is expected.
-        marked = self.state != "blocked"
-        lines = dict(period.lines(self.state, marked=marked))
+        # What a program marks is expected; so is work that it divides.
+        waits = self.state == "blocked"
+        lines = dict(period.lines(self.state, expected=not waits))
         took, now = period.of(self.state), snapshot.time.now
-        if not marked:
-            took -= period.marked(self.state)
+        if waits:
+            took -= period.expected(self.state)
         if now.state == self.state and (
-            (not marked and not now.activity)
+            (waits and not now.activity)
             or (self.state == "data_wait" and is_long(now, snapshot.limits))
         ):
             # What has not ended is for `stalled` to judge.
             took -= min(now.seconds, took)
             if now.place in lines:
                 lines[now.place] = max(lines[now.place] - now.seconds, 0.0)
-        if took < snapshot.limits.time_worth * period.seconds:
+        if not period.is_worth(took, self.state, snapshot.limits.time_worth):
             return
         won = 0.0 if self.urgency is NOTE else took
         found = _costs(self.topic, snapshot, period, took, lines, won, *self.verdict)
         severity = _severity(took, self.limit, period, snapshot)
-        of_saves = not marked and 2 * snapshot.saves_blocked(period) > took
-        action = _OF_SAVES if of_saves else self.action
+        action = self.action
+        if waits and 2 * period.event_loops(self.state) > took:
+            action = _OF_LOOPS
+        elif waits and 2 * snapshot.saves_blocked(period) > took:
+            action = _OF_SAVES
         yield found._replace(action=action, severity=severity)
 
 
@@ -126,7 +131,8 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
     hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
-    if took - hidden < snapshot.limits.time_worth * period.seconds:
+    worth = period.is_worth(took - hidden, "eager", snapshot.limits.time_worth)
+    if not worth or "jax_disable_jit" in snapshot.process.debugging:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():
@@ -149,7 +155,7 @@ def _host(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     idle = took - min(hidden, took)
     limits = snapshot.limits
     worth = limits.time_worth if busy else limits.time_worth_in_doubt
-    if idle < worth * period.seconds:
+    if not period.is_worth(idle, "python", worth):
         return
     if snapshot.requests and period.of("idle") > idle:
         return  # the device waits for requests
@@ -193,8 +199,7 @@ def fetches(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
         computed = ""
     elif snapshot.spans:
         computed += ", or waiting for other processes"
-    texts = ("Reading results took", computed)
-    lines = dict(period.lines("fetch"))
+    texts, lines = ("Reading results took", computed), dict(period.lines("fetch"))
     yield _costs("fetch", snapshot, period, waited, lines, won, *texts)._replace(
         action="Each read waits for all preceding device work, and the host cannot "
         "work ahead. Read a value one step later, every hundredth step, or several at "
@@ -211,15 +216,13 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     if took < snapshot.limits.time_worth * period.seconds:
         return
     busy = snapshot.busy_seconds(period)
-    copies = next(memory.arguments(snapshot), None)
-    if (busy and busy < _EXPLAINED * took) or copies is not None:
+    if (busy and busy < _EXPLAINED * took) or any(memory.arguments(snapshot)):
         return
     most = sorted(snapshot.functions, key=lambda function: -function.device_seconds)
     computed = [of for of in most if of.device_seconds > 0]
     # Times are those of samples, times all calls: no sum of them is known.
     whole = sum(function.device_seconds for function in computed)
-    keeps = busy and took >= _EXPLAINED * period.seconds
-    spans = snapshot.spans
+    keeps = busy and took >= _EXPLAINED * period.seconds and not snapshot.spans
     yield Finding(
         "device",
         computed[0].name if computed else "",
@@ -231,7 +234,7 @@ def device(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
             for function in computed[:_MOST_LINES]
             if len(computed) > 1
         ),
-        ("The host keeps the device busy. " if keeps and not spans else "")
+        ("The host keeps the device busy. " if keeps else "")
         + "While it runs, `jaxmon profile` shows which operations take the time.",
     )
 
@@ -293,17 +296,16 @@ def _costs(  # noqa: PLR0913, PLR0917 - the parts of a sentence
     most = sorted(lines.items(), key=lambda item: -item[1])[:_MOST_LINES]
     parts = [(line, seconds * ratio) for line, seconds in most if seconds]
     where = parts[0][0] if parts else ""
+    evidence = [f"called from {line}" for line in [period.caller(where)] if line]
+    others = [(line, spent) for line, spent in parts[1:] if spent >= OF_A_LINE * took]
+    evidence += [f"{line}: {duration(spent)}" for line, spent in others]
     mostly = f": {share(parts[0][1], took)} of it at {where}" if parts else ""
     least = "" if period.settled or lead.endswith("about") else " at least"
     return Finding(
         topic,
         where,
         f"{lead}{least} {part(took, period)}{rest}{mostly}.",
-        tuple(
-            f"{place}: {duration(seconds)}"
-            for place, seconds in parts[1:]
-            if seconds >= OF_A_LINE * took
-        ),
+        tuple(evidence),
         "",
         where,
         # As a part of the whole observed time.

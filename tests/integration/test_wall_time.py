@@ -218,3 +218,124 @@ def test_a_queue_is_idle_while_the_main_thread_waits_for_connections() -> None:
     assert train == ["data_wait", "blocked"]
     assert serve == ["idle", "idle"]
     assert alone == [True, False]
+
+
+WAITS = """
+import asyncio, json, multiprocessing, queue, threading, time
+import jax, jaxmon
+from jaxmon.agent.agent import runtime_of
+from jaxmon.agent.walltime import part
+from jaxmon.threads import DaemonThread
+part._LONG = 0.3
+agent = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
+ledger = runtime_of(agent).part(part.WallTimePart)
+step = jax.jit(lambda x: x + 1)
+lock, before = threading.Lock(), {}
+def blocked():
+    places = [p for p in ledger.snapshot().since_start.places if p.state == "blocked"]
+    new = [p for p in places if p.seconds > before.get(p, 0) + 0.3]
+    return new and [[p.divided, p.event_loop, bool(p.caller)] for p in new]
+def seen(wanted, end, meanwhile):
+    found, before_it = [], ledger.snapshot().since_start.places
+    before.update({p: p.seconds for p in before_it})
+    def look():
+        for _ in range(600):
+            time.sleep(0.1)
+            if (now := wanted()) or now == []:
+                found.append(now)
+                break
+        end()
+    watch = DaemonThread("jaxmon-test", look)
+    watch.start()
+    meanwhile()
+    watch.join()
+    return found[0] if found else None
+def standing(field, least=0.6):
+    now = ledger.snapshot().now
+    return [getattr(now, field)] if now.seconds > least else None
+def threads(wait):
+    ended = threading.Event()
+    def work():
+        step(1.0)
+        while not ended.is_set():
+            wait()
+    def run():
+        workers = [threading.Thread(target=work) for _ in range(3)]
+        [worker.start() for worker in workers]
+        [worker.join() for worker in workers]
+    return seen(lambda: blocked() or None, ended.set, run)
+def request():
+    time.sleep(0.05)
+def take():
+    with lock:
+        pass
+def held():
+    lock.acquire()
+    threading.Timer(1, lock.release).start()
+    return threads(take)
+def full(consumes):
+    items, over = queue.Queue(1), threading.Event()
+    def produce():
+        for _ in range(5):
+            items.put(step(1.0))
+    def consume():
+        while not over.is_set():
+            time.sleep(0.2)
+    def run():
+        step(1.0)
+        if consumes:
+            threading.Thread(target=consume).start()
+        producer = threading.Thread(target=produce)
+        producer.start()
+        producer.join()
+    def end():
+        over.set()
+        for _ in range(5):
+            items.get()
+    (waits,) = seen(lambda: standing("full"), end, run)
+    return [thread.stack[2].split(" in ")[1] for thread in waits]
+def loop(blocks):
+    over = threading.Event()
+    def fetch():
+        time.sleep(0.05)
+    async def handle():
+        while not over.is_set():
+            fetch() if blocks else await asyncio.sleep(0.05)
+    idle = lambda: [] if ledger.snapshot().now.state == "idle" else None
+    wanted = (lambda: blocked() or None) if blocks else idle
+    return seen(wanted, over.set, lambda: asyncio.run(handle()))
+def spin(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+def forked(work):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        wait = lambda: pool.map(work, [4])
+        (count,) = seen(lambda: standing("asleep", 1), bool, wait)
+    return count
+def main():
+    step(1.0)
+    found = {
+        "threads": threads(request), "lock": held(), "full": full(False),
+        "slow": full(True), "loop": loop(True), "awaits": loop(False),
+        "asleep": forked(time.sleep), "works": forked(spin),
+    }
+    print(json.dumps(found))
+main()
+jaxmon.uninstrument()
+"""
+
+
+def test_waits_are_known_by_what_they_wait_for() -> None:
+    """
+    Threads that wait at once, each by itself, are no threads that wait for a lock; a
+    queue that nothing empties is none whose consumer is slow; a coroutine that blocks
+    is none that awaits; forked workers that do nothing are none that work.
+    """
+    found = json.loads(run_preloaded("-c", WAITS).ok().out)
+    assert [True, False, True] in found["threads"]
+    assert not any(divided for divided, *_ in found["lock"])
+    assert (found["full"], found["slow"]) == (["run"], [])
+    assert [False, True, True] in found["loop"]
+    assert found["awaits"] == []
+    assert (found["asleep"], found["works"]) == (1, 0)

@@ -9,6 +9,7 @@ from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -56,6 +57,17 @@ def test_what_runs_for_the_first_time_has_a_name(state: str, expected: str) -> N
     assert found.line.function == caller.code.co_name
 
 
+def test_a_program_compiled_ahead_of_time_is_no_operation() -> None:
+    """It is called in Python, too, if it has effects or the call is no fast one."""
+    sites = CallSites()
+    caller = called(sites, DEVICE)
+    of_jax = [jax.stages.Compiled.call, jax.stages.Compiled.__call__]
+
+    for first in (of_jax, of_jax[1:]):
+        stack = [*(Position(one.__code__, 0, {}) for one in first), caller]
+        assert ActivityReader(jax, sites).read(stack).state == DEVICE
+
+
 def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> None:
     """Wait until a thread in *wait* is seen to do *state*; *end* ends that."""
     thread = threading.Thread(target=wait, daemon=True)
@@ -69,6 +81,15 @@ def waits_as(state: str, wait: Callable[[], Any], end: Callable[[], Any]) -> Non
     until(seen, f"a thread that is {state}")
     end()
     thread.join(10.0)
+
+
+def test_a_wait_for_items_of_a_pool_is_known() -> None:
+    """Of one whose items come one after the other."""
+    ended = threading.Event()
+    with ThreadPool(1) as pool:
+        waits_as(
+            ITEM, lambda: next(pool.imap(lambda _: ended.wait(60), [1])), ended.set
+        )
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])

@@ -74,6 +74,8 @@ def test_all_that_an_agent_reported_is_read() -> None:
 def test_an_agent_of_the_release_before_is_judged_alike(run_dir: Path) -> None:
     """By a command, and by a sidecar that finds it in the run directory."""
     before = [one["topic"] for one in AGENT["findings"]]
+    # 11 % of nine seconds may be less than a tenth: that is no finding any more.
+    before.remove("blocked")
     pages = {
         "/debug/overview": AGENT["overview"],
         "/debug/events": EVENTS,

@@ -12,7 +12,9 @@ import importlib
 import random
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -22,6 +24,7 @@ from jaxmon.agent.memory.holders import HolderFinder
 from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector, YoungDetector
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
+from tests.helpers.processes import until
 
 
 MIB = 1 << 20
@@ -243,7 +246,7 @@ def test_a_sweep_that_collects_a_few_large_results_is_no_leak() -> None:
 
 
 HOLDING = """
-import collections
+import collections, queue, threading
 import numpy as np
 
 class History:
@@ -260,7 +263,21 @@ histories = {"best": History()}
 
 def step():
     histories["best"].add(np.zeros(1000))
+
+def load(batches, ended):
+    for _ in range(80):
+        batches.put(np.zeros(5_000))  # puts
+    ended.wait(60)
+
+def start(room):
+    batches, ended = queue.Queue(room), threading.Event()
+    threading.Thread(target=load, args=(batches, ended), daemon=True).start()
+    return batches, ended
 """
+
+
+def _holds(items: Any, number: int) -> bool:
+    return bool(items.qsize() == number)
 
 
 def test_what_holds_most_is_named_with_the_lines_that_add_to_it(
@@ -287,5 +304,18 @@ def test_what_holds_most_is_named_with_the_lines_that_add_to_it(
     assert (found.name, found.kind) == ("History.states", "list")
     assert (found.items, found.bytes) == (100, 100 * 8000)
     line = HOLDING.partition("# adds")[0].count("\n") + 1
+    assert found.adds == (f"holding_histories.py:{line}",)
+
+    # A queue without a maximum, which only its thread and a function know.
+    for room, name in ((70, "History.states"), (0, "load.batches")):
+        batches, ended = program.start(room)
+        until(partial(_holds, batches, room or 80), "batches in the queue")
+        found = finder.largest(1000)
+        assert found.name == name
+        for _ in range(room and 80 - room):
+            batches.get()
+        ended.set()
+    assert (found.kind, found.items, found.bytes) == ("deque", 80, 80 * 40_000)
+    line = HOLDING.partition("# puts")[0].count("\n") + 1
     assert found.adds == (f"holding_histories.py:{line}",)
     sys.modules.pop("holding_histories")

@@ -98,6 +98,8 @@ DEADLOCK = {"lock": True, "others": [{"name": "save", "stack": ["save.py:3 in sa
         ({"seconds": 14.0, "longest_there": 1.0, **AGAIN}, False),
         ({"seconds": 16.0, "longest_there": 1.7, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "repeats": 2}, False),
+        ({"seconds": 61.0, "longest_there": 1.0, **AGAIN, "repeats": 1}, True),
+        ({"seconds": 61.0, "longest_there": 7.0, **AGAIN, "repeats": 1}, False),
         ({"seconds": 31.0, **AGAIN}, False),
         ({"seconds": 31.0, "longest_there": 1.0, **AGAIN, "state": "python"}, False),
         # The exception of a task may have been read where it waits for something else.
@@ -179,6 +181,35 @@ def test_a_forked_worker_may_never_make_its_first_batch(now, stalls):
         assert one.evidence[0].startswith("load.py:5 has forked this process")
         assert "spawn" in one.action
     assert "stalled" not in [one.topic for one in findings(time=time)]
+
+
+@pytest.mark.parametrize(("asleep", "seconds"), [(2, 16.0), (0, 61.0)])
+def test_forked_workers_that_sleep_are_not_slow(asleep, seconds):
+    """What they do is known from the kernel; else it takes a minute to be odd."""
+
+    def found(seconds):
+        now = {"state": "blocked", "place": "a.py:3", "seconds": seconds}
+        now = {**now, "asleep": asleep}
+        return findings(time=ledger({"device": 0.05}, **now), warnings=[FORKED])
+
+    (one,) = [one for one in found(seconds) if one.topic == "stalled"]
+    assert ("2 worker processes asleep" in str(one.evidence)) == bool(asleep)
+    assert "stalled" not in [one.topic for one in found(seconds - 2)]
+
+
+def test_a_queue_that_stays_full_is_said_to_be_so():
+    """The thread that it waits for waits itself, for room in a queue."""
+    lines = ["/lib/threading.py:9 in wait", "/lib/queue.py:8 in put", "a.py:5 in read"]
+    now = {"state": "blocked", "place": "a.py:3", "seconds": 16.0}
+    full = {**now, "full": [{"name": "loader", "stack": lines}]}
+    one, *_ = findings(time=ledger({"device": 0.05}, **full), transfers={})
+
+    assert one.evidence[0] == (
+        "thread loader waits for room in a full queue: a.py:5 in read"
+    )
+    assert "put with a timeout" in one.action
+    others = findings(time=ledger({"device": 0.05}, **now), transfers={})
+    assert "stalled" not in [one.topic for one in others]
 
 
 def test_a_queue_that_nothing_can_fill_is_said_to_be_so():

@@ -39,15 +39,35 @@ def test_a_wait_that_has_not_ended_is_no_loop_that_loses_time():
 
 
 def test_waiting_in_an_activity_that_the_program_marks_is_expected():
-    """A loop that rests on purpose is not accused; one that also waits elsewhere is."""
+    """
+    A loop that rests on purpose is not accused, nor are threads that wait at once; a
+    loop that also waits elsewhere is, with the line that calls that.
+    """
     time = ledger({"blocked": 0.9})
+    waits = {"state": "blocked", "place": "b.py:2"}
     time["since_start"]["places"] = [
-        {"activity": "rest", "state": "blocked", "place": "a.py:1", "seconds": 480.0},
-        {"activity": "", "state": "blocked", "place": "b.py:2", "seconds": 60.0},
+        {"activity": "rest", "state": "blocked", "place": "a.py:1", "seconds": 174.0},
+        {**waits, "place": "d.py:4", "seconds": 300.0, "divided": True},
+        {**waits, "seconds": 66.0, "caller": "c.py:3"},
     ]
     (only,) = findings(time=time, **NO_MORE)
 
-    assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 60.0)
+    assert (only.topic, only.where, only.seconds) == ("blocked", "b.py:2", 66.0)
+    assert only.evidence == ("called from c.py:3",)
+    assert "asyncio" not in only.action
+
+    time["since_start"]["places"][2]["event_loop"] = True
+    (only,) = findings(time=time, **NO_MORE)
+    assert "asyncio.to_thread" in only.action
+
+
+@pytest.mark.parametrize(("error", "topics"), [(5.0, ["blocked"]), (7.0, [])])
+def test_what_may_be_less_than_a_tenth_is_no_finding(error, topics):
+    """Of few looks, 11 % may as well be 9 %."""
+    time = ledger({"blocked": 0.11})
+    time["since_start"]["states"]["blocked"]["error_seconds"] = error
+
+    assert [one.topic for one in findings(time=time, **NO_MORE)] == topics
 
 
 def test_waiting_for_checkpoints_is_no_riddle():
@@ -331,3 +351,16 @@ def test_threads_with_equal_stacks_are_shown_once():
         "  pool.py:9 in work",
     ]
     assert stacks({"threads": 3}, 80) == []
+
+
+def test_operations_are_not_blamed_if_jit_is_disabled():
+    """They are in jitted functions already: the setting is to blame for their time."""
+    process = {"observed_seconds": 600.0, "now": 1000.0}
+    off = {**process, "debugging": {"jax_disable_jit": "a.py:3"}}
+    (only,) = found({"eager": 0.7}, process=off)
+
+    assert (only.topic, only.where) == ("debugging", "a.py:3")
+    assert only.seconds == pytest.approx(420.0)
+    assert only.evidence == ("operations took 7 min of 10 min", "eager.py:7")
+    (other,) = found({"eager": 0.7}, process=process)
+    assert other.topic == "eager"

@@ -8,6 +8,7 @@ processes, or in a callback, for which an XLA program waits.
 from __future__ import annotations
 
 import dis
+import inspect
 import os
 from types import CodeType, ModuleType
 
@@ -191,6 +192,7 @@ _FOR_ITEM = ("queue.py", "get")
 # The queues of `multiprocessing` read from a pipe, some calls further down.
 _OF_PROCESSES = os.path.join("multiprocessing", "queues.py")  # noqa: PTH118 - end of a path
 _ABOVE_PIPE = 6
+_POOL = os.path.join("multiprocessing", "pool.py")  # noqa: PTH118 - end of a path
 _FOR_WORK = frozenset(
     (
         ("selectors.py", "select"),
@@ -208,15 +210,18 @@ _EVENT_LOOPS = {
     "_run_once": os.path.join("asyncio", "base_events.py"),  # noqa: PTH118 - end of a path
     "run": os.path.join("asyncio", "runners.py"),  # noqa: PTH118 - end of a path
 }
-# How a program just compiled, or one with effects, is run; and a pmap, since 0.8.
+# How a program just compiled, or one with effects, is run, and one that was compiled
+# ahead of time; and a pmap, since 0.8.
 _RUNNING = {
-    "__call__": os.path.join("interpreters", "pxla.py"),  # noqa: PTH118 - end of a path
-    "wrapped": os.path.join("_src", "pmap.py"),  # noqa: PTH118 - end of a path
+    "__call__": (_end("_src", "interpreters", "pxla.py"), _end("_src", "stages.py")),
+    "wrapped": (_end("_src", "pmap.py"),),
 }
 _PARKED = (_THREADING, "wait")
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
+# Of the flags of code.
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _TREES = os.path.join("_src", "tree_util.py")  # noqa: PTH118 - end of a path
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
@@ -237,6 +242,11 @@ class Doing(NamedTuple):
         of_user: whether code of the user's does.
         parked: whether it waits for an event or a condition of `threading`.
         ours: whether it is what we do, on a thread of the program.
+        caller: the line of code that drives the device which has called *line*, empty
+            if that drives it itself, or nothing does.
+        divides: whether it waits for what a pool of `multiprocessing` does for it.
+        holds_loop: whether a coroutine of the user's has called that, which keeps its
+            event loop; then that is the *caller*.
     """
 
     state: str
@@ -247,6 +257,9 @@ class Doing(NamedTuple):
     of_user: bool = False
     parked: bool = False
     ours: bool = False
+    caller: SourceLine = _UNKNOWN
+    divides: bool = False
+    holds_loop: bool = False
 
 
 class ActivityReader:
@@ -276,7 +289,8 @@ class ActivityReader:
         sites = self._sites
         state, function, rest = self._innermost(stack)
         user: Position | None = None
-        drives = is_packaged = False
+        caller = _UNKNOWN
+        drives = is_packaged = holds = False
         for at in rest:
             kind = self._kind(at.code)
             if kind == _USER:
@@ -286,7 +300,11 @@ class ActivityReader:
                 sites.study(at.code, at.names)
                 if state in _DRIVEN and user is at:
                     sites.is_driver(at.code)
-                drives = drives or sites.drives(at.code)
+                is_driver = not drives and sites.drives(at.code)
+                is_first = not (holds or state) and bool(at.code.co_flags & _COROUTINE)
+                if (is_driver and not holds) or is_first:
+                    caller = _UNKNOWN if user is at else _line(at)
+                drives, holds = drives or is_driver, holds or is_first
                 if state != COMPILE and sites.waits_for_item(at.code, at.offset):
                     state = DATA_WAIT
             elif kind == _LIBRARY:
@@ -302,7 +320,13 @@ class ActivityReader:
         of_user = user is not None
         ours = user is None and _is_only_ours(stack)
         state = state or PYTHON
-        return Doing(state, line, function, drives, loops, of_user, parked, ours)
+        divides = parked and _of_pool(stack, "get")
+        drives = drives or divides
+        return Doing(
+            *(state, line, function, drives, loops, of_user, parked, ours, caller),
+            divides=divides,
+            holds_loop=holds and loops,
+        )
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -344,7 +368,7 @@ class ActivityReader:
     def _waiting(self, stack: Stack) -> str:
         """Return the state of a thread that waits, empty if it may not wait."""
         where = [_where(at.code) for at in stack[:2]]
-        if _FOR_ITEM in where or _takes_from_process(stack):
+        if _FOR_ITEM in where or _takes_from_process(stack) or _of_pool(stack, "next"):
             return ITEM
         # That of uvloop waits in C.
         if where[0] in _FOR_WORK or _is_event_loop(stack[0].code):
@@ -439,6 +463,14 @@ def _in_jax(code: CodeType, state: str) -> str:
 def _takes_from_process(stack: Stack) -> bool:
     return any(
         at.code.co_name == "get" and at.code.co_filename.endswith(_OF_PROCESSES)
+        for at in stack[:_ABOVE_PIPE]
+    )
+
+
+def _of_pool(stack: Stack, function: str) -> bool:
+    """Return whether it is in that *function* of a pool's results."""
+    return any(
+        at.code.co_name == function and at.code.co_filename.endswith(_POOL)
         for at in stack[:_ABOVE_PIPE]
     )
 

@@ -1,9 +1,10 @@
 """
 What of the program holds much memory: lists, dicts and the like, by their names.
 
-The variables of the program's modules are followed through its objects, and a few items
-of each collection stand for all. No code of the program runs. Local variables of
-functions are not seen: to read them would keep alive what they hold.
+The variables of the program's modules, and what its threads were started with, are
+followed through its objects, and a few items of each collection stand for all. No code
+of the program runs. Local variables of functions are not seen: to read them would keep
+alive what they hold.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+import threading
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from jaxmon.agent.inspection import (
     package_of,
 )
 from jaxmon.agent.jaxlink.arrays import array_bytes
+from jaxmon.agent.jaxlink.jit import closure
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, lines_with
 from jaxmon.facts.memory import MemoryHolder
 
@@ -35,7 +38,9 @@ _MOST_LINES = 3
 _MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _COLLECTIONS = (list, tuple, set, deque, *_MAPPINGS)
-_ADDS = r"\.(?:append|appendleft|add|extend|insert|setdefault|update)\("
+_ADDS = r"\.(?:append|appendleft|add|extend|insert|put|put_nowait|setdefault|update)\("
+# Of Python's module `queue`; what is in one is an attribute.
+_QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
 
 
 class _Variable(NamedTuple):
@@ -111,6 +116,7 @@ class HolderFinder:
                     for key, value in held
                     if not key.startswith("__")
                 ]
+        waiting += self._of_threads()
         seen = set[int]()
         while waiting and len(seen) < _MOST_OBJECTS:
             variable = waiting.popleft()
@@ -121,6 +127,36 @@ class HolderFinder:
             if variable.depth < _DEEPEST:
                 waiting += self._inside(variable)
 
+    def _of_threads(self) -> Iterator[_Variable]:
+        """Yield what the program's threads were started with."""
+        # Without its lock, which the program may hold.
+        active = threading._active.copy()  # type: ignore[attr-defined] # noqa: SLF001
+        for thread in active.values():
+            fields = fields_of(thread)
+            target, owner = fields.get("_target"), None
+            given: Any = fields.get("_args")
+            # Not what only its thread may go through, such as a generator.
+            given = tuple(given) if _is_in(type(given), (tuple, list)) else ()
+            if type(target) is types.MethodType:
+                owner, target = target.__self__, target.__func__
+                given = (owner, *given)
+            for value in (thread, owner):
+                if self._is_users(type(value)):
+                    yield _Variable(name_of(type(value)), "", "", value, 0)
+            if type(target) is not types.FunctionType:
+                continue
+            code = target.__code__
+            try:
+                inside = closure(target)
+            except (AttributeError, ValueError) as error:  # one is not set yet
+                interrupts.pass_on(error)
+                inside = {}
+            named = zip(code.co_varnames, given, strict=False)
+            for name, value in [*named, *inside.items()]:
+                if self._finder.is_user(code.co_filename):
+                    known_as, last = f"{code.co_name}.{name}", rf"\b{re.escape(name)}"
+                    yield _Variable(known_as, last, code.co_filename, value, 0)
+
     def _inside(self, variable: _Variable) -> Iterator[_Variable]:
         """Yield the collections and objects that *variable* refers to."""
         value, depth = variable.value, variable.depth + 1
@@ -129,6 +165,10 @@ class HolderFinder:
             for item in _items(value, _SAMPLED):
                 if _is_in(type(item), _COLLECTIONS) or self._is_users(type(item)):
                     yield variable._replace(value=item, depth=depth)
+        elif module_of(kind) == "queue" and name_of(kind) in _QUEUES:
+            fields = fields_of(value)
+            if fields.get("maxsize") == 0:
+                yield variable._replace(value=fields.get("queue"), depth=depth)
         elif self._is_users(kind):
             file = vars(sys.modules[module_of(kind)]).get("__file__", "")
             for name, field in fields_of(value).items():

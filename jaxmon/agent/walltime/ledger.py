@@ -41,6 +41,9 @@ class LookEntry(NamedTuple):
         place: ``file:line`` of the user's code.
         function: the jitted function that was being called, if known.
         event_loop: whether an event loop waited meanwhile that serves requests.
+        caller: the line of the loop that had called that, empty if it is that itself.
+        divided: whether it waited for work that is divided: other threads waited there,
+            too, for no lock, or a pool of processes worked for it.
     """
 
     activity: str
@@ -48,6 +51,8 @@ class LookEntry(NamedTuple):
     place: str
     function: str
     event_loop: bool = False
+    caller: str = ""
+    divided: bool = False
 
 
 class ThreadState(Enum):

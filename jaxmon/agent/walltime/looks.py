@@ -43,6 +43,7 @@ from jaxmon.agent.jaxlink.other_threads import Stack, read_stacks, repeatedly
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine
 from jaxmon.agent.walltime.ledger import BLOCKED, LookEntry, ThreadState, TimeLedger
 from jaxmon.agent.walltime.tasks import (
+    AWAKE,
     GarbageCollections,
     Holders,
     Task,
@@ -123,7 +124,9 @@ _RUNS = frozenset((PYTHON, STARTUP, EAGER, COMPILE, DATA_WAIT, GC, MAKE))
 _NEEDS_PYTHON = frozenset((PYTHON, STARTUP, EAGER, TRANSFER, DEVICE, BLOCKED))
 # The program waits for the device, which may wait for a callback.
 _FOR_DEVICE = frozenset((DEVICE, FETCH, TRANSFER))
-_AWAKE = 5e-5
+# Whose line may be called by that of the loop.
+_CALLED = frozenset((PYTHON, BLOCKED, DATA_WAIT))
+_SEVERAL = 2
 _MOST_THREADS = 8
 _MOST_PLACES = 10_000
 
@@ -157,6 +160,8 @@ class Looks:
         calls: counts the calls of jitted functions.
 
     Attributes:
+        awake: when a thread of the program was last found to have done something, by
+            the performance counter.
         progress: whether the program gets on.
         garbage: the time of its collections.
     """
@@ -179,7 +184,7 @@ class Looks:
         self._holders = Holders()
         self._places: dict[SourceLine, str] = {}
         self._main = main_ident()
-        self._looked = perf_counter()
+        self._looked = self.awake = perf_counter()
         self.progress = LineProgress(calls)
         self.garbage = GarbageCollections(reader.finder, sites.threads)
 
@@ -199,11 +204,12 @@ class Looks:
         if late > _HELD:
             due += late
         marked = self._timeline.innermost()
-        seen = max(self._read(partial(self._candidates, marked), late), key=_rank)
+        found = self._find(marked, late)
+        seen = max(found, key=_rank)
         if seen.doing.ours:  # such as the report at the exit
             self._looked = due
             return
-        seen = self._awaited(seen, late)
+        seen, found = self._awaited(seen, found, late)
         if contended:
             seen = self._held_up(seen)
         state, activity = seen.doing.state, ""
@@ -218,8 +224,13 @@ class Looks:
             trains = marked is not None and marked.loops
             state = self._waiting(seen, late, state, trains=trains)
         place, function = self._place(seen.doing.line), seen.doing.function
-        loops = seen.doing.event_loop and self._serves()
-        entry = LookEntry(activity, state, place, function, loops)
+        holds_loop = state == BLOCKED and seen.doing.holds_loop
+        loops = holds_loop or (seen.doing.event_loop and self._serves())
+        caller = self._place(seen.doing.caller) if state in _CALLED else ""
+        divided = state == BLOCKED and self._divides(seen, found)
+        entry = LookEntry(
+            activity, state, place, function, loops, caller, divided=divided
+        )
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
             spent = self._made(entry, seen.thread, late)
@@ -227,17 +238,38 @@ class Looks:
         self._add(spent, how, asked, due)
         self.progress.seen(entry, seen.thread, due, cpu=seen.cpu)
 
-    def _awaited(self, seen: _LookMemory, late: float) -> _LookMemory:
-        """Return *seen*, or what drives the device if it waits for that thread."""
+    def _awaited(
+        self, seen: _LookMemory, found: list[_LookMemory], late: float
+    ) -> tuple[_LookMemory, list[_LookMemory]]:
+        """
+        Return *seen* of *found*, or what drives the device if it waits for that thread,
+        of all that do.
+        """
         if seen.doing.state != JOIN:
-            return seen
+            return seen, found
         others = self._read(partial(_others, seen.thread), late)
         driving = [other for other in others if other.doing.drives]
         seen = max(driving, key=_rank, default=seen)
         # It waits for threads that wait for work, as those of a server do.
         if seen.doing.state == JOIN and not all([other.works for other in others]):
-            return seen._replace(doing=seen.doing._replace(state=IDLE))
-        return seen
+            seen = seen._replace(doing=seen.doing._replace(state=IDLE))
+        return seen, driving
+
+    def _divides(self, seen: _LookMemory, found: list[_LookMemory]) -> bool:
+        """
+        Return whether *seen* waits for a pool of processes, or others of *found* wait
+        there, too, and not for what it is about to give them: a lock, or an event.
+        """
+        there = [
+            other
+            for other in found
+            if other.doing.state == BLOCKED and other.doing.line == seen.doing.line
+        ]
+        blocked = [other for other in found if other.doing.state == BLOCKED]
+        if seen.doing.parked or len(there) < max(_SEVERAL, len(blocked)):
+            return seen.doing.divides
+        stack = read_stacks(lambda _: [seen.thread]).get(seen.thread, [])
+        return bool(stack) and not waits_for_lock(stack)
 
     def _add(
         self, entry: LookEntry, how: ThreadState, asked: float, due: float
@@ -254,7 +286,7 @@ class Looks:
         collected, during = self.garbage.take(rest, asked, entry.state)
         for line, seconds in collected.items():
             place = entry.place if line == UNKNOWN else self._place(line)
-            garbage = entry._replace(state=GC, place=place, function="")
+            garbage = entry._replace(state=GC, place=place, function="", caller="")
             self._ledger.add(garbage, ThreadState.WAITING, seconds, int(during))
             rest -= seconds
         if not (during and collected):
@@ -268,7 +300,8 @@ class Looks:
 
     def begin(self) -> None:
         """Begin the pause before a look; a microsecond per thread."""
-        self._holders.mark()
+        if self._holders.mark():
+            self.awake = perf_counter()
 
     def close(self) -> None:
         """Release what is open."""
@@ -279,8 +312,21 @@ class Looks:
         """Return the threads of *idents* that show what the process is doing."""
         if marked is not None and marked.loops and marked.thread in idents:
             return [marked.thread]
-        calling = [ident for ident in list(self._sites.threads) if ident in idents]
+        # A thread of ours may have the number of one that has ended.
+        calling = [
+            ident
+            for ident in list(self._sites.threads)
+            if ident in idents and not is_ours(ident)
+        ]
         return calling[-_MOST_THREADS:] or [self._main]
+
+    def _find(self, marked: Marked | None, late: float) -> list[_LookMemory]:
+        """Return what the threads do that show what the process is doing."""
+        found = self._read(partial(self._candidates, marked), late)
+        if all(of.doing.state == IDLE and of.thread != self._main for of in found):
+            # It may run the event loop that gives them work.
+            found = [*self._read(lambda _: [self._main], late), *found]
+        return found
 
     def _read(
         self, choose: Callable[[Collection[int]], list[int]], late: float
@@ -300,7 +346,7 @@ class Looks:
             return seen
         waits = seen._replace(how=ThreadState.WAITING)
         # What waits for something else does not wake up.
-        asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < _AWAKE
+        asleep = seen.doing.state == BLOCKED and used.get(seen.thread, 0.0) < AWAKE
         if asleep or seen.doing.state not in _NEEDS_PYTHON:
             return waits
         if task is None or task.computes():
@@ -355,7 +401,7 @@ class Looks:
         working = [o for o in others if o.works and o.how is ThreadState.RUNNING]
         maker = max(working, key=lambda worker: worker.cpu, default=None)
         place = "" if maker is None else self._place(maker.doing.line)
-        return entry._replace(place=place or entry.place)
+        return entry._replace(place=place, caller="") if place else entry
 
     def _of_thread(self, ident: int, stack: Stack, late: float) -> _LookMemory:
         doing = self._reader.read(stack)
@@ -376,7 +422,12 @@ class Looks:
             reads = doing.drives and not runs
             doing = doing._replace(state=FETCH if reads else PYTHON)
         if doing.state == PYTHON and how is ThreadState.WAITING:
-            doing = doing._replace(state=BLOCKED if doing.drives else IDLE)
+            # It may wait for the interpreter, if another thread has it.
+            holds_loop = doing.holds_loop and not late
+            blocks = doing.drives or holds_loop
+            doing = doing._replace(
+                state=BLOCKED if blocks else IDLE, holds_loop=holds_loop
+            )
         elif doing.state == EAGER and how is ThreadState.WAITING:
             # The runtime accepts no more work, or computes before it returns.
             doing = doing._replace(state=FETCH)
@@ -407,5 +458,7 @@ def _started_by_others(idents: Collection[int]) -> list[int]:
     return [ident for ident in found if not is_ours(ident)][:_MOST_THREADS]
 
 
-def _rank(seen: _LookMemory) -> int:
-    return _RANK[seen.doing.state]
+def _rank(seen: _LookMemory) -> float:
+    # No thread gets work while the event loop is blocked that gives it some.
+    blocks_loop = seen.doing.state == BLOCKED and seen.doing.holds_loop
+    return _RANK[IDLE] + 0.5 if blocks_loop else _RANK[seen.doing.state]

@@ -13,14 +13,26 @@ from typing import Any
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function, FunctionTable
-from jaxmon.agent.jaxlink.activity import COMPILE, ActivityReader
+from jaxmon.agent.jaxlink.activity import (
+    COMPILE,
+    IDLE,
+    ITEM,
+    JOIN,
+    PYTHON,
+    ActivityReader,
+)
 from jaxmon.agent.jaxlink.backends import cluster
 from jaxmon.agent.jaxlink.call_sites import DEVICE, FETCH
 from jaxmon.agent.jaxlink.other_threads import NotNowError, make_room, repeatedly
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.walltime.ledger import MARKED, LedgerPeriod, TimeLedger
 from jaxmon.agent.walltime.looks import Looks, stacks
-from jaxmon.agent.walltime.tasks import Starvation, seconds_held, times_slept
+from jaxmon.agent.walltime.tasks import (
+    Starvation,
+    seconds_held,
+    time_of_workers,
+    times_slept,
+)
 from jaxmon.agent.walltime.time_by_call import (
     CallCount,
     CallPauses,
@@ -117,6 +129,9 @@ class WallTimePart(Part):
         self._ended = Event()
         self._thread: DaemonThread | None = None
         self._stopped = False
+        # What they had done, when that was new, and when it was read.
+        self._worked: dict[int, int] = {}
+        self._worked_at = self._worked_read = 0.0
         self._began = perf_counter()
         self.spent = 0.0
 
@@ -243,22 +258,40 @@ class WallTimePart(Part):
         mine = next((row for row in found if row["ident"] == thread), None)
         if mine is None:
             return {}
-        others = [
-            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
-            for row in found
-            if row["lock"] and mine["lock"] and row is not mine
-        ]
+        others = [row for row in found if row is not mine]
+        locked = [row for row in others if row["lock"] and mine["lock"]]
         return {
             "stack": tuple(mine["stack"][:_MOST_LINES]),
             **{key: mine[key] for key in ("lock", "barrier", "callback", "activity")},
-            "others": tuple(others[:_MOST_OTHERS]),
+            "others": _standing(locked),
             "gone": self._failed_helpers(),
-            "alone": len(found) == 1
-            and any(  # it takes from a queue of this process
-                line.endswith(" in get") and "/queue.py:" in line
-                for line in mine["stack"]
-            ),
+            "alone": len(found) == 1 and any(map(_takes, mine["stack"])),
+            "full": self._full(mine, others),
+            "asleep": self._asleep(),
         }
+
+    def _asleep(self) -> int:
+        """Return the processes of multiprocessing if they have done nothing lately."""
+        found = time_of_workers()
+        still = found == self._worked and perf_counter() - self._worked_at >= _LONG
+        return len(found) if still else 0
+
+    def _full(
+        self, mine: dict[str, Any], others: list[dict[str, Any]]
+    ) -> tuple[facts.Standing, ...]:
+        """
+        Return which of *others* wait for room in a queue, or for a thread to end, if
+        *mine* does so, too, one of them for room, and no thread has done anything for a
+        while.
+        """
+        still = perf_counter() - self._looks.awake >= _LONG
+        waits = [row for row in others if row["state"] == JOIN or _puts(row)]
+        full = [row for row in [mine, *others] if _puts(row)]
+        if not still or not full or not (mine["state"] == JOIN or _puts(mine)):
+            return ()
+        # What sleeps elsewhere may be what takes from the only queue that is full.
+        rests = _is_parked if len(full) == 1 else _may_sleep
+        return _standing(waits) if all(map(rests, others)) else ()
 
     def _hanging(self) -> tuple[facts.Hanging, ...]:
         """
@@ -340,6 +373,10 @@ class WallTimePart(Part):
         if current is not None:
             state, held, self._held = current.entry.state, self._held, 0.0
             self._time_by_call.look(state, now, held, self._run_ahead())
+            if now - max(current.since, self._worked_read) >= _LONG:
+                self._worked_read, worked = now, time_of_workers()
+                if worked != self._worked:
+                    self._worked, self._worked_at = worked, now
             self._starvation.check(self._looks.task(current.thread), now)
             if self._pauses.check(now, compiles=state == COMPILE):
                 starved = self._starvation.seconds
@@ -350,6 +387,35 @@ def _serves() -> bool:
     """Return whether the program marks requests."""
     figures = recorder()
     return figures is not None and figures.routes.any()
+
+
+def _takes(line: str) -> bool:
+    """Return whether a *line* of a stack takes from a queue of this process."""
+    return line.endswith(" in get") and "/queue.py:" in line
+
+
+def _puts(row: dict[str, Any]) -> bool:
+    """Return whether a thread waits for room in a queue of this process."""
+    return any(
+        line.endswith(" in put") and "/queue.py:" in line for line in row["stack"]
+    )
+
+
+def _is_parked(row: dict[str, Any]) -> bool:
+    return bool(row["stack"]) and "/threading.py:" in row["stack"][0]
+
+
+def _may_sleep(row: dict[str, Any]) -> bool:
+    return row["state"] in {PYTHON, IDLE, ITEM, JOIN}
+
+
+def _standing(rows: list[dict[str, Any]]) -> tuple[facts.Standing, ...]:
+    return tuple(
+        [
+            facts.Standing(row["name"], tuple(row["stack"][:_MOST_LINES]))
+            for row in rows[:_MOST_OTHERS]
+        ]
+    )
 
 
 def _call_counts(table: FunctionTable) -> dict[str, CallCount]:

@@ -431,8 +431,10 @@ class LineProgress:
         current = self.current
         if current is None:
             return Now()
+        entry = current.entry
         return Now(
-            **current.entry._asdict(),
+            *(entry.activity, entry.state, entry.place, entry.function),
+            event_loop=entry.event_loop,
             seconds=max(now - current.since, 0.0),
             longest_before=self._longest.get(current.entry.state, 0.0),
             longest_there=self._longest.get(current.entry.place, 0.0),
