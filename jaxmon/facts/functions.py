@@ -250,6 +250,25 @@ class Unrolled(Fact):
     operations: int = 0
 
 
+class Folded(Fact):
+    """
+    An operation on constants, which XLA computes while it compiles.
+
+    Attributes:
+        where: the line of the program that has it.
+        operation: JAX's name of it.
+        constant: type and shape of the largest constant.
+        steps: how often XLA computes an element, for all such operations.
+        programs: number of programs of the function that have such operations.
+    """
+
+    where: str = ""
+    operation: str = ""
+    constant: str = ""
+    steps: int = 0
+    programs: int = 0
+
+
 class Draws(Fact):
     """
     A line of the program that draws random numbers outside of jitted functions.
@@ -313,6 +332,7 @@ class Program(Fact):
             them.
         double_at: the line of the program that enables float64, if one does.
         unrolled: the loop that is most of it, if one is.
+        folded: what it computes of constants, if it does.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -334,6 +354,7 @@ class Program(Fact):
     double: bool = False
     double_at: str = ""
     unrolled: Unrolled | None = None
+    folded: Folded | None = None
     copied: Copied = Copied()
 
 

@@ -12,12 +12,14 @@ from typing import NamedTuple
 from jaxmon import catalog
 from jaxmon.facts.events import EventFact, TraceMistake
 from jaxmon.facts.process import Snapshot
-from jaxmon.host.formats.layout import times
+from jaxmon.host.formats.layout import duration, share_of_time, times
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.symptom import (
     FAILURE,
     HINT,
+    LINES,
     MOST_OF_A_MESSAGE,
+    TIME,
     TOO_LITTLE,
     Finding,
     Mode,
@@ -292,11 +294,12 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+NO_JIT = "jax_disable_jit"
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
 _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
     "jax_debug_infs": _CHECKED.format("infinities"),
-    "jax_disable_jit": "no jitted function is compiled, and operations run singly",
+    NO_JIT: "no jitted function is compiled, and operations run singly",
     "jax_enable_checks": "JAX checks its own types and data in each call",
 }
 
@@ -305,18 +308,71 @@ def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect settings that a long run should not have."""
     calls = sum(function.calls or 0 for function in snapshot.users)
     for setting, where in snapshot.process.debugging.items():
-        off = setting == "jax_disable_jit"  # then there are no calls
+        off = setting == NO_JIT  # then there are no calls
         if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
             count = "" if off else f" There were {calls:,} calls."
             yield Finding(
                 "debugging",
                 setting,
                 f"{setting} is on: {_DEBUGGING[setting]}.{count}",
-                (),
+                (f"set at {where}",) if where else (),
                 f"Turn it off, and set {setting.upper()}=1 for a run that is to find "
                 "an error. It is slow.",
                 where=where,
+                seconds=snapshot.time.since_start.of("eager") if off else 0.0,
             )
+
+
+def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect profiles that are made again and again."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    lines = snapshot.transfers.profiles
+    count, took = sum(of.count for of in lines), sum(of.seconds for of in lines)
+    took = min(took, observed)
+    if count < limits.profiles_often or took < limits.time_worth * observed:
+        return
+    most = max(lines, key=lambda line: line.seconds)
+    yield Finding(
+        "profiles",
+        most.place,
+        f"jax.profiler was started or stopped {times(count)} at {most.place}, which "
+        f"took {duration(took)}, {share_of_time(took, observed)}.",
+        (),
+        "Profile a few steps or requests when there is a question, not each of them; "
+        "a clock around a call that waits for its result measures latency.",
+        where=most.place,
+        seconds=took,
+    )
+
+
+def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect arrays of 64 bits whose values do not survive with 32."""
+    for loss in snapshot.transfers.narrowed:
+        if loss.share < snapshot.limits.narrowed_share:
+            continue
+        where = loss.place or snapshot.time.period.calls(loss.function)
+        what = f"An argument of {loss.function}" if loss.function else "An array"
+        at = f" at {where}" if where else ""
+        narrow = loss.dtype.replace("64", "32")
+        if loss.dtype.startswith("float"):
+            lost = (
+                f"{loss.share:.0%} of the neighbouring values that differ are equal "
+                f"then, as {loss.first!r} and {loss.second!r}"
+            )
+        else:
+            lost = (
+                f"{loss.share:.0%} of the values do not fit, as {loss.first:.0f}, "
+                f"which becomes {loss.second:.0f}"
+            )
+        yield Finding(
+            "narrowed",
+            loss.place or loss.function,
+            f"{what} of {loss.dtype} becomes {narrow}{at}: {lost}.",
+            (),
+            "Take differences, subtract an origin or look values up in NumPy, before "
+            "JAX gets them; or set jax_enable_x64.",
+            where=where,
+        )
 
 
 SYMPTOMS = (
@@ -334,8 +390,17 @@ SYMPTOMS = (
         missing="only samples of one process show it",
     ),
     Symptom(
-        *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),
+        *("debugging", "F7", "A setting for debugging is on.", TIME, _debugging),
         missing="only the process knows its settings",
+    ),
+    Symptom(
+        *("profiles", "", "Profiles are made again and again.", TIME, _profiles),
+        missing=LINES,
+        other_runbook="JaxmonTimeLost",
+    ),
+    Symptom(
+        *("narrowed", "F4", "Values do not survive with 32 bits.", HINT, _narrowed),
+        missing="only the process knows its arrays",
     ),
     *(
         Symptom(

@@ -26,6 +26,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
+from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     HloPage,
@@ -83,6 +84,7 @@ class _Record:
         "figures",
         "fingerprint",
         "finished",
+        "folded",
         "is_read",
         "programs",
         "samples",
@@ -94,6 +96,7 @@ class _Record:
         self.programs = 0
         self.double = False
         self.seen: set[str] = set()
+        self.folded: facts.Folded | None = None
         self.is_read = False
         self.finished = 0.0
         self.begin(0.0)
@@ -236,6 +239,7 @@ class Programs(Part):
             ).replace(
                 **(self._enabled if record.double else {}),
                 **({"unrolled": record.unrolled} if record.unrolled else {}),
+                **({"folded": record.folded} if record.folded else {}),
                 **self._copies.of(function),
                 **record.figures,
             )
@@ -293,6 +297,16 @@ class Programs(Part):
         self._budget.spend(began)
         return found
 
+    def _note_folded(self, record: _Record, jaxpr: Any) -> None:
+        """Note what XLA has computed of constants, for one more program."""
+        began = thread_time()
+        found, before = folded(jaxpr, self._lines), record.folded
+        if found is not None:
+            most = max(found, before or found, key=lambda of: of.steps)
+            programs = (before.programs if before else 0) + 1
+            record.folded = most.replace(programs=programs)
+        self._budget.spend(began)
+
     @functools.cached_property
     def _enabled(self) -> dict[str, Any]:
         where = set_at("jax_enable_x64", self._lines)
@@ -337,6 +351,8 @@ class Programs(Part):
         record.samples = {}
         if lowered.jaxpr is not None:
             record.unrolled = self._unrolled(function, lowered.jaxpr)
+            if lowered.jaxpr.constvars:
+                self._note_folded(record, lowered.jaxpr)
         if is_read:
             self._utilization.place(function, executable, facts)
         else:

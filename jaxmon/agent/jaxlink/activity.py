@@ -217,7 +217,7 @@ _PARKED = (_THREADING, "wait")
 _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_lock")))
 # It calls the program's handler of a connection, which waits for its requests.
 _HANDLING = ("socketserver.py", "finish_request")
-_TREES = os.path.join("_src", "tree_util.py")  # noqa: PTH118 - end of a path
+_NO_DISPATCH = (_end("_src", "tree_util.py"), _end("_src", "profiler.py"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -432,8 +432,9 @@ def _in_jax(code: CodeType, state: str) -> str:
         return role
     if state:
         return COMPILE if state == EAGER else state
-    # What takes trees apart, for the program or a library, dispatches nothing.
-    return "" if code.co_filename.endswith(_TREES) else EAGER
+    # What takes trees apart, for the program or a library, dispatches nothing; nor does
+    # what writes a profile.
+    return "" if code.co_filename.endswith(_NO_DISPATCH) else EAGER
 
 
 def _takes_from_process(stack: Stack) -> bool:

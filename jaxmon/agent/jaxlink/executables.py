@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jaxmon import interrupts
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
-from jaxmon.host.sources import display_path
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 
 
 Effect: TypeAlias = Literal["ordered", "unordered", "callback"]
@@ -175,14 +174,9 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         inner = equation.params.get("jaxpr")
-        if any(equation.params.get("donated_invars") or ()):
-            frames = getattr(equation.source_info.traceback, "frames", ())
-            stack = [
-                StackFrame(f.file_name, f.line_num, f.function_name) for f in frames
-            ]
-            line = lines.of(stack)
-            if line.file and not lines.is_jax(line.file):
-                return f"{display_path(line.file)}:{line.line}"
+        donates = any(equation.params.get("donated_invars") or ())
+        if donates and (place := lines.traced_at(equation)):
+            return place
         if hasattr(getattr(inner, "jaxpr", inner), "eqns") and (
             place := donated_inside(inner, lines)
         ):

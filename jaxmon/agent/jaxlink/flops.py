@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink import products
 from jaxmon.agent.jaxlink.products import UncountableError
-from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, StackFrame
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.facts.functions import Uncounted
-from jaxmon.host.sources import display_path
 
 
 _MOST_EQUATIONS = 500_000
@@ -248,7 +247,7 @@ class _Counter:
         found.loops = True
         trips = trip_count(equation)
         if trips is None:
-            found.open_loop = self._place(equation)
+            found.open_loop = self._lines.traced_at(equation)
         if body.nothing and condition.nothing:
             return
         if trips is None:
@@ -296,14 +295,8 @@ class _Counter:
             found.amounts[kind.partition("_")[0], False] = float(claimed)
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
-        return Uncounted(reason, equation.primitive.name, self._place(equation))
-
-    def _place(self, equation: Any) -> str:
-        frames = getattr(equation.source_info.traceback, "frames", ())
-        stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
-        line = self._lines.of(stack)
-        is_located = line.file and not self._lines.is_jax(line.file)
-        return f"{display_path(line.file)}:{line.line}" if is_located else ""
+        where = self._lines.traced_at(equation)
+        return Uncounted(reason, equation.primitive.name, where)
 
 
 @functools.cache

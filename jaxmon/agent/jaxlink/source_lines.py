@@ -18,6 +18,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from types import FrameType, ModuleType
+from typing import Any
 
 from jaxmon import interrupts
 from jaxmon.agent.jaxlink.jit import directories
@@ -97,6 +98,14 @@ class SourceLineFinder:
             return UNKNOWN
         # Among equals the first, which is the innermost.
         return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
+
+    def traced_at(self, equation: Any) -> str:
+        """Return the line that an *equation* of a jaxpr is from, empty if unknown."""
+        frames = getattr(equation.source_info.traceback, "frames", ())
+        stack = [StackFrame(f.file_name, f.line_num, f.function_name) for f in frames]
+        line = self.of(stack)
+        is_located = line.file and not self.is_jax(line.file)
+        return f"{display_path(line.file)}:{line.line}" if is_located else ""
 
     def raised_at(self, error: BaseException) -> str:
         """
