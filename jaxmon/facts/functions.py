@@ -175,8 +175,9 @@ class Output(Fact):
 
     Attributes:
         name: where it is in what the function returns.
-        state: ``nonfinite``, ``infinite`` or ``always_nan``.
-        samples: those without a finite value, up to the latest.
+        state: ``nonfinite``, ``infinite``, ``always_nan`` or ``differs``.
+        samples: those without a finite value, or with copies that differ, up to the
+            latest.
         call: number of the first of these calls, and *time*, its Unix time.
         finite_call: number of the last call whose values were finite, and
             *finite_value*, that of a scalar.

@@ -294,6 +294,28 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _copies_differ(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect outputs that should be the same on all devices, and are not."""
+    for function in snapshot.functions:
+        found = [of for of in function.numerics.outputs if of.state == "differs"]
+        if not found:
+            continue
+        where = snapshot.time.period.calls(function.name)
+        named = ", ".join(of.name or "its output" for of in found[:_MOST_EVIDENCE])
+        yield Finding(
+            "copies_differ",
+            function.name,
+            f"{function.name} returns different values on different devices as one "
+            f"replicated array, of which only one device's are read: {named}, in "
+            f"{found[0].samples:,} sampled calls.",
+            (f"called at {where}",) if where else (),
+            "Combine them before they are returned: jax.lax.pmean(gradients, axis) "
+            "before the update, or psum; jax.shard_map with check_vma=True rejects "
+            "what is not. What should differ needs the axis in out_specs.",
+            where=where,
+        )
+
+
 NO_JIT = "jax_disable_jit"
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
 _DEBUGGING = {
@@ -386,6 +408,11 @@ SYMPTOMS = (
     ),
     Symptom(
         *("frozen_state", "F4", "A state does not change any more.", FAILURE, _frozen),
+        severity=TICKET,
+        missing="only samples of one process show it",
+    ),
+    Symptom(
+        *("copies_differ", "F4", "Copies of an array differ.", FAILURE, _copies_differ),
         severity=TICKET,
         missing="only samples of one process show it",
     ),

@@ -92,23 +92,22 @@ def _walk(jaxpr: Any, constants: Iterable[Any]) -> tuple[list[_Work], list[bool]
 
 def _steps(name: str, equation: Any) -> float:
     """Return how often XLA runs a small program for an operation; 0 if it does not."""
+    parameters, times = equation.params, 0.0
     size = max(map(_size, equation.outvars), default=0)
-    given = max(map(_size, equation.invars), default=0)
     if name in _CUMULATIVE:
-        axis = equation.params["axis"]
-        return float(size * min(_WINDOW, equation.invars[0].aval.shape[axis]))
-    if name.startswith("reduce_window"):
-        return float(size * prod(equation.params["window_dimensions"]))
-    if name.startswith(_SCATTERS):
-        return float(max(size, given))
-    if name == "sort":
-        return size * log2(max(size, 2))
-    if name == "conv_general_dilated":
+        times = min(_WINDOW, equation.invars[0].aval.shape[parameters["axis"]])
+    elif name.startswith("reduce_window"):
+        times = prod(parameters["window_dimensions"])
+    elif name.startswith(_SCATTERS):
+        size, times = max(map(_size, equation.invars), default=0), 1
+    elif name == "sort":
+        times = log2(max(size, 2))
+    elif name == "conv_general_dilated":
         try:
             return convolution(equation) / 2
         except UncountableError:
-            return 0
-    return 0
+            return 0.0
+    return size * times
 
 
 def _called(parameters: Mapping[str, Any]) -> Any:
