@@ -351,8 +351,7 @@ class Programs(Part):
         record.samples = {}
         if lowered.jaxpr is not None:
             record.unrolled = self._unrolled(function, lowered.jaxpr)
-            if lowered.jaxpr.constvars:
-                self._note_folded(record, lowered.jaxpr)
+            self._note_folded(record, lowered.jaxpr)
         if is_read:
             self._utilization.place(function, executable, facts)
         else:
