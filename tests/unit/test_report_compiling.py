@@ -3,7 +3,15 @@
 import pytest
 
 from jaxmon.limits import Limits
-from tests.helpers.findings import NO_MORE, Case, findings, function, ledger, recompile
+from tests.helpers.findings import (
+    NO_MORE,
+    Case,
+    findings,
+    found,
+    function,
+    ledger,
+    recompile,
+)
 
 
 STORM = int(Limits().recompile_storm)
@@ -372,13 +380,14 @@ def test_what_is_below_the_limits_is_not_worth_a_word(parts):
     [(600, 90.0, True), (600, 30.0, False), (2, 90.0, False)],
 )
 def test_profiles_of_every_request(count, seconds, is_found):
-    """One long profile is meant."""
-    line = {"place": "a.py:4", "count": count, "seconds": seconds}
-    found = findings(transfers={"profiles": [line]})
+    """One long profile is meant. What makes them is no other work in Python."""
+    line = {"place": "python.py:7", "count": count, "seconds": seconds}
+    seen = found({"python": 0.28}, transfers={"profiles": [line]})
 
-    assert [(of.topic, of.where, of.seconds) for of in found] == (
-        [("profiles", "a.py:4", 90.0)] if is_found else []
-    )
+    topics = [(of.topic, of.where, of.seconds) for of in seen]
+    expected = [("profiles", "python.py:7", 90.0)]
+    assert (topics == expected) is is_found
+    assert {topic for topic, *_ in topics} == {"profiles" if is_found else "host"}
 
 
 def test_arrays_that_lose_values_with_32_bits():

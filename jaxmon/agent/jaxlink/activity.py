@@ -122,10 +122,12 @@ def barrier(stack: Stack) -> str:
 
 def calls_back(stack: Stack) -> bool:
     """Return whether it is in a function that a running XLA program has called."""
-    return any(
-        at.code.co_name == function and at.code.co_filename.endswith(file)
-        for at in stack
-        if at.code.co_name in _CALL_BACK
+    return any(_is_callback(at.code) for at in stack)
+
+
+def _is_callback(code: CodeType) -> bool:
+    return code.co_name in _CALL_BACK and any(
+        code.co_name == function and code.co_filename.endswith(file)
         for file, function in _CALLBACKS
     )
 
@@ -315,7 +317,8 @@ class ActivityReader:
             if (kind := self._kind(code)) not in _NOT_THEIRS:
                 break
             if kind == _JAX:
-                state = _in_jax(code, state)
+                # A running program waits for what JAX does around a callback.
+                state = DEVICE if _is_callback(code) else _in_jax(code, state)
             depth += 1
         rest = stack[depth:]
         if not rest:
