@@ -256,7 +256,7 @@ class Folded(Fact):
     An operation on constants, which XLA computes while it compiles.
 
     Attributes:
-        where: the line of the program that has it.
+        where: the line of the program that has it, and *callers*, those that call it.
         operation: JAX's name of it.
         constant: type and shape of the largest constant.
         steps: how often XLA computes an element, for all such operations.
@@ -264,6 +264,7 @@ class Folded(Fact):
     """
 
     where: str = ""
+    callers: tuple[str, ...] = ()
     operation: str = ""
     constant: str = ""
     steps: int = 0

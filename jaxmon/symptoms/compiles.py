@@ -176,7 +176,7 @@ def _folded(snapshot: Snapshot) -> Iterator[Finding]:
             f"{share_of_time(took, observed)}: XLA computes {found.operation}{where} "
             "meanwhile, element by element, because it needs no argument, only "
             f"constants: {found.constant} and what is made of it.",
-            (),
+            (f"called from {', '.join(found.callers)}",) if found.callers else (),
             "Pass the array as an argument of the jitted function; or compute what "
             "depends on it alone once, outside, and pass the result.",
             where=found.where,

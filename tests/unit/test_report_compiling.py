@@ -253,7 +253,7 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
 def test_constants_may_be_most_of_a_compile(steps, seconds, is_found):
     """Not of one that takes far longer than computing them, nor of a short one."""
     operation = {"where": "a.py:9", "operation": "cumsum", "steps": steps}
-    table = {"constant": "float32[400,400]", "programs": 1}
+    table = {"constant": "float32[400,400]", "programs": 1, "callers": ["a.py:30"]}
     found = findings(
         functions=function(
             compiles={"compiled": 1},
@@ -273,6 +273,7 @@ def test_constants_may_be_most_of_a_compile(steps, seconds, is_found):
             "a.py:9 meanwhile, element by element, because it needs no argument, only "
             "constants: float32[400,400] and what is made of it."
         )
+        assert found[0].evidence == ("called from a.py:30",)
 
 
 @pytest.mark.parametrize(

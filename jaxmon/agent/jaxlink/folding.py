@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from jaxmon.agent.jaxlink.products import UncountableError, convolution
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.facts.functions import Folded
+from jaxmon.host.sources import display_path
 
 
 # Smaller arrays than that take no time, whatever is done with them.
 _SMALLEST = 1000
-_MOST_EQUATIONS = 20_000
+_MOST_EQUATIONS, _MOST_CALLERS = 20_000, 3
 # XLA computes prefix sums in windows of so many elements.
 _WINDOW = 16
 _CUMULATIVE = frozenset(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"))
@@ -56,6 +57,7 @@ def folded(jaxpr: Any, lines: SourceLineFinder) -> Folded | None:
     largest = max(constants, key=_size)
     return Folded(
         where=lines.traced_at(most.equation),
+        callers=_callers(most.equation, lines),
         operation=most.operation,
         constant=f"{largest.aval.dtype}{list(largest.aval.shape)}".replace(" ", ""),
         steps=int(sum(of.steps for of in work)),
@@ -108,6 +110,14 @@ def _steps(name: str, equation: Any) -> float:
         except UncountableError:
             return 0.0
     return size * times
+
+
+def _callers(equation: Any, lines: SourceLineFinder) -> tuple[str, ...]:
+    """Return the lines of the program that call that of *equation*, nearest first."""
+    frames = getattr(equation.source_info.traceback, "frames", ())
+    users = [frame for frame in frames if lines.is_user(frame.file_name)]
+    places = [f"{display_path(frame.file_name)}:{frame.line_num}" for frame in users]
+    return tuple(dict.fromkeys(places[1 : 1 + _MOST_CALLERS]))
 
 
 def _called(parameters: Mapping[str, Any]) -> Any:
