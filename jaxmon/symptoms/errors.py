@@ -316,12 +316,11 @@ def _copies_differ(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-NO_JIT = "jax_disable_jit"
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
 _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
     "jax_debug_infs": _CHECKED.format("infinities"),
-    NO_JIT: "no jitted function is compiled, and operations run singly",
+    "jax_disable_jit": "no jitted function is compiled, and operations run singly",
     "jax_enable_checks": "JAX checks its own types and data in each call",
 }
 
@@ -330,18 +329,17 @@ def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect settings that a long run should not have."""
     calls = sum(function.calls or 0 for function in snapshot.users)
     for setting, where in snapshot.process.debugging.items():
-        off = setting == NO_JIT  # then there are no calls
+        off = setting == "jax_disable_jit"  # then there are no calls
         if setting in _DEBUGGING and (off or calls >= snapshot.limits.debugged_calls):
             count = "" if off else f" There were {calls:,} calls."
             yield Finding(
                 "debugging",
                 setting,
                 f"{setting} is on: {_DEBUGGING[setting]}.{count}",
-                (f"set at {where}",) if where else (),
+                (),
                 f"Turn it off, and set {setting.upper()}=1 for a run that is to find "
                 "an error. It is slow.",
                 where=where,
-                seconds=snapshot.time.since_start.of("eager") if off else 0.0,
             )
 
 
@@ -417,7 +415,7 @@ SYMPTOMS = (
         missing="only samples of one process show it",
     ),
     Symptom(
-        *("debugging", "F7", "A setting for debugging is on.", TIME, _debugging),
+        *("debugging", "F7", "A setting for debugging is on.", HINT, _debugging),
         missing="only the process knows its settings",
     ),
     Symptom(

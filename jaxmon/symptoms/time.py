@@ -19,7 +19,6 @@ from jaxmon.limits import Limits
 from jaxmon.promql import counter, gauge, re
 from jaxmon.symptoms import compiles, memory
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
-from jaxmon.symptoms.errors import NO_JIT
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -127,8 +126,7 @@ def eager(snapshot: Snapshot, period: Period) -> Iterator[Finding]:
     took = sum(parts.values())
     # What the device computes meanwhile of jitted functions.
     hidden = max(snapshot.busy_seconds(period) - period.of("device", "fetch"), 0.0)
-    meant = NO_JIT in snapshot.process.debugging  # `debugging` says it
-    if meant or took - hidden < snapshot.limits.time_worth * period.seconds:
+    if took - hidden < snapshot.limits.time_worth * period.seconds:
         return
     lines: dict[str, float] = {}
     for state, part_of_it in parts.items():

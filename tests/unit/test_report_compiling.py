@@ -4,12 +4,10 @@ import pytest
 
 from jaxmon.limits import Limits
 from tests.helpers.findings import (
-    NO_MORE,
     Case,
     findings,
     found,
     function,
-    ledger,
     recompile,
 )
 
@@ -413,17 +411,3 @@ def test_arrays_that_lose_values_with_32_bits():
         "An argument of train.step of int64 becomes int32: 86% of the values do not "
         "fit, as 1099511627776, which becomes 0."
     )
-
-
-def test_without_jit_all_operations_are_outside():
-    """The setting is the finding, with its line and the time, not each operation."""
-    setting = {"jax_disable_jit": "a.py:3"}
-    time = ledger({"eager": 0.8, "python": 0.1})
-    process = {"observed_seconds": 600.0, "now": 1000.0}
-    (only,) = findings(time=time, process={**process, "debugging": setting}, **NO_MORE)
-    (without,) = findings(time=time, process=process, **NO_MORE)
-
-    assert (only.topic, only.where) == ("debugging", "a.py:3")
-    assert only.seconds == pytest.approx(480.0)
-    assert only.evidence == ("set at a.py:3",)
-    assert without.topic == "eager"

@@ -317,7 +317,7 @@ CASES: dict[str, Case] = {
             "jax_debug_nans is on: each call waits for its outputs, and has them "
             "searched for NaN on the host. There were 9,000 calls."
         ),
-        ("set at train.py:2",),
+        (),
         (
             "Turn it off, and set JAX_DEBUG_NANS=1 for a run that is to find an error. "
             "It is slow."
