@@ -16,6 +16,7 @@ The parts of an agent, and what each hooks into JAX.
 | handoffs | handoffs | queues and thread pools of Python | whom work is for |
 | monitoring | checkpoints | `jax.monitoring` | Orbax's saves and restores |
 | transfers | transfers | JAX's array class, `device_put` | transfers, syncs |
+| transfers | transfers | ``emit_python_callback``, the profiler | callbacks, profiles |
 | calls | calls | ``pjit._cpp_pjit``, what `jax.pmap` calls | calls and hits |
 | draws | keys | `jax.random` | keys outside of jitted functions |
 | sampling | sampling | JAX's hook after a cached call | dispatch, execution times |

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,13 @@ from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
-from jaxmon.agent.jaxlink.transfer_hooks import TransferHooks, trusted_view
+from jaxmon.agent.jaxlink.transfer_hooks import (
+    CallbackTimes,
+    Loss,
+    TransferHooks,
+    loss_of,
+    trusted_view,
+)
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.catalog import TRANSFER_DIRECTIONS
 from jaxmon.clocks import monotonic
@@ -40,12 +46,47 @@ _SETTLED_SECONDS = 10.0
 # Minimum size of NumPy arguments of a call to be reported.
 _OF_NUMPY = (np.ndarray, np.generic)
 _LARGE_BYTES = 64 * 1024
+# Samples of a function whose arrays are looked at, and after which an array that was in
+# all is called the same, by its place and so many values.
+_LOOKS, _SAMES, _FEW = 3, 3, 64
 
 _PHRASES: dict[Direction, str] = {
     "device_to_host": "reads from the device",
     "host_to_device": "sends to the device",
     "sync": "synchronises with the device",
 }
+
+
+class HeldArrays:
+    """
+    The arrays of NumPy that sampled calls of a function get.
+
+    Attributes:
+        samples: number of calls.
+        nbytes: of large arrays that were the same in all of them.
+        loss: what one of them has lost with 32 bits.
+    """
+
+    def __init__(self) -> None:
+        self.samples = self.nbytes = 0
+        self.loss: Loss | None = None
+        self._seen: frozenset[tuple[int, int, int]] = frozenset()
+
+    def add(self, arrays: Sequence[Any], *, narrow: bool) -> None:
+        """Add the *arrays* of one more call, which *narrow* makes ones of 32 bits."""
+        large = [array for array in arrays if array.nbytes >= _LARGE_BYTES]
+        seen = frozenset([_identity(array) for array in large])
+        self._seen = self._seen & seen if self.samples else seen
+        self.nbytes = sum([nbytes for _, nbytes, _ in self._seen])
+        self.samples += 1
+        if narrow and self.samples <= _LOOKS and self.loss is None:
+            self.loss = next(filter(None, map(loss_of, arrays)), None)
+
+
+def _identity(array: Any) -> tuple[int, int, int]:
+    """Return where the data of an *array* is, and a hash of some of it."""
+    few = array.flat[:: max(array.size // _FEW, 1)]
+    return array.ctypes.data, array.nbytes, hash(few.tobytes())
 
 
 class TransferPart(Part):
@@ -63,6 +104,7 @@ class TransferPart(Part):
         self._methods: list[MethodPatch] = []
         self._sites: dict[int, TransferSite] = {}
         self._arguments: dict[Function, int] = {}
+        self._held: dict[Function, HeldArrays] = {}
         self._totals: dict[str, list[int]] = {
             direction: [0, 0, 0] for direction in (*TRANSFER_DIRECTIONS, "sync")
         }
@@ -96,7 +138,7 @@ class TransferPart(Part):
             method = MethodPatch(original, place.observe, place.allowance, guard)
             self._methods.append(method)
             at.replace(place.owner, place.name, method)
-        for place in functions:
+        for place in (*functions, *crossings.callback_places()):
             at.probe(*place)
         for module, name, steps in crossings.conversions():
             original = vars(module)[name]
@@ -148,6 +190,24 @@ class TransferPart(Part):
                 )
                 for site in reversed(sites[-LINES:])
             ),
+            same={
+                function.name: held.nbytes
+                for function, held in self._held.copy().items()
+                if held.nbytes and held.samples >= _SAMES
+            },
+            callbacks=tuple(_callbacks(self._crossings.callbacks)),
+            profiles=tuple(_callbacks(self._crossings.profiles)),
+            narrowed=(
+                *(
+                    facts.Narrowed(place, "", *loss)
+                    for place, loss in self._crossings.narrowed.copy().items()
+                ),
+                *(
+                    facts.Narrowed("", function.name, *held.loss)
+                    for function, held in self._held.copy().items()
+                    if held.loss is not None
+                ),
+            ),
         )
 
     def collect(self) -> list[Family]:
@@ -183,6 +243,9 @@ class TransferPart(Part):
         ]
         sizes = [array.nbytes for array in arrays]
         nbytes, function = sum(sizes), sample.function
+        held = self._held.get(function) or self._held.setdefault(function, HeldArrays())
+        narrow = not self._context.jax.config.jax_enable_x64
+        held.add(arrays, narrow=narrow)
         if nbytes < _LARGE_BYTES or function in self._arguments:
             return
         self._arguments[function] = nbytes
@@ -295,6 +358,15 @@ class TransferPart(Part):
             direction=site.direction,
             **figures,
         )
+
+
+def _callbacks(found: dict[str, CallbackTimes]) -> Iterator[facts.Callback]:
+    from jaxmon.facts import memory as facts  # noqa: PLC0415 - on request
+
+    for place, times in found.copy().items():
+        times.add_up()
+        if times.count:
+            yield facts.Callback(place, times.count, times.nanoseconds / 1e9)
 
 
 def _figures(site: TransferSite) -> dict[str, Any]:

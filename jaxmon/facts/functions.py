@@ -179,8 +179,9 @@ class Output(Fact):
 
     Attributes:
         name: where it is in what the function returns.
-        state: ``nonfinite``, ``infinite`` or ``always_nan``.
-        samples: those without a finite value, up to the latest.
+        state: ``nonfinite``, ``infinite``, ``always_nan`` or ``differs``.
+        samples: those without a finite value, or with copies that differ, up to the
+            latest.
         call: number of the first of these calls, and *time*, its Unix time.
         finite_call: number of the last call whose values were finite, and
             *finite_value*, that of a scalar.
@@ -254,6 +255,26 @@ class Unrolled(Fact):
     operations: int = 0
 
 
+class Folded(Fact):
+    """
+    An operation on constants, which XLA computes while it compiles.
+
+    Attributes:
+        where: the line of the program that has it, and *callers*, those that call it.
+        operation: JAX's name of it.
+        constant: type and shape of the largest constant.
+        steps: how often XLA computes an element, for all such operations.
+        programs: number of programs of the function that have such operations.
+    """
+
+    where: str = ""
+    callers: tuple[str, ...] = ()
+    operation: str = ""
+    constant: str = ""
+    steps: int = 0
+    programs: int = 0
+
+
 class Draws(Fact):
     """
     A line of the program that draws random numbers outside of jitted functions.
@@ -317,6 +338,7 @@ class Program(Fact):
             them.
         double_at: the line of the program that enables float64, if one does.
         unrolled: the loop that is most of it, if one is.
+        folded: what it computes of constants, if it does.
         copied: what it copies, for it must not write into its arguments.
     """
 
@@ -338,6 +360,7 @@ class Program(Fact):
     double: bool = False
     double_at: str = ""
     unrolled: Unrolled | None = None
+    folded: Folded | None = None
     copied: Copied = Copied()
 
 

@@ -195,6 +195,36 @@ class Transfer(Fact):
         return place(self.file, self.line)
 
 
+class Callback(Fact):
+    """How often, and for how long, something was called from a line of the program."""
+
+    place: str = ""
+    count: int = 0
+    seconds: float = 0.0
+
+
+class Narrowed(Fact):
+    """
+    An array of 64 bits that JAX has made one of 32 bits, with other values.
+
+    Attributes:
+        place: the line that did so, empty if it is a function that was called with it.
+        function: that function.
+        dtype: of the array.
+        first: a value, and *second*, its neighbour, which is equal to it with 32 bits;
+            of integers, a value that does not fit, and what becomes of it.
+        share: the fraction of the neighbours that differ, and do not with 32 bits; of
+            integers, of those that do not fit.
+    """
+
+    place: str = ""
+    function: str = ""
+    dtype: str = ""
+    first: float = 0.0
+    second: float = 0.0
+    share: float = 0.0
+
+
 class Transfers(Fact):
     """
     What moves between host and device.
@@ -202,10 +232,18 @@ class Transfers(Fact):
     Attributes:
         directions: transfers by direction, and *waits* for the device without one.
         arguments: bytes of NumPy arguments in a call, by function.
+        same: those of arrays that were the same in all sampled calls, likewise.
         lines: the source lines that transfer, longest first.
+        callbacks: the lines in jitted functions that call Python.
+        profiles: the lines that start or stop profiles of JAX.
+        narrowed: arrays that lost values as they were made.
     """
 
     directions: Mapping[str, Crossings] = NOTHING
     waits: Crossings = Crossings()
     arguments: Mapping[str, float] = NOTHING
+    same: Mapping[str, float] = NOTHING
     lines: tuple[Transfer, ...] = ()
+    callbacks: tuple[Callback, ...] = ()
+    profiles: tuple[Callback, ...] = ()
+    narrowed: tuple[Narrowed, ...] = ()

@@ -93,6 +93,11 @@ class ProcessLimits:
         100,
         "... and minimum number of their programs: a model and its optimizer have few.",
     )
+    folded_steps = count(
+        100_000,
+        "How many elements XLA must compute of constants, one by one, for each second "
+        "of a compile, of which they take a tenth or more.",
+    )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."
     )
@@ -317,6 +322,17 @@ class ProcessLimits:
         2,
         "Sampled calls after which an argument that they copied must be dropped, to "
         "be called one that could be donated.",
+    )
+    narrowed_share = ratio(
+        0.25,
+        "Fraction of the values of an array that 32 bits must change, or no longer "
+        "distinguish.",
+    )
+    profiles_often = count(
+        20, "Starts and stops of profiles from one line that are no single profile."
+    )
+    callbacks_often = count(
+        1000, "Calls of Python by compiled programs, from one line, that are many."
     )
     debugged_calls = count(
         1000, "Calls from which a setting for debugging is no longer one run's."

@@ -155,6 +155,35 @@ def _unrolled(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _folded(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect programs whose compile computes operations on constants."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    for function in snapshot.users:
+        found = function.program.folded
+        if found is None:
+            continue
+        took = function.compile_time / max(function.built, 1)
+        few = found.steps < limits.folded_steps * took
+        took *= min(found.programs, function.built)
+        part = max(limits.time_worth * observed, seconds_in(limits.recompile_noticed))
+        if few or took < part:
+            continue
+        where = f" at {found.where}" if found.where else ""
+        yield Finding(
+            "folded",
+            function.name,
+            f"Compiling {function.name} took {duration(took)}, "
+            f"{share_of_time(took, observed)}: XLA computes {found.operation}{where} "
+            "meanwhile, element by element, because it needs no argument, only "
+            f"constants: {found.constant} and what is made of it.",
+            (f"called from {', '.join(found.callers)}",) if found.callers else (),
+            "Pass the array as an argument of the jitted function; or compute what "
+            "depends on it alone once, outside, and pass the result.",
+            where=found.where,
+            seconds=took,
+        )
+
+
 def _compile_slow(limits: Limits) -> Alert:
     window = limits.compile_window
     compiles = histogram(
@@ -293,6 +322,33 @@ def _lines(snapshot: Snapshot, took: float) -> list[tuple[str, float]]:
     return [(line, seconds * ratio) for line, seconds in found]
 
 
+def _callbacks(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect programs that call Python so often that it takes much of the time."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    # Of a call that calls back once, `_effects` says more.
+    missed = sum(function.misses for function in snapshot.users)
+    least = max(limits.callbacks_often, 2 * missed)
+    for line in snapshot.transfers.callbacks:
+        took = min(line.seconds, observed)
+        if line.count < least or took < limits.time_worth * observed:
+            continue
+        where = f" at {line.place}" if line.place else ""
+        yield Finding(
+            "callbacks",
+            line.place,
+            f"Compiled programs called back into Python {times(line.count)}{where}, "
+            f"which took {duration(took)}, {share_of_time(took, observed)}, and the "
+            "way there and back.",
+            (),
+            "Call back rarely: every thousandth step, with jax.lax.cond around it, or "
+            "from Python between shorter loops. For a function of NumPy under "
+            'jax.vmap, vmap_method="expand_dims" or "broadcast_all" calls it once for '
+            "a batch.",
+            where=line.place,
+            seconds=took,
+        )
+
+
 def _effects(snapshot: Snapshot) -> Iterator[Finding]:
     missed = {
         event.function
@@ -341,8 +397,19 @@ SYMPTOMS = (
         missing=TOO_LITTLE,
     ),
     Symptom(
+        *("callbacks", "", "Compiled programs call Python often.", TIME, _callbacks),
+        missing=LINES,
+        other_runbook="JaxmonTimeLost",
+    ),
+    Symptom(
         *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
         *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
+        missing=LINES,
+        other_runbook="JaxmonColdStarts",
+    ),
+    Symptom(
+        *("folded", "F1", "A compile computes operations on constants.", TIME),
+        *(_folded, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         missing=LINES,
         other_runbook="JaxmonColdStarts",
     ),

@@ -12,11 +12,12 @@ from typing import NamedTuple
 from jaxmon import catalog
 from jaxmon.facts.events import EventFact, TraceMistake
 from jaxmon.facts.process import Snapshot
-from jaxmon.host.formats.layout import duration, times
+from jaxmon.host.formats.layout import duration, share_of_time, times
 from jaxmon.symptoms.alert import TICKET
 from jaxmon.symptoms.symptom import (
     FAILURE,
     HINT,
+    LINES,
     MOST_OF_A_MESSAGE,
     TIME,
     TOO_LITTLE,
@@ -293,6 +294,28 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _copies_differ(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect outputs that should be the same on all devices, and are not."""
+    for function in snapshot.functions:
+        found = [of for of in function.numerics.outputs if of.state == "differs"]
+        if not found:
+            continue
+        where = snapshot.time.period.calls(function.name)
+        named = ", ".join(of.name or "its output" for of in found[:_MOST_EVIDENCE])
+        yield Finding(
+            "copies_differ",
+            function.name,
+            f"{function.name} returns different values on different devices as one "
+            f"replicated array, of which only one device's are read: {named}, in "
+            f"{found[0].samples:,} sampled calls.",
+            (f"called at {where}",) if where else (),
+            "Combine them before they are returned: jax.lax.pmean(gradients, axis) "
+            "before the update, or psum; jax.shard_map with check_vma=True rejects "
+            "what is not. What should differ needs the axis in out_specs.",
+            where=where,
+        )
+
+
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
 _DEBUGGING = {
     "jax_debug_nans": _CHECKED.format("NaN"),
@@ -325,6 +348,58 @@ def _debugging(snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
+def _profiles(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect profiles that are made again and again."""
+    limits, observed = snapshot.limits, snapshot.process.observed_seconds
+    lines = snapshot.transfers.profiles
+    count, took = sum(of.count for of in lines), sum(of.seconds for of in lines)
+    took = min(took, observed)
+    if count < limits.profiles_often or took < limits.time_worth * observed:
+        return
+    most = max(lines, key=lambda line: line.seconds)
+    yield Finding(
+        "profiles",
+        most.place,
+        f"jax.profiler was started or stopped {times(count)} at {most.place}, which "
+        f"took {duration(took)}, {share_of_time(took, observed)}.",
+        (),
+        "Profile a few steps or requests when there is a question, not each of them; "
+        "a clock around a call that waits for its result measures latency.",
+        where=most.place,
+        seconds=took,
+    )
+
+
+def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect arrays of 64 bits whose values do not survive with 32."""
+    for loss in snapshot.transfers.narrowed:
+        if loss.share < snapshot.limits.narrowed_share:
+            continue
+        where = loss.place or snapshot.time.period.calls(loss.function)
+        what = f"An argument of {loss.function}" if loss.function else "An array"
+        at = f" at {where}" if where else ""
+        narrow = loss.dtype.replace("64", "32")
+        if loss.dtype.startswith("float"):
+            lost = (
+                f"{loss.share:.0%} of the neighbouring values that differ are equal "
+                f"then, as {loss.first!r} and {loss.second!r}"
+            )
+        else:
+            lost = (
+                f"{loss.share:.0%} of the values do not fit, as {loss.first:.0f}, "
+                f"which becomes {loss.second:.0f}"
+            )
+        yield Finding(
+            "narrowed",
+            loss.place or loss.function,
+            f"{what} of {loss.dtype} becomes {narrow}{at}: {lost}.",
+            (),
+            "Take differences, subtract an origin or look values up in NumPy, before "
+            "JAX gets them; or set jax_enable_x64.",
+            where=where,
+        )
+
+
 SYMPTOMS = (
     Symptom(
         *("error", "F4", "A jitted function raises.", FAILURE),
@@ -340,8 +415,22 @@ SYMPTOMS = (
         missing="only samples of one process show it",
     ),
     Symptom(
+        *("copies_differ", "F4", "Copies of an array differ.", FAILURE, _copies_differ),
+        severity=TICKET,
+        missing="only samples of one process show it",
+    ),
+    Symptom(
         *("debugging", "F7", "A setting for debugging is on.", TIME, _debugging),
         missing="only the process knows its settings",
+    ),
+    Symptom(
+        *("profiles", "", "Profiles are made again and again.", TIME, _profiles),
+        missing=LINES,
+        other_runbook="JaxmonTimeLost",
+    ),
+    Symptom(
+        *("narrowed", "F4", "Values do not survive with 32 bits.", HINT, _narrowed),
+        missing="only the process knows its arrays",
     ),
     *(
         Symptom(

@@ -38,6 +38,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
 }
 
 
+_GENERAL = frozenset(("host", "blocked", "eager"))
 NOTHING = "Nothing to fix stands out."
 
 
@@ -122,7 +123,16 @@ def _together(snapshot: Snapshot, neighbours: Sequence[Snapshot]) -> list[Findin
 
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
-    """Return *findings* by urgency, then by the time they would win back."""
+    """
+    Return *findings* by urgency, then by the time they would win back; of a line that
+    makes profiles, not what it looks like otherwise.
+    """
+    profiled = {of.where: of.seconds for of in findings if of.topic == "profiles"}
+    distinct = [
+        of
+        for of in findings
+        if of.topic not in _GENERAL or of.seconds > 2 * profiled.get(of.where, 0.0)
+    ]
     return sorted(
-        findings, key=lambda finding: (about(finding).urgency, -finding.seconds)
+        distinct, key=lambda finding: (about(finding).urgency, -finding.seconds)
     )

@@ -345,19 +345,29 @@ def arguments(snapshot: Snapshot) -> Iterator[Finding]:
     observed, limits = snapshot.process.observed_seconds, snapshot.limits
     for function in snapshot.functions:
         nbytes = snapshot.transfers.arguments.get(function.name, 0.0)
+        same = snapshot.transfers.same.get(function.name, 0.0)
         dispatch = function.samples.dispatch_seconds or 0.0
         calls = function.calls or 0
         # The median of a few calls is not the mean of all. A call that takes longer
         # than its copies waits for a device that has enough to do.
         took = min(dispatch * calls, nbytes / _SLOWEST * calls, observed)
+        # A CPU copies them after the call has returned.
+        behind = min(function.device_seconds, same / _SLOWEST * calls, observed)
+        later = same >= limits.large_argument and behind > took
+        nbytes, took = (same, behind) if later else (nbytes, took)
+        most = "at most" if later else "about"
         if nbytes < limits.large_argument or took < limits.time_worth * observed:
             continue
         yield Finding(
             "numpy_argument",
             function.name,
             f"{function.name} is called with {size(nbytes)} of NumPy arrays: each call "
-            f"copies them to the device, and took {duration(dispatch)} to return.",
-            (f"{times(function.calls or 0)}, about {duration(took)} in all",),
+            "copies them to the device"
+            + ("." if later else f", and took {duration(dispatch)} to return."),
+            (
+                f"{times(calls)}, {most} {duration(took)} in all",
+                *([f"{size(same)} of it are the same each time"] if same else []),
+            ),
             "Call jax.device_put on them once, or on the next batch while the device "
             "computes.",
             where=snapshot.time.period.calls(function.name),

@@ -243,13 +243,15 @@ def _is_much(count: int, took: float, cause: str, snapshot: Snapshot) -> bool:
     meant, and a service compiles for them as it starts.
     """
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
-    # A small program takes long, too, while others hold the processors.
+    # A small program takes long, too, while others hold the processors; several do not
+    # by chance.
     alone = took * (1 - (snapshot.usual.waiting or 0.0))
     long = alone >= seconds_in(limits.recompile_slow)
     if cause not in AVOIDABLE:
         few = count < limits.recompile_few or snapshot.requests
         return long and not few and took >= limits.compile_share * observed
-    noticed = alone >= seconds_in(limits.recompile_noticed)
+    least = seconds_in(limits.recompile_noticed)
+    noticed = alone >= least or (count >= limits.recompile_few and took >= least)
     return long or (noticed and took >= limits.time_worth * observed)
 
 

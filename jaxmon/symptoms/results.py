@@ -69,28 +69,28 @@ DIVERGING = (
 
 def outputs(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect outputs that were finite and are NaN now, and doubtful ones."""
-    now = snapshot.process.now
     for function in snapshot.functions:
-        name = function.name
+        name, where = function.name, snapshot.time.period.calls(function.name)
         found: dict[str, list[Output]] = {}
         for output in function.numerics.outputs:
             found.setdefault(output.state, []).append(output)
         if some := found.get("nonfinite"):
-            verdict, evidence = _became_nan(name, some, now)
-            yield Finding("nonfinite", name, verdict, evidence, NONFINITE)
+            verdict, evidence = _became_nan(name, some, snapshot.process.now)
+            evidence += (f"called at {where}",) if where else ()
+            yield Finding("nonfinite", name, verdict, evidence, NONFINITE, where)
         elif some := found.get("infinite"):
             verdict = (
                 f"{name} returns infinity: {_named(some[0])} was finite in call "
                 f"{some[0].finite_call:,}, and infinite in call {some[0].call:,}, "
-                f"{ago(now - some[0].time)}, and since."
+                f"{ago(snapshot.process.now - some[0].time)}, and since."
             )
-            yield Finding("infinite", name, verdict, (), INFINITE)
+            yield Finding("infinite", name, verdict, (), INFINITE, where)
         elif some := found.get("always_nan"):
             verdict = (
                 f"{name} has returned NaN in all of {some[0].samples:,} sampled "
                 f"calls: {', '.join(map(_named, some[:_MOST_NAMED]))}."
             )
-            yield Finding("always_nan", name, verdict, (), ALWAYS_NAN)
+            yield Finding("always_nan", name, verdict, (), ALWAYS_NAN, where)
 
 
 def _became_nan(

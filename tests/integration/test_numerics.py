@@ -19,7 +19,8 @@ from jaxmon.facts.process import read as read_report
 from jaxmon.symptoms.findings import find
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
-from tests.helpers.processes import until
+from tests.helpers.preloaded import run_preloaded
+from tests.helpers.processes import ROOT, until
 
 
 pytestmark = pytest.mark.ground_truth
@@ -222,3 +223,55 @@ def test_promotions_to_float64_are_counted(agent: Agent) -> None:
         for function in (widen, widen_within, keep, corrected)
     }
     assert counted == {widen: 1, widen_within: 1, keep: 0, corrected: 0}
+
+
+DRIFT = """
+import json, jax, jax.numpy as jnp, jaxmon, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+from tests.helpers import inside
+from tests.helpers.agents import instrumented
+from tests.helpers.processes import until
+
+mesh = jax.make_mesh((2,), ("data",))
+
+def make(combine):
+    def step(w, x):
+        return w - combine(jnp.mean(x, 0)), jax.lax.pmean(jnp.sum(x), "data")
+    step.__qualname__ = combine.__name__
+    specs = P(), P("data")
+    return jax.jit(jax.shard_map(
+        step, mesh=mesh, in_specs=specs, out_specs=(P(), P()), check_vma=False
+    ))
+
+def forgotten(gradients):
+    return gradients
+
+def averaged(gradients):
+    return jax.lax.pmean(gradients, "data")
+
+x = jax.device_put(jnp.arange(32.0).reshape(8, 4), NamedSharding(mesh, P("data")))
+with instrumented(sample_rate=0.001) as agent:
+    found = {}
+    for step in map(make, (forgotten, averaged)):
+        w = jax.device_put(jnp.zeros(4), NamedSharding(mesh, P()))
+        def is_read():
+            global w
+            inside.sampling(agent).arm()
+            w, _ = step(w, x)
+            found.update(inside.numerics(agent).snapshot())
+            return any(f.values >= 20 and n not in done for n, f in found.items())
+        done = set(found)
+        until(is_read, "samples")
+print(json.dumps({
+    name.rpartition(".")[2]: [(of.name, of.state) for of in read.outputs]
+    for name, read in found.items()
+}))
+"""
+
+
+def test_copies_on_two_devices_that_differ_are_found() -> None:
+    """Of what a program says is replicated: each device has updated its own."""
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    found = run_preloaded("-c", DRIFT, env=devices, cwd=ROOT).json()
+
+    assert found == {"forgotten": [["[0]", "differs"]], "averaged": []}

@@ -5,11 +5,14 @@ Transfers between host and device: counted, measured, attributed, and never in t
 import inspect
 import sys
 import threading
+import time
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -272,3 +275,80 @@ def test_signature_of_the_stand_in_is_jaxs() -> None:
         assert stand_in is not original
         # What is no array of the program is converted without us.
         assert source._convert_element_type is original
+
+
+def steps(report: Any, x: Any) -> Any:
+    def body(_, x: Any) -> Any:
+        jax.debug.callback(report, x[0])  # the callback
+        return x * 0.5
+
+    return jax.lax.fori_loop(0, 200, body, x)
+
+
+def test_calls_of_python_by_programs_are_counted(tmp_path: Path) -> None:
+    """
+    With their line and time, by the clock of what is called, and as long as the program
+    runs; so are starts and stops of profiles.
+    """
+    spent: list[float] = []
+
+    def report(x: Any) -> None:
+        began = time.perf_counter()
+        float(x)
+        spent.append(time.perf_counter() - began)
+
+    with instrumented() as agent:
+        run = jax.jit(lambda x: steps(report, x))
+        for _ in range(2):
+            run(np.ones(3, np.float32)).block_until_ready()
+            jax.effects_barrier()
+        with jax.profiler.trace(tmp_path):  # the profile
+            double(1.0).block_until_ready()
+        found = inside.transfers(agent).snapshot()
+    run(np.ones(3, np.float32)).block_until_ready()
+    jax.effects_barrier()
+
+    [callback], [profile] = found.callbacks, found.profiles
+    line = steps.__code__.co_firstlineno + 2
+    assert callback.place.endswith(f"test_transfers.py:{line}")
+    assert callback.count == 400
+    assert callback.seconds >= sum(spent[:400])
+    assert len(spent) == 600
+    assert profile.place.endswith("test_transfers.py:" + str(profile_line()))
+    assert profile.count == 2
+    assert profile.seconds > 0
+
+
+def profile_line() -> int:
+    test = test_calls_of_python_by_programs_are_counted
+    lines, first = inspect.getsourcelines(test)
+    return first + next(n for n, line in enumerate(lines) if "# the profile" in line)
+
+
+def test_arrays_that_change_with_32_bits_and_those_given_again() -> None:
+    """Timestamps and large integers, beside what survives; the same array each time."""
+    rng = np.random.default_rng(0)
+    times = 1.7e9 + np.cumsum(rng.exponential(20.0, 4096))
+    rounded = np.where(np.arange(4096) % 2, 0.1 + 0.2, 0.3)
+    large, other = np.ones(1 << 16, np.float32), np.ones(1 << 16, np.float32)
+    with instrumented(sample_rate=0) as agent:
+        jnp.asarray(times), jnp.asarray(times - times[0]), jnp.asarray(rounded)
+        jnp.asarray(np.arange(9) + (1 << 40)), jnp.asarray(np.arange(9))
+        jnp.asarray(times, jnp.float32)
+        for name, given in (("same", [large] * 4), ("refilled", [other] * 4)):
+            function = inside.table(agent).named(name)
+            for array in given:
+                other += 1
+                for observe in inside.observers(agent).sample:
+                    observe(Sample(function, double, (array, times), {}, None))
+        found = inside.transfers(agent).snapshot()
+
+    assert [(loss.function, loss.dtype) for loss in found.narrowed] == [
+        ("", "float64"),
+        ("", "int64"),
+        ("same", "float64"),
+        ("refilled", "float64"),
+    ]
+    assert found.narrowed[0].share > 0.5
+    assert (found.narrowed[1].second, found.narrowed[1].share) == (0.0, 1.0)
+    assert found.same == {"same": large.nbytes}

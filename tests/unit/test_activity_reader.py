@@ -239,6 +239,22 @@ def test_collections_while_jax_compiles_are_compile_time() -> None:
     assert state(collects, traces, program) == "gc"
 
 
+def test_a_running_program_waits_for_what_jax_does_for_its_callbacks() -> None:
+    """On a CPU, XLA calls back on the thread that has called the program."""
+    source = Path(jax.__file__).with_name("_src")
+    puts = code_of(str(source / "api.py"), "device_put")
+    calls = code_of(str(source / "callback.py"), "io_callback_impl")
+    wraps = code_of(str(source / "callback.py"), "_wrapped_callback")
+    callback, program = code_of("/srv/progress.py"), code_of("/srv/train.py")
+
+    def state(*stack: Position) -> str:
+        return ActivityReader(jax, CallSites()).read(list(stack)).state
+
+    assert state(puts, calls, wraps, program) == DEVICE
+    assert state(callback, calls, wraps, program) == PYTHON
+    assert state(puts, calls, program) == "transfer"
+
+
 def test_what_we_do_at_the_exit_is_no_time_of_the_program() -> None:
     """Not so where a library calls us."""
     report = Position(display_path.__code__, 0, {})

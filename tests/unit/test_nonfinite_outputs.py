@@ -12,6 +12,7 @@ NAN = OutputReading(1, 0, nan=True, value=None)
 INF = OutputReading(1, 0, nan=False, value=None)
 VECTOR = OutputReading(8, 8, nan=False, value=None)
 PARTLY = OutputReading(8, 3, nan=True, value=None)
+APART = OutputReading(8, 8, nan=False, value=None, differs=True)
 ALL_NAN = OutputReading(8, 0, nan=True, value=None)
 MASKED = OutputReading(8, 3, nan=False, value=None)
 
@@ -40,6 +41,8 @@ def output(*readings: OutputReading) -> OutputHistory:
         ([VECTOR, PARTLY, PARTLY, PARTLY], ""),
         ([MASKED, MASKED, MASKED], ""),
         ([NAN, NAN], ""),
+        ([VECTOR, APART, APART], "differs"),
+        ([APART, APART, VECTOR], ""),
     ],
 )
 def test_states(readings, state):

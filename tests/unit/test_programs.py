@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxmon.agent.compiles.hlo import read_hlo
@@ -16,6 +17,7 @@ from jaxmon.agent.context import Context, context_of
 from jaxmon.agent.flops.part import UtilizationPart
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.executables import facts
+from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.jaxlink.unrolled import unrolled
 from jaxmon.agent.loaded_programs import LoadedPrograms
@@ -239,3 +241,38 @@ def test_a_loop_of_python_is_found_in_a_program():
     size, grown = loop_in(growing)
     assert size > 400
     assert grown is None or grown.ratio < 0.5
+
+
+TABLE = np.ones((150, 150), np.float32)
+
+
+def sums(table, rows):
+    return jnp.cumsum(jnp.asarray(table), 0)[rows]  # the line of sums
+
+
+def test_operations_on_constants_are_found_in_a_program():
+    """
+    The line, through functions that JAX traces once, and how much work it is; none if
+    the array is an argument, or if XLA has a fast way.
+    """
+    rows, lines = np.zeros(5, np.int32), SourceLineFinder(jax)
+
+    def found(fun, *given):
+        return folded(jax.make_jaxpr(fun)(*given).jaxpr, lines)
+
+    first = found(lambda rows: sums(TABLE, rows) + rows[0], rows)
+    again = found(lambda rows: sums(TABLE * 2, jnp.sort(rows)), rows)
+    line = sums.__code__.co_firstlineno + 1
+    assert first is not None
+    assert again is not None
+    assert first.where.endswith(f"test_programs.py:{line}")
+    assert again.replace(callers=first.callers) == first
+    called = found.__code__.co_firstlineno + 3
+    assert first.callers[0].endswith(f"test_programs.py:{called}")
+    assert (first.operation, first.constant) == ("cumsum", "float32[150,150]")
+    assert first.steps == 16 * TABLE.size
+    assert found(sums, TABLE, rows) is None
+    assert found(lambda rows: jnp.sin(TABLE)[rows] @ TABLE, rows) is None
+    assert found(lambda rows: sums(TABLE + rows[0], rows), rows) is None
+    # A loop runs a program of its own.
+    assert found(lambda n: jax.lax.map(jnp.cumsum, TABLE) * n, 1.0) is None

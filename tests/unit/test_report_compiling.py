@@ -3,7 +3,13 @@
 import pytest
 
 from jaxmon.limits import Limits
-from tests.helpers.findings import Case, findings, function, recompile
+from tests.helpers.findings import (
+    Case,
+    findings,
+    found,
+    function,
+    recompile,
+)
 
 
 STORM = int(Limits().recompile_storm)
@@ -239,6 +245,55 @@ def test_an_unrolled_loop_is_most_of_a_long_compile(loop, seconds, is_found):
 
 
 @pytest.mark.parametrize(
+    ("steps", "seconds", "is_found"),
+    [(2_000_000, 8.0, True), (200_000, 8.0, False), (90_000, 0.5, False)],
+)
+def test_constants_may_be_most_of_a_compile(steps, seconds, is_found):
+    """Not of one that takes far longer than computing them, nor of a short one."""
+    operation = {"where": "a.py:9", "operation": "cumsum", "steps": steps}
+    table = {"constant": "float32[400,400]", "programs": 1, "callers": ["a.py:30"]}
+    found = findings(
+        functions=function(
+            compiles={"compiled": 1},
+            recompiles={},
+            phases={"backend_compile": {"seconds": seconds, "count": 1}},
+            program={"folded": {**operation, **table}},
+        ),
+        process={"observed_seconds": 20.0, "now": 1000.0},
+    )
+
+    assert [(of.topic, of.where, of.seconds) for of in found] == (
+        [("folded", "a.py:9", 8.0)] if is_found else []
+    )
+    if found:
+        assert found[0].verdict == (
+            "Compiling train.step took 8.0 s, 40 % of 20.0 s: XLA computes cumsum at "
+            "a.py:9 meanwhile, element by element, because it needs no argument, only "
+            "constants: float32[400,400] and what is made of it."
+        )
+        assert found[0].evidence == ("called from a.py:30",)
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "misses", "is_found"),
+    [
+        (20_000, 90.0, 2, True),
+        (20_000, 30.0, 2, False),
+        (900, 90.0, 2, False),
+        (20_000, 90.0, 20_000, False),
+    ],
+)
+def test_programs_that_call_python_in_a_loop(count, seconds, misses, is_found):
+    """Often, and for long; a call that calls back once has a finding of its own."""
+    line = {"place": "a.py:4", "count": count, "seconds": seconds}
+    found = findings(functions=function(misses=misses), transfers={"callbacks": [line]})
+
+    assert [(of.topic, of.where, of.seconds) for of in found] == (
+        [("callbacks", "a.py:4", 90.0)] if is_found else []
+    )
+
+
+@pytest.mark.parametrize(
     ("built", "seconds", "is_found"),
     [(25, 8.0, True), (4, 8.0, False), (25, 1.0, False)],
 )
@@ -317,3 +372,42 @@ def test_the_line_of_a_function_is_none_of_operations():
 def test_what_is_below_the_limits_is_not_worth_a_word(parts):
     """A finding that everyone gets is ignored."""
     assert findings(**parts) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "is_found"),
+    [(600, 90.0, True), (600, 30.0, False), (2, 90.0, False)],
+)
+def test_profiles_of_every_request(count, seconds, is_found):
+    """One long profile is meant. What makes them is no other work in Python."""
+    line = {"place": "python.py:7", "count": count, "seconds": seconds}
+    seen = found({"python": 0.28}, transfers={"profiles": [line]})
+
+    topics = [(of.topic, of.where, of.seconds) for of in seen]
+    expected = [("profiles", "python.py:7", 90.0)]
+    assert (topics == expected) is is_found
+    assert {topic for topic, *_ in topics} == {"profiles" if is_found else "host"}
+
+
+def test_arrays_that_lose_values_with_32_bits():
+    """Where, how many, and an example; a few that do not survive are no fault."""
+    times = {"place": "a.py:4", "dtype": "float64", "first": 1.7e9, "second": 1.7e9 + 9}
+    names = {"function": "train.step", "dtype": "int64", "first": 2**40, "second": 0}
+
+    def found(share: float) -> list[tuple[str, str]]:
+        losses = [{**times, "share": share}, {**names, "share": share}]
+        return [
+            (of.where, of.verdict) for of in findings(transfers={"narrowed": losses})
+        ]
+
+    assert found(0.1) == []
+    (times_lost, times_said), (ids_lost, ids_said) = found(0.86)
+    assert (times_lost, ids_lost) == ("a.py:4", "")
+    assert times_said == (
+        "An array of float64 becomes float32 at a.py:4: 86% of the neighbouring "
+        "values that differ are equal then, as 1700000000.0 and 1700000009.0."
+    )
+    assert ids_said == (
+        "An argument of train.step of int64 becomes int32: 86% of the values do not "
+        "fit, as 1099511627776, which becomes 0."
+    )

@@ -180,6 +180,7 @@ def test_equinox_makes_numbers_static():
         (1, "weak_type", 1.5, 10.0, True),
         (1, "weak_type", 4.0, 85.0, False),
         (1, "weak_type", 0.3, 2.0, False),
+        (3, "weak_type", 4.5, 14.0, True),
         # Another size needs a program of its own, as in buckets.
         (2, "shape", 22.0, 44.0, False),
         (4, "shape", 6.0, 3600.0, False),
@@ -206,6 +207,13 @@ def test_few_recompiles_are_judged_by_what_they_took(
     serving: dict[str, Any] = {"/score": {"finished": []}}
     service = findings(events, functions=functions, process=process, requests=serving)
 
+    # On a busy machine, one takes long by chance; a few do not.
+    busy = findings(
+        events, functions=functions, process=process, usual={"waiting": 0.9}
+    )
+    several = is_found and count > 2 and cause != "shape"
+    assert several <= any(of.topic == "recompile" for of in busy)
+    assert any(of.topic == "recompile" for of in busy) <= is_found
     told = any(of.topic == "recompile" for of in service)
     assert told is (is_found and cause != "shape")
     if not is_found:

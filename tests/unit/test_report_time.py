@@ -248,6 +248,20 @@ def test_large_numpy_arguments_are_copied_on_each_call():
     ] == ["device"]
 
 
+@pytest.mark.parametrize("same", [0, 36_000_000])
+def test_arrays_that_are_copied_behind_a_call(same):
+    """Those that are the same each time are, and need not; others may be needed."""
+    samples = {"dispatch_seconds": 1e-4, "execution_mean": 0.06}
+    functions = function(compiles={"compiled": 1}, recompiles={}, samples=samples)
+    transfers = {"arguments": {"train.step": 36_000_000}, "same": {"train.step": same}}
+    (only,) = found({"fetch": 0.9}, functions=functions, transfers=transfers)
+
+    assert only.topic == ("numpy_argument" if same else "device")
+    if same:
+        assert only.seconds == pytest.approx(540.0)
+        assert only.evidence[0] == "9,000 times, at most 9 min in all"
+
+
 def test_small_numpy_arguments_do_not_explain_slow_calls():
     """A call that takes far longer than its copies waits for a busy device."""
     functions = function(

@@ -51,12 +51,14 @@ class OutputReading(NamedTuple):
         finite: how many of them are finite.
         nan: whether there is a NaN.
         value: the value of a scalar, else `None`.
+        differs: whether it has copies on several devices, and two of them differ.
     """
 
     size: int
     finite: int
     nan: bool
     value: float | None
+    differs: bool = False
 
 
 class OutputHistory:
@@ -73,17 +75,19 @@ class OutputHistory:
         run: number of these samples, up to the latest.
         nan: whether the latest of these had a NaN.
         recovered: how often finite values came back.
+        differed: number of samples, up to the latest, in which copies differed.
     """
 
     __slots__ = (
-        *("last_finite", "lost", "name", "nan", "recovered", "run", "samples"),
+        *("differed", "last_finite", "lost", "name", "nan", "recovered", "run"),
+        "samples",
         "scalar",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.scalar = False
-        self.samples = self.run = self.recovered = 0
+        self.samples = self.run = self.recovered = self.differed = 0
         self.last_finite: tuple[int, float | None] | None = None
         self.lost: tuple[int, float] | None = None
         self.nan = False
@@ -91,6 +95,7 @@ class OutputHistory:
     def add(self, reading: OutputReading, call: int) -> None:
         """Add the *reading* of an output of *call*, counted from 1."""
         self.samples += 1
+        self.differed = self.differed + 1 if reading.differs else 0
         self.scalar = reading.size == 1
         if reading.finite:
             self.recovered += self.run > 0 and self.last_finite is not None
@@ -107,14 +112,16 @@ class OutputHistory:
     def state(self) -> str:
         """
         ``nonfinite`` if it was finite and is NaN now, ``infinite`` if it is infinite
-        now, ``always_nan`` for a scalar that has never been anything else, ``""`` if
-        there is nothing to report.
+        now, ``differs`` if its copies differ, ``always_nan`` for a scalar that has
+        never been anything else, ``""`` if there is nothing to report.
         """
-        if self.last_finite is not None:
-            found = "nonfinite" if self.nan else "infinite"
-            return found if self.run >= CONFIRMED else ""
+        if self.last_finite is not None and self.run >= CONFIRMED:
+            return "nonfinite" if self.nan else "infinite"
+        if self.differed >= CONFIRMED:
+            return "differs"
         never = self.scalar and self.nan and self.run >= _NEVER_FINITE
-        return "always_nan" if never and self.run == self.samples else ""
+        is_all = self.last_finite is None and self.run == self.samples
+        return "always_nan" if never and is_all else ""
 
     def explain(self) -> facts.Output:
         """Return what there is to report."""
@@ -126,7 +133,7 @@ class OutputHistory:
         return facts.Output(
             name=self.name,
             state=self.state,
-            samples=self.run,
+            samples=self.run or self.differed,
             recovered=self.recovered,
             **ends,
         )
@@ -354,14 +361,25 @@ def _reading(leaf: Any) -> OutputReading | None:
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
     try:
-        values = array_of(leaf)
+        values, differs = array_of(leaf), _differs(leaf)
     except Exception:  # noqa: BLE001 - as it is wherever the program reads it
         return None
     finite = int(np.isfinite(values).sum())
     nan = finite < values.size and bool(np.isnan(values).any())
     scalar = values.size == 1 and finite and values.dtype.kind != "c"
     value = float(values.reshape(())) if scalar else None
-    return OutputReading(values.size, finite, nan, value)
+    return OutputReading(values.size, finite, nan, value, differs)
+
+
+def _differs(leaf: Any) -> bool:
+    """
+    Return whether *leaf* is replicated, and its copies on the first and the last device
+    of this process have different bytes.
+    """
+    if not leaf.is_fully_replicated or len(leaf.sharding.addressable_devices) == 1:
+        return False
+    last = leaf.addressable_shards[-1].data
+    return bool(array_of(leaf).tobytes() != array_of(last).tobytes())
 
 
 def _lost(outputs: Outputs) -> int:

@@ -27,6 +27,7 @@ from jaxmon.agent.flops.part import Lowered, UtilizationPart
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import executables
 from jaxmon.agent.jaxlink.backends import local_devices
+from jaxmon.agent.jaxlink.folding import folded
 from jaxmon.agent.jaxlink.source_lines import SourceLineFinder, set_at
 from jaxmon.agent.loaded_programs import (
     HloPage,
@@ -103,6 +104,7 @@ class _Record:
         "figures",
         "fingerprint",
         "finished",
+        "folded",
         "is_read",
         "programs",
         "samples",
@@ -114,6 +116,7 @@ class _Record:
         self.programs = 0
         self.double = False
         self.seen: set[str] = set()
+        self.folded: facts.Folded | None = None
         self.is_read = False
         self.finished = 0.0
         self.begin(0.0)
@@ -262,6 +265,8 @@ class Programs(Part):
                     given |= self._enabled
                 if record.unrolled:
                     given["unrolled"] = record.unrolled
+                if record.folded:
+                    given["folded"] = record.folded
                 found[function.name] = facts.Program(**given)
         return found
 
@@ -314,6 +319,16 @@ class Programs(Part):
         found = unrolled(jaxpr, function.place, self._lines)
         self._budget.spend(began)
         return found
+
+    def _note_folded(self, record: _Record, jaxpr: Any) -> None:
+        """Note what XLA has computed of constants, for one more program."""
+        began = thread_time()
+        found, before = folded(jaxpr, self._lines), record.folded
+        if found is not None:
+            most = max(found, before or found, key=lambda of: of.steps)
+            programs = (before.programs if before else 0) + 1
+            record.folded = most.replace(programs=programs)
+        self._budget.spend(began)
 
     @functools.cached_property
     def _enabled(self) -> dict[str, Any]:
@@ -368,7 +383,9 @@ class Programs(Part):
         """Note what is in the *jaxpr* of the latest program of *function*."""
         self._copies.note_jaxpr(function, jaxpr)
         if jaxpr is not None:
-            self._records[function].unrolled = self._unrolled(function, jaxpr)
+            record = self._records[function]
+            record.unrolled = self._unrolled(function, jaxpr)
+            self._note_folded(record, jaxpr)
 
     def _described(
         self, function: Function, executable: Any, finished: float

@@ -123,10 +123,12 @@ def barrier(stack: Stack) -> str:
 
 def calls_back(stack: Stack) -> bool:
     """Return whether it is in a function that a running XLA program has called."""
-    return any(
-        at.code.co_name == function and at.code.co_filename.endswith(file)
-        for at in stack
-        if at.code.co_name in _CALL_BACK
+    return any(_is_callback(at.code) for at in stack)
+
+
+def _is_callback(code: CodeType) -> bool:
+    return code.co_name in _CALL_BACK and any(
+        code.co_name == function and code.co_filename.endswith(file)
         for file, function in _CALLBACKS
     )
 
@@ -222,7 +224,7 @@ _FOR_THREADS = frozenset(((_THREADING, "join"), (_THREADING, "_wait_for_tstate_l
 _HANDLING = ("socketserver.py", "finish_request")
 # Of the flags of code.
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_TREES = os.path.join("_src", "tree_util.py")  # noqa: PTH118 - end of a path
+_NO_DISPATCH = (_end("_src", "tree_util.py"), _end("_src", "profiler.py"))
 _USER, _LIBRARY, _JAX, _OURS = range(4)
 _NOT_THEIRS = frozenset((_JAX, _OURS))
 _UNKNOWN = SourceLine("", 0, "")
@@ -339,7 +341,8 @@ class ActivityReader:
             if (kind := self._kind(code)) not in _NOT_THEIRS:
                 break
             if kind == _JAX:
-                state = _in_jax(code, state)
+                # A running program waits for what JAX does around a callback.
+                state = DEVICE if _is_callback(code) else _in_jax(code, state)
             depth += 1
         rest = stack[depth:]
         if not rest:
@@ -456,8 +459,9 @@ def _in_jax(code: CodeType, state: str) -> str:
         return role
     if state:
         return COMPILE if state == EAGER else state
-    # What takes trees apart, for the program or a library, dispatches nothing.
-    return "" if code.co_filename.endswith(_TREES) else EAGER
+    # What takes trees apart, for the program or a library, dispatches nothing; nor does
+    # what writes a profile.
+    return "" if code.co_filename.endswith(_NO_DISPATCH) else EAGER
 
 
 def _takes_from_process(stack: Stack) -> bool:

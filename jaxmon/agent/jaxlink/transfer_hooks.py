@@ -11,6 +11,7 @@ call, and, on a CPU, NumPy's direct access to an array's memory. See
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections import deque
@@ -30,7 +31,10 @@ from jaxmon.agent.jaxlink.call_sites import (
     TransferSite,
     TransferSites,
 )
+from jaxmon.agent.jaxlink.listeners import Probe, ending
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
+from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
+from jaxmon.host.sources import display_path
 from jaxmon.indicators.endings import SingleUse
 from jaxmon.tuples import NamedTuple
 
@@ -49,6 +53,8 @@ _MANY = 256
 # Examining one takes some 25 µs with cold caches: 0.25 % of a processor.
 _BURST, _PER_SECOND = 1000, 100
 _times = iter(perf_counter_ns, None)
+# Puts a call of Python into a program; the equation of that is some calls further up.
+_EMITS, _STEPS = "emit_python_callback", 12
 # The function that makes arrays, and by release its module and that module's name of
 # the module that converts them.
 _CONVERTS = "array"
@@ -57,6 +63,9 @@ _CONVERTERS = (
     ("jax._src.numpy.array", "lax"),
     ("jax._src.numpy.lax_numpy", "lax_internal"),
 )
+# Values looked at of an array that becomes one of 32 bits, for the first few arrays of
+# a line; fewest that must differ, by more than rounding does.
+_WIDE, _LOOKED_AT, _LOOKS, _FEWEST, _NOISE = 8, 2048, 3, 20, 1e-11
 _NUMBERS = {bool: ("b", 1), int: ("i", 8), complex: ("c", 16)}
 
 
@@ -70,6 +79,75 @@ def trusted_view(sent: Any) -> Any:
     if is_instance(sent, np.ndarray):
         return np.ndarray.view(sent, np.ndarray)
     return None
+
+
+class CallbackTimes:
+    """
+    The calls of Python that compiled programs make at one line.
+
+    Attributes:
+        count: their number.
+        nanoseconds: how long they took.
+    """
+
+    __slots__ = ("_records", "count", "nanoseconds")
+
+    def __init__(self) -> None:
+        self.count = self.nanoseconds = 0
+        self._records: deque[tuple[int, int]] = deque()
+
+    def began(self, frame: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Observe one *call*."""
+        del frame
+        if len(self._records) >= _MANY:
+            self.add_up()
+        times = zip((perf_counter_ns(),), _times)  # noqa: B905 - one is endless
+        return ending(call, map(self._records.append, times))
+
+    def add_up(self) -> None:
+        """Add what has ended since the last time."""
+        for _ in range(len(self._records)):
+            began, ended = self._records.popleft()
+            self.count += 1
+            self.nanoseconds += max(ended - began, 0)
+
+
+class Loss(NamedTuple):
+    """As in `jaxmon.facts.memory.Narrowed`."""
+
+    dtype: str
+    first: float
+    second: float
+    share: float
+
+
+def loss_of(array: Any) -> Loss | None:
+    """
+    Return what the first values of an *array* of NumPy lose with 32 bits, if they are
+    of 64 bits; 30 µs.
+    """
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or dtype.itemsize != _WIDE or dtype.kind not in "iuf":
+        return None
+    values = np.asarray(array).flat[:_LOOKED_AT]
+    if dtype.kind != "f":
+        narrow = values.astype(f"{dtype.kind}4")
+        lost = np.flatnonzero(narrow != values)
+        if not lost.size:
+            return None
+        at = int(lost[0])
+        share = lost.size / values.size
+        return Loss(str(dtype), float(values[at]), float(narrow[at]), share)
+    with np.errstate(all="ignore"):
+        narrow = values.astype(np.float32)
+        apart = np.abs(np.diff(values))
+        differ = apart > _NOISE * np.abs(values[1:])
+        merged = differ & (narrow[1:] == narrow[:-1]) & np.isfinite(narrow[1:])
+    if differ.sum() < _FEWEST or not merged.any():
+        return None
+    at = int(np.flatnonzero(merged)[0])
+    share = float(merged.sum() / differ.sum())
+    return Loss(str(dtype), float(values[at]), float(values[at + 1]), share)
 
 
 class ObservedTarget(NamedTuple):
@@ -98,6 +176,9 @@ class TransferHooks:
     Attributes:
         records: observations not processed yet.
         enough: called when 256 records are pending, on the thread that added one.
+        callbacks: the lines of jitted functions that call Python.
+        profiles: the lines that start or stop profiles.
+        narrowed: what arrays have lost that were made at a line.
     """
 
     def __init__(
@@ -110,16 +191,22 @@ class TransferHooks:
     ) -> None:
         self.records: deque[Record] = deque()
         self._note = self.records.append
+        self.callbacks: dict[str, CallbackTimes] = {}
+        self.profiles: dict[str, CallbackTimes] = {}
+        self.narrowed: dict[str, Loss] = {}
+        self._looked: dict[int, int] = {}
+        self._lines = SourceLineFinder(jax)
         self._jax = jax
         self._guard = guard
         self._enough = enough
         self._traces = traces
         self._origins = TransferSites(jax, calls)
         self._looping: dict[int, bool] = {}
-        self._allowances = tuple(
-            [Allowance(burst=_BURST, rate=_PER_SECOND) for _ in range(4)]
-        )
-        self._reads, self._waits, self._puts, self._conversions = self._allowances
+        self._emits, *allowances = [
+            Allowance(burst=_BURST, rate=_PER_SECOND) for _ in range(5)
+        ]
+        self._allowances = allowances
+        self._reads, self._waits, self._puts, self._conversions = allowances
         self._clean = is_calling(jax)
         self._array: type = jax._src.array.ArrayImpl  # noqa: SLF001
 
@@ -273,6 +360,8 @@ class TransferHooks:
         site = self._origins.of(frame, "host_to_device")
         if site is None:
             return None
+        if variables.get("dtype") is None:  # else the program asks for it
+            self._look(site, trusted_view(variables.get("object")))
         nbytes = self._nbytes(sent)
         self._conversions.latest = site, 1, nbytes
         return self._begin(original, site, weight, 1, nbytes)
@@ -285,6 +374,72 @@ class TransferHooks:
                 (site, count, nbytes), now = latest, perf_counter_ns()
                 started = (site, passed, count, nbytes, now - site.spent, None)
                 self._note((started, now))
+
+    def _look(self, site: TransferSite, given: Any) -> None:
+        """Look at what is *given* to be an array, the first few times on a line."""
+        looks = self._looked.get(id(site), 0)
+        if looks >= _LOOKS or not isinstance(given, np.ndarray) or not site.file:
+            return
+        self._looked[id(site)] = looks + 1
+        loss = None if self._jax.config.jax_enable_x64 else loss_of(given)
+        if loss is not None:
+            place = f"{display_path(site.file)}:{site.line}"
+            self.narrowed.setdefault(place, loss)
+
+    def on_profile(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """Observe that the program starts or stops a profile."""
+        line = ProgramLineFinder(self._lines).that_calls(frame)
+        place = "" if line is None else line.place
+        if place not in self.profiles and len(self.profiles) >= _MANY:
+            return None
+        times = self.profiles.setdefault(place, CallbackTimes())
+        return times.began(frame, original)
+
+    def callback_places(self) -> list[ObservedTarget]:
+        """Return where JAX looks up what puts a call of Python into a program."""
+        source: Any = self._jax._src  # noqa: SLF001
+        # The second up to 0.4.
+        found = [source.callback, source.interpreters.mlir]
+        emits = [
+            ObservedTarget(module, _EMITS, self.on_emit, self._emits)
+            for module in found
+            if _EMITS in vars(module)
+        ]
+        profiles = [
+            ObservedTarget(source.profiler, name, self.on_profile, self._emits)
+            for name in ("start_trace", "stop_trace")
+            if name in vars(source.profiler)
+        ]
+        return emits + profiles
+
+    def on_emit(
+        self, frame: FrameType, original: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
+        """Observe that a program gets a call of Python."""
+        equation, above = None, frame.f_back
+        for _ in range(_STEPS):
+            if equation is not None or above is None:
+                break
+            equation, above = above.f_locals.get("eqn"), above.f_back
+        place = "" if equation is None else self._lines.place_of(equation)
+        if place not in self.callbacks and len(self.callbacks) >= _MANY:
+            return None
+        times = self.callbacks.setdefault(place, CallbackTimes())
+        return functools.partial(self._emit, original, times)
+
+    def _emit(
+        self,
+        original: Callable[..., Any],
+        times: CallbackTimes,
+        context: Any,
+        callback: Callable[..., Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        watched = Probe(callback, times.began, guard=self._guard, site=SITE)
+        return original(context, watched, *args, **kwargs)
 
     # --- inside ------------------------------------------------------------------
 

@@ -230,6 +230,8 @@ FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS
 loops that were unrolled into a program
     yyyyy <equation>.source_info.traceback.raw_frames
     yyyyy <equation>.source_info.name_stack
+operations on constants, which compiles compute
+    yyyyy <jaxpr>.constvars
 FLOPS + IDEAL_SECONDS + PROGRAM_MATRIX_FLOPS | group axes of a shard_map
     ---yy <shard_map>.newly_manual_axes
     -yy-- <shard_map>.manual_axes
@@ -343,6 +345,13 @@ HOST_TRANSFERS + HOST_TRANSFER_BYTES + HOST_TRANSFER_SECONDS | group what jnp.ar
     --yyy jax._src.numpy.array_constructors:array({out object})
     -y--- jax._src.numpy.array:array({out object})
     y---- jax._src.numpy.lax_numpy:array({out object})
+calls of Python by compiled programs | group what puts them into programs | replaced
+    -yyyy jax._src.callback.emit_python_callback
+    y---- jax._src.interpreters.mlir.emit_python_callback
+the line of such calls
+    yyyyy jax._src.interpreters.mlir:jaxpr_subcomp(eqn)
+starts and stops of profiles by the program | replaced
+    yyyyy jax._src.profiler.{start_trace stop_trace}
 the name of the function that the program called
     yyyyy jax._src.array:ArrayImpl.__array__
     yyyyy jax._src.api:_device_get
