@@ -13,9 +13,9 @@ from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink.call_sites import Direction, TransferSite
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
+from jaxmon.agent.jaxlink.listeners import CallbackTimes
 from jaxmon.agent.jaxlink.patches import SITE, MethodPatch, ModuleProxy, Record
 from jaxmon.agent.jaxlink.transfer_hooks import (
-    CallbackTimes,
     Loss,
     TransferHooks,
     loss_of,

@@ -275,23 +275,6 @@ class Folded(Fact):
     programs: int = 0
 
 
-class Draws(Fact):
-    """
-    A line of the program that draws random numbers outside of jitted functions.
-
-    Attributes:
-        place: the line.
-        draws: how often.
-        samples: the latest of those whose key was read that had the same one.
-        same: the draws from the first to the last of these.
-    """
-
-    place: str = ""
-    draws: int = 0
-    samples: int = 0
-    same: int = 0
-
-
 class Copied(Fact):
     """
     Arguments that each call copies, because they are not donated.

@@ -94,9 +94,7 @@ class ProcessLimits:
         "... and minimum number of their programs: a model and its optimizer have few.",
     )
     folded_steps = count(
-        100_000,
-        "How many elements XLA must compute of constants, one by one, for each second "
-        "of a compile, of which they take a tenth or more.",
+        100_000, "Elements that XLA computes of constants for each second of a compile."
     )
     together_slow = duration(
         "5s", "Minimum time of compiles that several processes of a host do at once."
@@ -207,9 +205,7 @@ class ProcessLimits:
     stalled_after = duration(
         "10m", "Age of a running loop's last step that means it is stuck, ..."
     )
-    stalled_step_times = count(
-        3, "... if that is so many times as long as a step takes, too."
-    )
+    stalled_step_times = count(3, "... if that is so many times a step, too.")
     stalled_for = duration("2m", "How long that must last.")
     activity_after = duration(
         "1h",
@@ -328,12 +324,8 @@ class ProcessLimits:
         "Fraction of the values of an array that 32 bits must change, or no longer "
         "distinguish.",
     )
-    profiles_often = count(
-        20, "Starts and stops of profiles from one line that are no single profile."
-    )
-    callbacks_often = count(
-        1000, "Calls of Python by compiled programs, from one line, that are many."
-    )
+    profiles_often = count(20, "Starts and stops of profiles from one line.")
+    callbacks_often = count(1000, "Calls of Python by programs, from one line.")
     debugged_calls = count(
         1000, "Calls from which a setting for debugging is no longer one run's."
     )

@@ -19,11 +19,10 @@ from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import LoopSummary, Reason
 from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now, Standing
-from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, gauge, histogram, re, recorded
+from jaxmon.promql import Expr, gauge, histogram, re, recorded
 from jaxmon.promql.expressions import SCRAPED_LABELS
 from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
@@ -347,8 +346,8 @@ MEAN = f"program:{catalog.EXECUTION_SECONDS.name}:mean1h"
 """Mean device time of a program over an hour."""
 VERSIONS = f"job:{catalog.RUNTIME_INFO.name}:versions"
 """Processes of a job by version of JAX and its platform."""
-_PROGRAM = ("job", "function", "fingerprint")
-_VERSION = ("job", "jax", "jaxlib", "platform_version")
+PROGRAM = ("job", "function", "fingerprint")
+VERSION = ("job", "jax", "jaxlib", "platform_version")
 _MEANING = "A function or a loop is slower than before."
 _WHAT_CHANGED = (
     "Look at what changed when it began. If nothing did, look at the device's clocks "
@@ -439,11 +438,11 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
         ),
     )
     day, week = map(limits.duration, ("1d", "7d"))
-    now = recorded(MEAN, labels=_PROGRAM, unit="seconds")
-    versions = recorded(VERSIONS, labels=_VERSION, unit="")
+    now = recorded(MEAN, labels=PROGRAM, unit="seconds")
+    versions = recorded(VERSIONS, labels=VERSION, unit="")
     # An upgrade: processes of a version that the job did not have a day ago.
     yesterday = versions.offset(day)
-    upgraded = versions.unless(yesterday, *_VERSION).and_(yesterday.max("job"), "job")
+    upgraded = versions.unless(yesterday, *VERSION).and_(yesterday.max("job"), "job")
     for against, since, back, only in (
         ("last_week", "a week ago", week, None),
         ("version", "before the upgrade", day, upgraded.max("job")),
@@ -460,31 +459,6 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
             ),
             labels=(("against", against),),
         )
-
-
-def recorded_times(scale: float) -> dict[str, Expr]:
-    """Return what is recorded; *scale* divides windows, names keep them."""
-    window = durations.scaled("5m", scale)
-    hour = seconds_in(durations.scaled("1h", scale))
-    sampled = histogram(catalog.EXECUTION_SECONDS)
-    seconds, samples = (
-        promql.recorded_over("sum", recorded(name, labels=_PROGRAM), hour)
-        for name in (SECONDS, SAMPLES)
-    )
-    return {
-        SECONDS: _of_program(sampled.sum.rate(window)),
-        SAMPLES: _of_program(sampled.count.rate(window)),
-        MEAN: promql.ratio(seconds, samples),
-        VERSIONS: gauge(catalog.RUNTIME_INFO).count(*_VERSION),
-    }
-
-
-def _of_program(rate: Expr) -> Expr:
-    by = (*PROCESS, "function")
-    # A function with several programs has several speeds.
-    single = counter(catalog.PROGRAMS).total().max(*by).equals(1)
-    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint").and_(single, *by)
-    return rate.sum(*by).joined(programs, on=by, take=("fingerprint",)).sum(*_PROGRAM)
 
 
 SYMPTOMS = (

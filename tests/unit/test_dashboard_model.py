@@ -11,8 +11,8 @@ from jaxmon.catalog import COMPILE_SECONDS, JIT_CALLS, LIVE_ARRAY_BYTES, LIVE_AR
 from jaxmon.promql import counter, eq, gauge, histogram, recorded
 from jaxmon_alerts import rules as alerts
 from jaxmon_dashboards.boards import all_dashboards
+from jaxmon_dashboards.boards.dashboard import Dashboard
 from jaxmon_dashboards.boards.model import (
-    Dashboard,
     Panel,
     PanelLine,
     Row,

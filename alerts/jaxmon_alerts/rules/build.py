@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import yaml
 
+from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import Expr, events
+from jaxmon.host.formats.durations import seconds as seconds_in
+from jaxmon.promql import Expr, counter, events, gauge, histogram, recorded
 from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
@@ -26,9 +28,26 @@ from jaxmon.symptoms import (
     steps,
     time,
 )
-from jaxmon.symptoms.alert import DEPLOY_NOISE, INFO, PAGE, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import (
+    DEPLOY_NOISE,
+    INFO,
+    PAGE,
+    PROCESS,
+    TICKET,
+    Alert,
+    SiteLimits,
+)
 from jaxmon.symptoms.starts import DEPLOY_ALERT, YOUNG, young_ratio
-from jaxmon.symptoms.steps import STALLED_ALERT, STALLED_SLO, recorded_times
+from jaxmon.symptoms.steps import (
+    MEAN,
+    PROGRAM,
+    SAMPLES,
+    SECONDS,
+    STALLED_ALERT,
+    STALLED_SLO,
+    VERSION,
+    VERSIONS,
+)
 from jaxmon.symptoms.time import TIME_ALERTS
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
@@ -277,7 +296,7 @@ def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
             _group(name, durations.scaled(interval, scale), rules)
             for name, interval, rules in (
                 ("starts", "30s", {YOUNG: young_ratio(limits)}),
-                ("slowdowns", "2m", recorded_times(scale)),
+                ("slowdowns", "2m", _slowdowns(scale)),
                 ("power", "30s", recorded_power(scale)),
             )
         ),
@@ -428,3 +447,28 @@ def _meaning(slo: Slo, pair: Pair) -> str:
         f"{pair.factor:g} times that rate, the {slo.window} budget is exhausted in "
         f"{days:.3g} days."
     )
+
+
+def _slowdowns(scale: float) -> dict[str, Expr]:
+    """Return what is recorded; *scale* divides windows, names keep them."""
+    window = durations.scaled("5m", scale)
+    hour = seconds_in(durations.scaled("1h", scale))
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds, samples = (
+        promql.recorded_over("sum", recorded(name, labels=PROGRAM), hour)
+        for name in (SECONDS, SAMPLES)
+    )
+    return {
+        SECONDS: _of_program(sampled.sum.rate(window)),
+        SAMPLES: _of_program(sampled.count.rate(window)),
+        MEAN: promql.ratio(seconds, samples),
+        VERSIONS: gauge(catalog.RUNTIME_INFO).count(*VERSION),
+    }
+
+
+def _of_program(rate: Expr) -> Expr:
+    by = (*PROCESS, "function")
+    # A function with several programs has several speeds.
+    single = counter(catalog.PROGRAMS).total().max(*by).equals(1)
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint").and_(single, *by)
+    return rate.sum(*by).joined(programs, on=by, take=("fingerprint",)).sum(*PROGRAM)

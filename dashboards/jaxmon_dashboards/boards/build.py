@@ -15,14 +15,12 @@ from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon_alerts import slo
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import Site
+from jaxmon_dashboards.boards.dashboard import Annotation, Dashboard, Notes
 from jaxmon_dashboards.boards.header import EVENTS, SERVICES, SUMMARY, VARIABLES
 from jaxmon_dashboards.boards.model import (
-    Annotation,
-    Dashboard,
     DependentVariable,
     Link,
     Mapping,
-    Notes,
     Panel,
     PanelLine,
     Row,

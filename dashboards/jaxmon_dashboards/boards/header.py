@@ -9,7 +9,8 @@ from jaxmon.symptoms.steps import SAMPLES, VERSIONS
 from jaxmon_alerts.overviews import services
 from jaxmon_alerts.overviews.hosts import FIRING, STARTS
 from jaxmon_dashboards.boards import queries as q
-from jaxmon_dashboards.boards.model import Annotation, Notes, Variable
+from jaxmon_dashboards.boards.dashboard import Annotation, Notes
+from jaxmon_dashboards.boards.model import Variable
 
 
 _ALERT = ("alertname", "job", "severity")

@@ -22,9 +22,9 @@ from grafana_foundation_sdk.models import dashboard as d
 
 from jaxmon import catalog
 from jaxmon.catalog import BY_NAME
+from jaxmon_dashboards.boards.dashboard import Dashboard
 from jaxmon_dashboards.boards.model import (
     UNITS,
-    Dashboard,
     Kind,
     Link,
     Mapping,

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
+from time import perf_counter_ns
 from types import FrameType, ModuleType
 from typing import Any, Protocol, TypeAlias
 
@@ -29,6 +31,10 @@ from jaxmon.tuples import NamedTuple
 
 
 _frame = sys._getframe  # noqa: SLF001 - what a probe is for
+
+_times = iter(perf_counter_ns, None)
+# Calls that have ended, until they are added up.
+_MANY = 256
 
 
 class Observer(Protocol):
@@ -340,3 +346,34 @@ class Listeners:
 
 def _first(monitoring: Any, public: str, private: str) -> Any:
     return getattr(monitoring, public if hasattr(monitoring, public) else private)
+
+
+class CallbackTimes:
+    """
+    The calls of Python that compiled programs make at one line.
+
+    Attributes:
+        count: their number.
+        nanoseconds: how long they took.
+    """
+
+    __slots__ = ("_records", "count", "nanoseconds")
+
+    def __init__(self) -> None:
+        self.count = self.nanoseconds = 0
+        self._records: deque[tuple[int, int]] = deque()
+
+    def began(self, frame: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Observe one *call*."""
+        del frame
+        if len(self._records) >= _MANY:
+            self.add_up()
+        times = zip((perf_counter_ns(),), _times)  # noqa: B905 - one is endless
+        return ending(call, map(self._records.append, times))
+
+    def add_up(self) -> None:
+        """Add what has ended since the last time."""
+        for _ in range(len(self._records)):
+            began, ended = self._records.popleft()
+            self.count += 1
+            self.nanoseconds += max(ended - began, 0)

@@ -31,7 +31,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TransferSite,
     TransferSites,
 )
-from jaxmon.agent.jaxlink.listeners import Probe, ending
+from jaxmon.agent.jaxlink.listeners import CallbackTimes, Probe
 from jaxmon.agent.jaxlink.patches import SITE, Record, SyncCall
 from jaxmon.agent.jaxlink.source_lines import ProgramLineFinder, SourceLineFinder
 from jaxmon.host.sources import display_path
@@ -79,37 +79,6 @@ def trusted_view(sent: Any) -> Any:
     if is_instance(sent, np.ndarray):
         return np.ndarray.view(sent, np.ndarray)
     return None
-
-
-class CallbackTimes:
-    """
-    The calls of Python that compiled programs make at one line.
-
-    Attributes:
-        count: their number.
-        nanoseconds: how long they took.
-    """
-
-    __slots__ = ("_records", "count", "nanoseconds")
-
-    def __init__(self) -> None:
-        self.count = self.nanoseconds = 0
-        self._records: deque[tuple[int, int]] = deque()
-
-    def began(self, frame: FrameType, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Observe one *call*."""
-        del frame
-        if len(self._records) >= _MANY:
-            self.add_up()
-        times = zip((perf_counter_ns(),), _times)  # noqa: B905 - one is endless
-        return ending(call, map(self._records.append, times))
-
-    def add_up(self) -> None:
-        """Add what has ended since the last time."""
-        for _ in range(len(self._records)):
-            began, ended = self._records.popleft()
-            self.count += 1
-            self.nanoseconds += max(ended - began, 0)
 
 
 class Loss(NamedTuple):
