@@ -261,8 +261,7 @@ class Folded(Fact):
 
     Attributes:
         where: the line of the program that has it, and *callers*, those that call it.
-        operation: JAX's name of it.
-        constant: type and shape of the largest constant.
+        operation: JAX's name of it; *constant*, type and shape of the largest constant.
         steps: how often XLA computes an element, for all such operations.
         programs: number of programs of the function that have such operations.
     """
@@ -273,6 +272,18 @@ class Folded(Fact):
     constant: str = ""
     steps: int = 0
     programs: int = 0
+
+
+class Draws(Fact):
+    """
+    A line of the program that draws random numbers outside of jitted functions: how
+    often, and how many *samples*, the latest, had the *same* key, over so many draws.
+    """
+
+    place: str = ""
+    draws: int = 0
+    samples: int = 0
+    same: int = 0
 
 
 class Copied(Fact):
@@ -287,8 +298,7 @@ class Copied(Fact):
             function, in vain.
         kept: sampled calls after which the program kept one of the arguments.
         dropped: those after which it did not.
-        copying: sampled calls of a program that copies, and *others*, of one that does
-            not.
+        copying: sampled calls of a program that copies; *others*, of one that does not.
     """
 
     bytes: float = 0.0

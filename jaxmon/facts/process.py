@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jaxmon.facts.events import Errors, EventFact, Recompile, Slower, Tracing, Warned
-from jaxmon.facts.functions import Cache, Compiling, FunctionFact, Signatures
+from jaxmon.facts.functions import Cache, Compiling, Draws, FunctionFact, Signatures
 from jaxmon.facts.marked import (
     Checkpoints,
     Loop,
@@ -22,23 +22,6 @@ from jaxmon.facts.run import RunRecord
 from jaxmon.facts.walltime import Period, WallTime
 from jaxmon.host import disclosure
 from jaxmon.limits import Limits
-
-
-class Draws(Fact):
-    """
-    A line of the program that draws random numbers outside of jitted functions.
-
-    Attributes:
-        place: the line.
-        draws: how often.
-        samples: the latest of those whose key was read that had the same one.
-        same: the draws from the first to the last of these.
-    """
-
-    place: str = ""
-    draws: int = 0
-    samples: int = 0
-    same: int = 0
 
 
 class Process(Fact):

@@ -28,7 +28,6 @@ from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
 from jaxmon.clocks import monotonic
 from jaxmon.facts import functions as facts
-from jaxmon.facts.process import Draws
 
 
 SITE = "keys"
@@ -159,11 +158,11 @@ class KeyPart(Part):
         """Return the keys that functions and lines draw from."""
         return Explanation({"draws": self.draws}, {"keys": self.snapshot})
 
-    def draws(self) -> tuple[Draws, ...]:
+    def draws(self) -> tuple[facts.Draws, ...]:
         """Return how long each line has had the same key."""
         return tuple(
             [
-                Draws(
+                facts.Draws(
                     place,
                     draws=line.draws,
                     samples=line.key.samples,
