@@ -58,6 +58,9 @@ DROPPED = {
     r".*:time\.\w+\.activities": "what is short is not seen each time",
     r".*:queues(\[\]|\.\*)\.(lows|highs)": "after 20 seconds, if the test is slow",
     r"debug-events:events\[\]\.details\.(cache|requests)": "of a slow compile only",
+    r".*:functions(\.\*|\[\])\.flops\.(achieved|of_peak)": "null until calls are timed",
+    r".*:functions(\.\*|\[\])\.samples\.execution_(mean|seconds)": "likewise",
+    r"debug-signatures:.*\.calls": "likewise",
     ".*:notes": "they say that the processor was busy, if it was",
     r".*:agents\[\]\.notes": "likewise",
 }

@@ -110,6 +110,24 @@ def test_dicts_of_all_threads_are_copied_before_they_are_read():
     assert unsafe == []
 
 
+def test_what_is_observed_finds_the_observer_complete():
+    """A part may be made by another thread: once it observes, it may be called."""
+    early = []
+    for path in sorted((ROOT / "jaxmon").rglob("*.py")):
+        for made in ast.walk(ast.parse(path.read_text())):
+            if isinstance(made, ast.FunctionDef) and made.name == "__init__":
+                steps = [ast.unparse(step) for step in made.body]
+                observed = [
+                    n for n, step in enumerate(steps) if "append(self._" in step
+                ]
+                observed += [
+                    n for n, step in enumerate(steps) if "append(self.on_" in step
+                ]
+                rest = steps[min(observed, default=len(steps)) :]
+                early += [f"{path.name}: {s}" for s in rest if re.match(r"self\.", s)]
+    assert early == []
+
+
 def test_nothing_sets_what_belongs_to_the_whole_process():
     """
     Such a setting would be the program's, too: while it lasts, and afterwards if the

@@ -110,9 +110,9 @@ class SpeedHistory(Part):
         self._written = monotonic()
         self._waits = Waits()
         self._compiles = context.table.compiled
+        self._worker = Worker("history", context.scheduler, limit=1)
         context.observers.executed.append(self._executed)
         context.observers.timer.append(self._on_timer)
-        self._worker = Worker("history", context.scheduler, limit=1)
 
     # --- observing ---------------------------------------------------------------
 

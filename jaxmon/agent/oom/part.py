@@ -311,7 +311,6 @@ class OomReports(Part):
         programs: Callable[[], dict[str, Any]],
     ) -> None:
         self.facts = ReportBuilder(context, lines, programs)
-        context.observers.error.append(self.on_error)
         self._context = context
         self._guard = context.guard
         self._directory = ReportDirectory(context.settings.report_dir)
@@ -327,6 +326,7 @@ class OomReports(Part):
         self._reported = 0
         self._reserve: bytes | None = None
         self._stopped = False
+        context.observers.error.append(self.on_error)
 
     @property
     def count(self) -> int:

@@ -86,7 +86,6 @@ class Sampling(Part):
         self._figures: dict[Function, ExecutionFigures] = {}
         self.run_ahead = RunAhead(spanning, self.begin)
         self._watcher = Watcher("watcher", context.scheduler)
-        context.observers.timer.append(self._tick)
         self._window: DispatchWindow | None = None
         self._clean: Callable[[], bool] = bool  # until attached: never
         self._arrays: tuple[Any, ...] = ()
@@ -96,6 +95,7 @@ class Sampling(Part):
         self._spent = self._spent_before = 0.0
         self._sampled = 0
         self._cost = 1e-3
+        context.observers.timer.append(self._tick)
 
     # --- life --------------------------------------------------------------------
 
