@@ -86,7 +86,7 @@ class HeldArrays:
 def _identity(array: Any) -> tuple[int, int, int]:
     """Return where the data of an *array* is, and a hash of some of it."""
     few = array.flat[:: max(array.size // _FEW, 1)]
-    return array.ctypes.data, array.nbytes, hash(few.tobytes())
+    return array.__array_interface__["data"][0], array.nbytes, hash(few.tobytes())
 
 
 class TransferPart(Part):
@@ -152,6 +152,8 @@ class TransferPart(Part):
         """Stop observing and restore JAX's own functions."""
         for method in self._methods:
             method.active = False
+        if self._crossings is not None:
+            self._crossings.observes = False
 
     def stop(self) -> None:
         """Stop observing."""

@@ -211,8 +211,8 @@ class Narrowed(Fact):
         place: the line that did so, empty if it is a function that was called with it.
         function: that function.
         dtype: of the array.
-        first: a value, and *second*, its neighbour, which is equal to it with 32 bits;
-            of integers, a value that does not fit, and what becomes of it.
+        spacing: between numbers of 32 bits, where neighbours become equal; 0 for
+            integers.
         share: the fraction of the neighbours that differ, and do not with 32 bits; of
             integers, of those that do not fit.
     """
@@ -220,8 +220,7 @@ class Narrowed(Fact):
     place: str = ""
     function: str = ""
     dtype: str = ""
-    first: float = 0.0
-    second: float = 0.0
+    spacing: float = 0.0
     share: float = 0.0
 
 

@@ -382,13 +382,10 @@ def _narrowed(snapshot: Snapshot) -> Iterator[Finding]:
         if loss.dtype.startswith("float"):
             lost = (
                 f"{loss.share:.0%} of the neighbouring values that differ are equal "
-                f"then, as {loss.first!r} and {loss.second!r}"
+                f"then; numbers of {narrow} are {loss.spacing:g} apart there"
             )
         else:
-            lost = (
-                f"{loss.share:.0%} of the values do not fit, as {loss.first:.0f}, "
-                f"which becomes {loss.second:.0f}"
-            )
+            lost = f"{loss.share:.0%} of the values do not fit"
         yield Finding(
             "narrowed",
             loss.place or loss.function,

@@ -58,13 +58,16 @@ DROPPED = {
     r".*:time\.\w+\.activities": "what is short is not seen each time",
     r".*:queues(\[\]|\.\*)\.(lows|highs)": "after 20 seconds, if the test is slow",
     r"debug-events:events\[\]\.details\.(cache|requests)": "of a slow compile only",
-    r".*:functions(\.\*|\[\])\.flops\.(achieved|of_peak)": "null until calls are timed",
-    r".*:functions(\.\*|\[\])\.samples\.execution_(mean|seconds)": "likewise",
-    r"debug-signatures:.*\.calls": "likewise",
     ".*:notes": "they say that the processor was busy, if it was",
     r".*:agents\[\]\.notes": "likewise",
 }
 """Below which paths of which documents nothing is kept, as expressions, and why."""
+
+# Null until a call has been timed.
+_TIMED = re.compile(
+    r".*:functions(\.\*|\[\])\.(flops\.(achieved|of_peak)"
+    r"|samples\.execution_(mean|seconds)|signatures\[\]\.calls)"
+)
 
 _PAGES = ("overview", "functions", "memory", "environment", "events", "rank", "stacks")
 _SIDECAR = (
@@ -204,7 +207,8 @@ def tree(name: str, document: Any) -> str:
     """Return each path in the document *name*, and what is there, one a line."""
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for path, kind in _leaves(document, f"{name}:"):
-        kinds[path].add(kind)
+        either = kind in {"null", "number"} and _TIMED.fullmatch(path)
+        kinds[path] |= {"null", "number"} if either else {kind}
     return "".join(
         f"{path.removeprefix(f'{name}:')}: {' | '.join(sorted(found))}\n"
         for path, found in sorted(kinds.items())

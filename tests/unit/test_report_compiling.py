@@ -390,9 +390,9 @@ def test_profiles_of_every_request(count, seconds, is_found):
 
 
 def test_arrays_that_lose_values_with_32_bits():
-    """Where, how many, and an example; a few that do not survive are no fault."""
-    times = {"place": "a.py:4", "dtype": "float64", "first": 1.7e9, "second": 1.7e9 + 9}
-    names = {"function": "train.step", "dtype": "int64", "first": 2**40, "second": 0}
+    """Where and how many, without a value; a few that do not survive are no fault."""
+    times = {"place": "a.py:4", "dtype": "float64", "spacing": 128.0}
+    names = {"function": "train.step", "dtype": "int64"}
 
     def found(share: float) -> list[tuple[str, str]]:
         losses = [{**times, "share": share}, {**names, "share": share}]
@@ -405,9 +405,9 @@ def test_arrays_that_lose_values_with_32_bits():
     assert (times_lost, ids_lost) == ("a.py:4", "")
     assert times_said == (
         "An array of float64 becomes float32 at a.py:4: 86% of the neighbouring "
-        "values that differ are equal then, as 1700000000.0 and 1700000009.0."
+        "values that differ are equal then; numbers of float32 are 128 apart there."
     )
     assert ids_said == (
         "An argument of train.step of int64 becomes int32: 86% of the values do not "
-        "fit, as 1099511627776, which becomes 0."
+        "fit."
     )

@@ -85,8 +85,7 @@ class Loss(NamedTuple):
     """As in `jaxmon.facts.memory.Narrowed`."""
 
     dtype: str
-    first: float
-    second: float
+    spacing: float
     share: float
 
 
@@ -104,9 +103,7 @@ def loss_of(array: Any) -> Loss | None:
         lost = np.flatnonzero(narrow != values)
         if not lost.size:
             return None
-        at = int(lost[0])
-        share = lost.size / values.size
-        return Loss(str(dtype), float(values[at]), float(narrow[at]), share)
+        return Loss(str(dtype), 0.0, lost.size / values.size)
     with np.errstate(all="ignore"):
         narrow = values.astype(np.float32)
         apart = np.abs(np.diff(values))
@@ -116,7 +113,7 @@ def loss_of(array: Any) -> Loss | None:
         return None
     at = int(np.flatnonzero(merged)[0])
     share = float(merged.sum() / differ.sum())
-    return Loss(str(dtype), float(values[at]), float(values[at + 1]), share)
+    return Loss(str(dtype), float(np.spacing(abs(narrow[at]))), share)
 
 
 class ObservedTarget(NamedTuple):
@@ -145,6 +142,7 @@ class TransferHooks:
     Attributes:
         records: observations not processed yet.
         enough: called when 256 records are pending, on the thread that added one.
+        observes: whether calls of Python by programs are observed.
         callbacks: the lines of jitted functions that call Python.
         profiles: the lines that start or stop profiles.
         narrowed: what arrays have lost that were made at a line.
@@ -160,6 +158,7 @@ class TransferHooks:
     ) -> None:
         self.records: deque[Record] = deque()
         self._note = self.records.append
+        self.observes = True
         self.callbacks: dict[str, CallbackTimes] = {}
         self.profiles: dict[str, CallbackTimes] = {}
         self.narrowed: dict[str, Loss] = {}
@@ -360,7 +359,9 @@ class TransferHooks:
     ) -> Callable[..., Any] | None:
         """Observe that the program starts or stops a profile."""
         line = ProgramLineFinder(self._lines).that_calls(frame)
-        place = "" if line is None else line.place
+        if line is None:  # a profile of ours
+            return None
+        place = line.place
         if place not in self.profiles and len(self.profiles) >= _MANY:
             return None
         times = self.profiles.setdefault(place, CallbackTimes())
@@ -407,7 +408,13 @@ class TransferHooks:
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        watched = Probe(callback, times.began, guard=self._guard, site=SITE)
+        watched = Probe(
+            callback,
+            # The program outlasts the agent.
+            lambda *call: times.began(*call) if self.observes else None,
+            guard=self._guard,
+            site=SITE,
+        )
         return original(context, watched, *args, **kwargs)
 
     # --- inside ------------------------------------------------------------------

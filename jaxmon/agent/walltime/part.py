@@ -309,7 +309,8 @@ class WallTimePart(Part):
         return tuple(
             facts.Hanging(name, stack)
             for name, request in oldest.items()
-            if (stack := lines.get(request.home)) and "asyncio/" not in str(stack)
+            if (stack := lines.get(request.home))
+            and not any("asyncio/" in line for line in stack)
         )
 
     def _threads(self) -> list[dict[str, Any]]:
