@@ -57,12 +57,13 @@ DROPPED = {
     r".*:time\.(lately|recent)\.(places|states)": "empty if it was idle",
     r".*:time\.\w+\.activities": "what is short is not seen each time",
     r".*:queues(\[\]|\.\*)\.(lows|highs)": "after 20 seconds, if the test is slow",
-    r"debug-events:events\[\]\.details\.(cache|requests)": "of a slow compile only",
     ".*:notes": "they say that the processor was busy, if it was",
     r".*:agents\[\]\.notes": "likewise",
 }
 """Below which paths of which documents nothing is kept, as expressions, and why."""
 
+# Of a compile that a busy machine makes slow.
+_OF_SLOW = re.compile(r"debug-events:events\[\]\.details\.(cache|requests)")
 # Null until a call has been timed.
 _TIMED = re.compile(
     r".*:functions(\.\*|\[\])\.(flops\.(achieved|of_peak)"
@@ -223,6 +224,8 @@ def _below(path: str, other: str) -> bool:
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield each path and kind of value, several times if there are several."""
+    if _OF_SLOW.fullmatch(path):
+        return
     if any(re.fullmatch(dropped, path) for dropped in DROPPED):
         yield path, "..."
     elif isinstance(value, dict | list) and not value:
