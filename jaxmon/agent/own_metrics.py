@@ -149,7 +149,7 @@ _INTERVAL = 0.01
 _SPREAD = 0.2
 # A program that ends within seconds is sampled more often: first, as a fraction of the
 # interval, and later, of its age.
-_YOUNG, _OF_AGE = 0.1, 0.05
+_YOUNG, _OF_AGE = 0.1, 0.1
 
 
 class Timer(Part):

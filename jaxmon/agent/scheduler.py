@@ -54,7 +54,7 @@ class JobSource(Protocol):
 
 # Processor time for work that can wait: some at once, so that a short program is known
 # as well, and then a share of what the process takes.
-_AT_ONCE_SECONDS, _SHARE = 0.03, 0.0025
+_AT_ONCE_SECONDS, _SHARE = 0.02, 0.001
 
 
 class WorkBudget:

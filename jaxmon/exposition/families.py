@@ -272,6 +272,24 @@ class Histogram:
                 self._exemplars = {}
             self._exemplars[index] = text(ids, value, wall_time())
 
+    def observe_all(self, values: list[float]) -> None:
+        """
+        Count *values* and take them from the list; a third of what `observe` costs
+        each. If a signal handler raises meanwhile, those left are not counted yet.
+        """
+        buckets, counts = self._metric.buckets, self._counts
+        with self._lock:
+            while values:
+                value = values[-1]
+                index = bisect_left(buckets, value)
+                # No call from here on: an interruption comes before or after.
+                if 0.0 <= value < inf:
+                    counts[index] += 1
+                    self._sum += value
+                elif value < 0.0:
+                    counts[0] += 1
+                del values[-1]
+
     @property
     def count(self) -> int:
         """Number of observations."""

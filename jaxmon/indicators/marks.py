@@ -68,12 +68,12 @@ class LoopMark(Mark):
     at once. They are accounted for many at once, or before anything else on this
     thread's stack changes or is read, so that all comes in its order. `body` is its
     name while it works on data; of the open step, `began`, `arrived` and `items` are
-    known.
+    known. `spent` are the seconds of steps that are not in the histogram yet.
     """
 
     __slots__ = (
         *("arrived", "began", "body", "counts", "item", "items", "note"),
-        *("totals", "turns"),
+        *("spent", "totals", "turns"),
     )
 
     def __init__(
@@ -81,6 +81,7 @@ class LoopMark(Mark):
     ) -> None:
         super().__init__(DATA_WAIT, stack, end)
         self.turns: deque[float] = deque()
+        self.spent: list[float] = []
         self.note: Callable[[float], object] | None = None
         self.totals: dict[tuple[str, str], int] | None = None
         self.item = ("", "")

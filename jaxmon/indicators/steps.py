@@ -19,7 +19,7 @@ SITE = "steps"
 ITEMS_SITE = "items"
 
 # Turns of a loop that are accounted for together.
-_MANY = 64
+_MANY = 256
 
 T = TypeVar("T")
 

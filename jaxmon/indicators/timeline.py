@@ -346,13 +346,14 @@ class Timeline:
     ) -> None:
         turns, counts, seconds = mark.turns, mark.counts, self._seconds
         owned, marks, totals = mark.stack is self._owner, mark.stack.marks, mark.totals
+        spent = mark.spent
         if turns and (not marks or marks[-1] is not mark):
             self._resume(mark, abs(turns[0]))
         while turns:
             # There is no call in here: an interruption comes before or after.
             at = turns[0]
             if not -until <= at <= until:
-                return
+                break
             del turns[0]
             if at > 0.0:
                 if owned and at > self._since:
@@ -366,12 +367,17 @@ class Timeline:
             if owned and at > self._since:
                 seconds[mark.name] += at - self._since
                 self._since = at
-            spent, mark.name, mark.began = at - mark.began, DATA_WAIT, at
+            began, mark.name, mark.began = mark.began, DATA_WAIT, at
             counts.steps += 1
             counts.last_step = at
             if totals is not None:
                 totals[mark.item] += mark.items
-            counts.seconds.observe(spent, ids)
+            if ids is None:
+                spent += (at - began,)
+            else:
+                counts.seconds.observe(at - began, ids)
+        if spent:
+            counts.seconds.observe_all(spent)
 
     def _resume(self, mark: LoopMark, at: float) -> None:
         """Note that the loop of *mark*, which is not the innermost, goes on at *at*."""

@@ -50,8 +50,8 @@ _READS = (
     "_to_np_array_did_copy",  # since 0.12
 )
 _MANY = 256
-# Examining one takes some 25 µs with cold caches: 0.25 % of a processor.
-_BURST, _PER_SECOND = 1000, 100
+# Examining one takes some 25 µs with cold caches: 0.1 % of a processor.
+_BURST, _PER_SECOND = 1000, 40
 _times = iter(perf_counter_ns, None)
 # Puts a call of Python into a program; the equation of that is some calls further up.
 _EMITS, _STEPS = "emit_python_callback", 12

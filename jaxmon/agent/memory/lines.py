@@ -239,7 +239,7 @@ _PEAK_LINES = 5
 _SPREAD = 0.4
 # In a young program: first pause between two looks at how much memory is used, what
 # fraction of its age it is later, and growth after which a snapshot is taken.
-_YOUNG_PAUSE, _YOUNG_FRACTION, _YOUNG_BYTES = 0.2, 0.05, 32 << 20
+_YOUNG_PAUSE, _YOUNG_FRACTION, _YOUNG_BYTES = 0.2, 0.1, 32 << 20
 _LOOK_SECONDS = 5.0
 """Time between two looks at how fast memory fills up, if snapshots take longer."""
 
@@ -287,7 +287,10 @@ class MemoryLines(Part):
         """Start the thread that takes snapshots, if enabled."""
         if self._interval:
             self._worker.start()
-            self._scheduler.later(_YOUNG_PAUSE, self._ring, site=self.name)
+            # Together with what is due then: waking the thread takes most of it.
+            self._scheduler.later(
+                _YOUNG_PAUSE, self._ring, site=self.name, early=_YOUNG_PAUSE / 2
+            )
 
     def stop(self) -> None:
         """Stop the thread and drop all snapshots."""

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -26,6 +25,7 @@ from jaxmon.agent.jaxlink.activity import COMPILE, STARTUP
 from jaxmon.agent.jaxlink.source_lines import UNKNOWN, SourceLine, SourceLineFinder
 from jaxmon.clocks import perf_counter
 from jaxmon.host.files.descriptor import Descriptor, DescriptorLostError
+from jaxmon.host.resources.process import read_short
 from jaxmon.threads import get_ident, is_ours, main_ident
 
 
@@ -120,7 +120,7 @@ class Task:
         """Return seconds ready without a processor so far; `None` if unknown."""
         with interrupts.expected(OSError, ValueError, IndexError):
             # Nanoseconds that it ran, and that it waited.
-            read = Path(f"/proc/self/task/{self.number}/schedstat").read_text()
+            read = read_short(f"/proc/self/task/{self.number}/schedstat")
             return int(read.split()[1]) / 1e9
         return None
 
@@ -181,7 +181,7 @@ def time_of_workers() -> dict[int, int]:
     for child in list(getattr(module, "_children", ()))[:_MOST]:
         try:
             number = int(child.pid)
-            read = Path(f"/proc/{number}/stat").read_bytes()
+            read = read_short(f"/proc/{number}/stat")
             # "123 (name) R ...": the name may contain anything.
             used = read[read.rfind(b")") + 2 :].split()[_USER_TICKS:][:2]
             found[number] = sum(map(int, used))
