@@ -222,7 +222,8 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
         seconds_in(limits.unanswered_after), limits.unanswered_times * (usual or 0.0)
     )
     if not route.recent and oldest >= late:
-        lead = f"no request to {clean(route.route)} finishes"
+        last = period(route.recent_seconds)
+        lead = f"no request to {clean(route.route)} has finished in the last {last}"
         text = f"{lead}: {described} {duration(oldest)}"
         after = seconds_in(limits.hang_after) * (1 + _HANGS_FOR)
         severity, text = due(text, oldest, after, PAGE)

@@ -119,11 +119,11 @@ CASES = {
     fails_rarely: ("fine", "Yes: 16.7 requests a second, and hardly any fails; 1"),
     hangs: (
         "degraded",
-        "Not quite: no request to POST /predict finishes: 12 requests in progress",
+        "Not quite: no request to POST /predict has finished in the last minute: 12",
     ),
     hangs_for_long: (
         "failing",
-        "No: no request to POST /predict finishes: 12 requests in",
+        "No: no request to POST /predict has finished in the last minute: 12 requests",
     ),
     hangs_since_lately: ("degraded", "Not quite: requests to POST /predict hang: 12"),
     takes_long: ("fine", "Yes: 1.67 requests a second, and none fails; 1 loop"),
