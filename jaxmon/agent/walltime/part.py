@@ -60,7 +60,7 @@ _FIRST_SECONDS = 20.0
 # Of the time, until looks are enough to judge and later, with what waking up takes:
 # looks at deep stacks, as while JAX traces, are rarer. Once it is not young, a process
 # that has little of a busy machine's processors gives up as much of that, or a third.
-_MOST_AT_FIRST, _MOST = 0.008, 0.003
+_MOST_AT_FIRST, _MOST = 0.012, 0.003
 _LEAST_BUSY = 1 / 3
 _TO_JUDGE = facts.ENOUGH_LOOKS * 1.1
 # How many looks the usual is a mean of, and how many times as long it may seem by a
