@@ -372,12 +372,10 @@ class Timeline:
             counts.last_step = at
             if totals is not None:
                 totals[mark.item] += mark.items
-            if ids is None:
-                spent += (at - began,)
-            else:
-                counts.seconds.observe(at - began, ids)
-        if spent:
-            counts.seconds.observe_all(spent)
+            spent += (at - began,)
+        while spent and ids is not None:
+            counts.seconds.observe(spent.pop(), ids)
+        counts.seconds.observe_all(spent)
 
     def _resume(self, mark: LoopMark, at: float) -> None:
         """Note that the loop of *mark*, which is not the innermost, goes on at *at*."""

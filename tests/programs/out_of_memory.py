@@ -181,6 +181,12 @@ class Notes:
             import jaxmon
 
             self.agent = jaxmon.instrument(port=0, socket=False, report_dir=report_dir)
+            # Its threads need address space as well, and all run after a scrape.
+            self.page()
+
+    def page(self) -> str:
+        with urllib.request.urlopen(self.agent.url, timeout=60) as page:
+            return page.read().decode()
 
     def take(self, error: BaseException | None) -> None:
         unlimit()
@@ -190,8 +196,7 @@ class Notes:
     def print(self) -> None:
         noted = {"jax": jax.__version__, "links": self.links}
         if self.agent is not None:
-            with urllib.request.urlopen(self.agent.url, timeout=60) as page:
-                noted["page"] = page.read().decode()
+            noted["page"] = self.page()
             noted["snapshot"] = inside.overview(self.agent)["errors"]
             noted["events"] = [
                 [event.kind, event.function, event.message, dict(event.details)]

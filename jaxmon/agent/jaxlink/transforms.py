@@ -327,8 +327,10 @@ class KeyDraws:
 
     def place(self) -> tuple[ModuleType, str]:
         """Return the module and the name of the function through which keys pass."""
-        random = self._jax._src.random  # noqa: SLF001 - no public way
-        return getattr(random, "core", random), _CHECK
+        random: Any = self._jax._src.random  # noqa: SLF001 - no public way
+        # Before 0.10 it is a module, in which this is JAX's own core.
+        core: Any = getattr(random, "core", None)
+        return (core if hasattr(core, _CHECK) else random), _CHECK
 
     def on_check(self, frame: FrameType, original: Callable[..., Any]) -> None:
         """Observe that a function of `jax.random`, whose *frame* this is, has a key."""
