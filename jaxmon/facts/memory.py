@@ -72,6 +72,10 @@ class Line(Fact):
         """File and line, as far as they are known."""
         return place(self.file, self.line)
 
+    def __str__(self) -> str:
+        """Return where it is."""
+        return f"{self.place} ({self.function})" if self.file else "unknown"
+
 
 class MemoryHolder(Fact):
     """
