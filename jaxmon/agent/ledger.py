@@ -279,7 +279,7 @@ class Ledger:
             return growth, {}
         lines = memory_profile.held(profile.growth_since(profile_before))
         return growth, {
-            memory_profile.place(line): int(line.bytes)
+            str(line): int(line.bytes)
             for line in lines
             if line.kind == "buffer" and line.bytes > 0
         }

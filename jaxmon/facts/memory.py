@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from jaxmon.facts.record import NOTHING, Fact
 
 
+# With less than this available, operations that need megabytes are skipped.
+_ROOM_BYTES = 256 << 20
+
+
 def place(file: str, line: int) -> str:
     """Return file and line, as far as they are known."""
     return f"{file}:{line}" if file and line else file
@@ -72,6 +76,10 @@ class Line(Fact):
         """File and line, as far as they are known."""
         return place(self.file, self.line)
 
+    def __str__(self) -> str:
+        """Return where it is."""
+        return f"{self.place} ({self.function})" if self.file else "unknown"
+
 
 class MemoryHolder(Fact):
     """
@@ -112,6 +120,38 @@ class HostGrowth(Fact):
     calls: int = 0
     full_in_seconds: float | None = None
     holder: MemoryHolder = MemoryHolder()
+
+
+class HostMemory(Fact):
+    """
+    Sizes in bytes; `None` if unknown or unlimited. *cgroup* is without file data that
+    the kernel would drop, which grows up to any limit and is harmless; *available* is
+    without swapping; beyond *cgroup_limit* the kernel kills.
+    """
+
+    resident: int | None = None
+    virtual: int | None = None
+    virtual_limit: int | None = None
+    available: int | None = None
+    cgroup: int | None = None
+    cgroup_limit: int | None = None
+
+    @property
+    def room(self) -> int | None:
+        """What is left below the tightest limit."""
+        pairs = (
+            (self.virtual_limit, self.virtual),
+            (self.cgroup_limit, self.cgroup),
+            (self.available, 0),
+        )
+        left = [a - b for a, b in pairs if a is not None and b is not None]
+        return max(min(left), 0) if left else None
+
+    @property
+    def is_tight(self) -> bool:
+        """Return whether little memory is available."""
+        room = self.room
+        return room is not None and room < _ROOM_BYTES
 
 
 class Leak(Fact):

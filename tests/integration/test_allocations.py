@@ -198,7 +198,8 @@ step = jax.jit(lambda x: x * 2)
 state = step(np.ones(9, np.float32))
 time.sleep(0.5)
 hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-resource.setrlimit(resource.RLIMIT_AS, (container.memory().virtual + (1 << 30), hard))
+soft = container.memory()["virtual"] + (1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 kept, found = [], []
 deadline = time.monotonic() + 60

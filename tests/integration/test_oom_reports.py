@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -13,6 +13,12 @@ from jax.sharding import SingleDeviceSharding
 
 from jaxmon.agent import Agent, guard
 from jaxmon.agent.oom import text as oom_text
+from jaxmon.agent.oom.part import text_of
+from jaxmon.facts.events import EventFact
+from jaxmon.facts.functions import Program
+from jaxmon.facts.memory import Allocations, HostMemory
+from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
+from jaxmon.facts.reader import from_json
 from tests.helpers import inside
 from tests.helpers.agents import FULL, instrumented, kinds, value
 from tests.helpers.preloaded import run_preloaded
@@ -47,15 +53,18 @@ def test_a_report_is_strict_json_whatever_parts_say(agent: Agent) -> None:
     """Infinity, odd keys and objects become what any reader of JSON takes."""
 
     class Odd:
-        def snapshot(self) -> dict[str, Any]:
-            return {"f": {"peak_bytes": 7, "flops": float("nan"), "x": object()}}
+        def snapshot(self) -> dict[str, Program]:
+            odd: Any = object()
+            return {"f": Program(peak_bytes=7, flops=float("nan"), fingerprint=odd)}
 
     inside.oom(agent).facts.programs = Odd().snapshot
     inside.see_error(agent, RuntimeError_(FULL))
 
     (path,) = inside.oom(agent).paths()
     report = json.loads(Path(path).read_text(), parse_constant=pytest.fail)
-    assert report["programs"][0]["flops"] is None
+    assert report["programs"]["f"]["flops"] is None
+    assert report["programs"]["f"]["fingerprint"] == "<object>"
+    assert report["unavailable"] == {}
 
 
 class Broken:
@@ -63,12 +72,12 @@ class Broken:
 
     has_snapshot = False
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> NoReturn:
         error = LookupError("broken")
         raise error
 
-    def lines(self, *_: object, **__: object) -> dict[str, Any]:
-        return self.snapshot()
+    def lines(self, *_: object, **__: object) -> NoReturn:
+        self.snapshot()
 
 
 def report_again(agent: Agent) -> None:
@@ -87,8 +96,10 @@ def test_a_part_that_fails_costs_its_section_only(agent: Agent) -> None:
 
     (path,) = inside.oom(agent).paths()
     report = json.loads(Path(path).read_text())
-    assert "LookupError" in report["programs"]["unavailable"]
-    assert "LookupError" in report["lines"]["unavailable"]
+    assert [*report["unavailable"]] == ["lines", "programs"]
+    assert "LookupError" in report["unavailable"]["programs"]
+    assert "LookupError" in report["unavailable"]["lines"]
+    assert (report["lines"], report["asked"], report["programs"]) == ({}, {}, {})
     assert report["failure"]["message"] == FULL
     assert value(agent, "jaxmon_internal_errors_total", site="oom_facts") == 2
 
@@ -97,7 +108,7 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
     """They take nothing of the memory that ran out."""
     facts = inside.oom(agent).facts
     device = jax.local_devices()[0]
-    before = facts._live_arrays()
+    before = facts._live_arrays(OomReport()).live_arrays
     # To 0.4 a CPU has one memory, its own.
     kinds = [memory.kind for memory in device.addressable_memories()]
     kept = [
@@ -108,13 +119,11 @@ def test_arrays_in_the_hosts_memory_are_told_beside_the_others(agent: Agent) -> 
     ]
     add = jax.jit(lambda one: one + kept[0])  # which holds the same buffer again
     add(np.int8(1))
-    after = facts._live_arrays()
+    after = facts._live_arrays(OomReport()).live_arrays
 
-    assert after["arrays"] - before["arrays"] == len(kept)
-    assert after["offloaded_bytes"] - before["offloaded_bytes"] == 1000 * (
-        len(kinds) - 1
-    )
-    assert after["bytes"] - before["bytes"] == 1000
+    assert after.arrays == (before.arrays or 0) + len(kept)
+    assert after.offloaded_bytes - before.offloaded_bytes == 1000 * (len(kinds) - 1)
+    assert after.bytes - before.bytes == 1000
 
 
 @pytest.mark.contained
@@ -162,11 +171,8 @@ class Snapshots:
     def __init__(self, *, has_snapshot: bool) -> None:
         self.has_snapshot = has_snapshot
 
-    def snapshot(self) -> dict[str, Any]:
-        return {}
-
-    def lines(self, _: int, *, fresh: bool) -> dict[str, Any]:
-        return {"lines": [], "fresh": fresh}
+    def lines(self, _: int, *, fresh: bool) -> Allocations:
+        return Allocations(time=1.0 if fresh else None)
 
 
 @pytest.mark.parametrize(
@@ -191,17 +197,30 @@ def test_a_snapshot_of_the_lines_is_taken_if_it_is_cheap(
     facts = inside.oom(agent).facts
     seen: Any = Snapshots(has_snapshot=has_snapshot)
     facts.lines = seen
+    room = (256 << 20) - tight
+    report = OomReport(
+        host=HostMemory(available=room), live_arrays=LiveArrays(arrays=arrays)
+    )
 
-    assert facts._lines({"arrays": arrays}, tight=tight)["fresh"] is fresh
-    assert facts._lines({"unavailable": "why"}, tight=tight)["fresh"] is False
+    def is_fresh(report: OomReport) -> bool:
+        return facts._lines(report).lines.time is not None
+
+    assert is_fresh(report) is fresh
+    assert is_fresh(report.without("host", "why")) is (
+        arrays <= (0 if has_snapshot else 20_000)
+    )
+    assert is_fresh(report.without("live_arrays", "why")) is False
 
 
 def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
     """However much there is to tell, and however long the runtime's text."""
 
     class Large:
-        def snapshot(self) -> dict[str, Any]:
-            return {f"f{n}": {"peak_bytes": n, "x": "y" * 2000} for n in range(500)}
+        def snapshot(self) -> dict[str, Program]:
+            return {
+                f"f{n}": Program(peak_bytes=n, fingerprint="y" * 2000)
+                for n in range(500)
+            }
 
     inside.oom(agent).facts.programs = Large().snapshot
     for number in range(300):
@@ -211,7 +230,24 @@ def test_a_report_stays_within_its_bounds(agent: Agent) -> None:
     (path,) = inside.oom(agent).paths()
     for suffix in (".json", ".txt"):
         assert 0 < Path(path).with_suffix(suffix).stat().st_size <= 256 * 1024
-    assert json.loads(Path(path).read_text())["failure"]["text"].startswith(FULL)
+    report = json.loads(Path(path).read_text())
+    assert report["failure"]["text"].startswith(FULL)
+
+
+def test_of_a_report_that_is_too_large_sections_are_omitted() -> None:
+    """One after the other, until it fits; it says which, and is read as a record."""
+    event = EventFact(message="m" * 1000, function="f")
+    program = Program(peak_bytes=7)
+    failure = FailedAllocation(text="t", time=1.0)
+    report = OomReport(
+        failure=failure, compiles=(event,), recompiles=(event,) * 300, pid=7
+    ).replace(programs={"f": program})
+
+    found = from_json(OomReport, json.loads(text_of(report)))
+
+    omitted = {"recompiles": "omitted: the report is too large"}
+    assert found == report.replace(recompiles=(), unavailable=omitted)
+    assert found.format == "jaxmon-oom-2"
 
 
 def test_without_a_directory_the_log_says_why(tmp_path, caplog):

@@ -105,7 +105,8 @@ def test_memory_that_runs_out_is_counted_and_reported(how: str, caught: Caught) 
     text = Path(path).with_suffix(".txt").read_text()
     assert text.startswith(f"{function} ran out of memory\n")
     assert f"report: {Path(path).with_suffix('.txt')}" in noted["err"]
-    assert "unavailable" not in Path(path).read_text()
+    assert report["unavailable"] == {}
+    assert "unavailable" not in text.lower()
 
 
 @pytest.mark.parametrize("how", some([*SEEN, "cached"], 2))
@@ -150,7 +151,7 @@ def test_what_nobody_catches_is_counted_once(
         assert report["failure"]["type"] == "ValueError"
         assert "out_of_memory.py:" in report["failure"]["where"]
         # Sixteen million float32 each, held by the loop in the program.
-        assert report["live_arrays"]["by_dtype"][0]["dtype"] == "float32"
+        assert next(iter(report["live_arrays"]["by_dtype"])) == "float32"
         assert report["live_arrays"]["bytes"] >= 4 * (64 << 20)
 
 
@@ -173,8 +174,8 @@ def test_the_program_that_asked_is_in_the_report(caught: Caught) -> None:
     """
     (path,) = map(Path, caught("wait_block")["snapshot"]["oom_reports"])
 
-    asked = json.loads(path.read_text())["asked"]
-    assert asked["function"] == "__main__.needs_much"
+    ((function, asked),) = json.loads(path.read_text())["asked"].items()
+    assert function == "__main__.needs_much"
     assert asked["temporary_bytes"] > 200 << 20
     assert "The program of __main__.needs_much needs 2" in " ".join(
         path.with_suffix(".txt").read_text().split()

@@ -4,8 +4,8 @@ import os
 import resource
 from pathlib import Path
 
+from jaxmon.facts.memory import HostMemory
 from jaxmon.host.resources import container
-from jaxmon.host.resources.container import HostMemory
 
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -20,6 +20,10 @@ def system(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
+def memory(root: Path = Path("/")) -> HostMemory:
+    return HostMemory(**container.memory(root))
+
+
 PROCESS = {
     "proc/self/statm": "1000 200 50 1 0 60 0\n",
     "proc/meminfo": "MemTotal:       16384 kB\nMemAvailable:    8192 kB\n",
@@ -28,7 +32,7 @@ PROCESS = {
 
 def test_figures_of_the_process_and_the_host(tmp_path: Path) -> None:
     """Pages become bytes; a system without cgroups has none."""
-    found = container.memory(system(tmp_path, PROCESS))
+    found = memory(system(tmp_path, PROCESS))
 
     assert found.virtual == 1000 * PAGE
     assert found.resident == 200 * PAGE
@@ -50,7 +54,7 @@ def test_the_cgroup_that_has_least_left_counts(tmp_path: Path) -> None:
         f"{base}/memory.current": "900\n",
     }
 
-    found = container.memory(system(tmp_path, {**PROCESS, **files}))
+    found = memory(system(tmp_path, {**PROCESS, **files}))
 
     assert (found.cgroup, found.cgroup_limit) == (900, 1000)
 
@@ -75,7 +79,7 @@ def test_files_that_were_read_are_no_memory_in_use(tmp_path: Path) -> None:
             f"{base}/memory.stat": stat,
         }
         root = system(tmp_path / current, {**PROCESS, **files})
-        found.append(container.memory(root).cgroup)
+        found.append(memory(root).cgroup)
 
     assert found == [290, 390]
 
@@ -88,7 +92,7 @@ def test_a_container_sees_its_cgroup_as_the_root(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory.current": "100\n",
     }
 
-    found = container.memory(system(tmp_path, {**PROCESS, **files}))
+    found = memory(system(tmp_path, {**PROCESS, **files}))
 
     assert (found.cgroup, found.cgroup_limit) == (100, 2000)
 
@@ -103,14 +107,14 @@ def test_version_1_of_cgroups(tmp_path: Path) -> None:
         f"{base}/memory.usage_in_bytes": "10\n",
     }
 
-    found = container.memory(system(tmp_path, {**PROCESS, **files}))
+    found = memory(system(tmp_path, {**PROCESS, **files}))
 
     assert (found.cgroup, found.cgroup_limit) == (10, 3000)
 
 
 def test_an_empty_system_tells_nothing(tmp_path: Path) -> None:
     """What cannot be read is unknown, not an error."""
-    found = container.memory(tmp_path)
+    found = memory(tmp_path)
 
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     assert found == HostMemory(virtual_limit=found.virtual_limit)
@@ -120,7 +124,7 @@ def test_an_empty_system_tells_nothing(tmp_path: Path) -> None:
 
 def test_the_real_system_tells_about_this_process() -> None:
     """Resident memory is part of the address space, and more than a few megabytes."""
-    found = container.memory()
+    found = memory()
 
     assert found.resident is not None
     assert found.virtual is not None

@@ -5,63 +5,53 @@ from typing import Any
 import pytest
 
 from jaxmon.agent.oom.text import advice, render, requested_bytes
+from jaxmon.facts.events import EventFact
+from jaxmon.facts.functions import Program
+from jaxmon.facts.memory import Allocations, Arrays, Device, HostMemory, Line
+from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
 
 
 GIB = 1 << 30
 
-REPORT: dict[str, Any] = {
-    "time": "2026-11-20T19:41:36Z",
-    "program": "train.py",
-    "pid": 42,
-    "versions": {"jax": "0.10.2"},
-    "failure": {
-        "function": "train.step",
-        "type": "JaxRuntimeError",
-        "stage": "dispatch",
-        "where": "train.py:7",
-        "message": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
-        "text": "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
+FAILURE = FailedAllocation(
+    function="train.step",
+    type="JaxRuntimeError",
+    stage="dispatch",
+    where="train.py:7",
+    message="RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
+    text="RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2.00GiB",
+)
+REPORT = OomReport(
+    time="2026-11-20T19:41:36Z",
+    program="train.py",
+    pid=42,
+    versions={"jax": "0.10.2"},
+    failure=FAILURE,
+    failures_without_report=3,
+    devices=(Device("0", "NVIDIA H100", in_use=79 * GIB, limit=80 * GIB),),
+    host=HostMemory(resident=GIB, available=8 * GIB, cgroup=None),
+    live_arrays=LiveArrays(
+        arrays=12,
+        added_up=10,
+        bytes=70 * GIB,
+        by_dtype={"float32": Arrays(10, 70 * GIB)},
+    ),
+    lines=Allocations(
+        time=1.0,
+        lines=(
+            Line("train.py", 9, "log", bytes=60 * GIB, arrays=9),
+            Line("train.py", 5, "main", bytes=10 * GIB, arrays=1),
+        ),
+    ),
+    asked={"train.step": Program(temporary_bytes=2 * GIB, output_bytes=4)},
+    programs={
+        "train.step": Program(temporary_bytes=2 * GIB, flops=7, accessed_bytes=GIB)
     },
-    "failures_without_report": 3,
-    "devices": [
-        {
-            "device": 0,
-            "kind": "NVIDIA H100",
-            "memory": {"bytes_in_use": 79 * GIB, "bytes_limit": 80 * GIB},
-        }
-    ],
-    "host": {"resident": GIB, "available": 8 * GIB, "cgroup": None},
-    "live_arrays": {
-        "arrays": 12,
-        "added_up": 10,
-        "bytes": 70 * GIB,
-        "by_dtype": [{"dtype": "float32", "arrays": 10, "bytes": 70 * GIB}],
-    },
-    "lines": {
-        "time": 1.0,
-        "lines": [
-            {
-                "file": "train.py",
-                "line": 9,
-                "function": "log",
-                "bytes": 60 * GIB,
-                "arrays": 9,
-            },
-            {
-                "file": "train.py",
-                "line": 5,
-                "function": "main",
-                "bytes": 10 * GIB,
-                "arrays": 1,
-            },
-        ],
-    },
-    "asked": {"function": "train.step", "temporary_bytes": 2 * GIB, "output_bytes": 4},
-    "programs": [{"function": "train.step", "temporary_bytes": 2 * GIB, "flops": 7}],
-    "compiles": [{"time": 1.0, "function": "train.step", "message": "compiled\nmore"}],
-    "recompiles": [],
-    "leaks": [{"message": "live bytes on device 0 grew steadily for 600 s:\n  a line"}],
-}
+    compiles=(EventFact(time=1.0, function="train.step", message="compiled\nmore"),),
+    leaks=(
+        EventFact(message="live bytes on device 0 grew steadily for 600 s:\n  a line"),
+    ),
+)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +74,15 @@ def test_what_was_asked_for_is_read_from_the_message(text, expected):
 
 
 def advised(**changes: Any) -> str:
-    return "\n".join(advice({**REPORT, **changes}))
+    return "\n".join(advice(REPORT.replace(**changes)))
 
 
-def failure(text: str, **changes: Any) -> dict[str, Any]:
-    return {**REPORT["failure"], "text": text, **changes}
+def failure(text: str, **changes: Any) -> FailedAllocation:
+    return FAILURE.replace(text=text, **changes)
 
 
-def device(**memory: int) -> list[dict[str, Any]]:
-    return [{"device": 0, "memory": memory}]
+def device(**sizes: int | None) -> tuple[Device, ...]:
+    return (Device("0").replace(**sizes),)
 
 
 def test_a_device_that_was_full_is_named() -> None:
@@ -110,9 +100,9 @@ def test_a_request_that_can_never_fit_is_told_from_one_that_does_not_now() -> No
     """Larger than the device, fragmented, or full: three different things to do."""
     huge = advised(
         failure=failure("allocating 100G"),
-        devices=device(bytes_limit=80 * GIB, bytes_in_use=0),
+        devices=device(limit=80 * GIB, in_use=0),
     )
-    fragmented = advised(devices=device(bytes_limit=80 * GIB, bytes_in_use=40 * GIB))
+    fragmented = advised(devices=device(limit=80 * GIB, in_use=40 * GIB))
 
     assert "larger than device 0 (80 GiB): freeing memory cannot help" in huge
     assert "had 40 GiB free, more than the 2 GiB requested" in fragmented
@@ -138,10 +128,10 @@ def test_fragmentation_is_told_for_sure_where_the_allocator_tells(block, pool, r
     """A block that is large enough, or none at all, proves nothing."""
     told = advised(
         devices=device(
-            bytes_limit=80 * GIB,
-            bytes_in_use=40 * GIB,
-            largest_free_block_bytes=block,
-            pool_bytes=pool,
+            limit=80 * GIB,
+            in_use=40 * GIB,
+            largest_free_block=block,
+            pool=pool,
         )
     )
 
@@ -150,26 +140,26 @@ def test_fragmentation_is_told_for_sure_where_the_allocator_tells(block, pool, r
 
 def test_offloaded_arrays_are_told_beside_those_of_the_device() -> None:
     """They take nothing of the memory that ran out."""
-    arrays = {**REPORT["live_arrays"], "offloaded_bytes": 5 * GIB}
+    arrays = REPORT.live_arrays.replace(offloaded_bytes=5 * GIB)
 
     assert "10 of 12 arrays, 70 GiB\n" in render(REPORT)
     assert "70 GiB; 5 GiB more in host memory\n" in render(
-        {**REPORT, "live_arrays": arrays}
+        REPORT.replace(live_arrays=arrays)
     )
 
 
 def test_a_device_without_figures_is_passed_over() -> None:
     """CPUs have none; a part that could not be gathered has no rows."""
-    for devices in ([], device(), {"unavailable": "x"}, device(bytes_limit=0)):
-        assert "device 0" not in advised(devices=devices, leaks=[])
+    for devices in ((), device(), device(limit=0)):
+        assert "device 0" not in advised(devices=devices, leaks=())
 
 
 def test_a_host_that_is_short_is_named() -> None:
     """On CPUs the host is the device; a container's limit is the usual one."""
-    found = advised(host={"cgroup": 99, "cgroup_limit": 100, "virtual": 1})
+    found = advised(host=HostMemory(cgroup=99, cgroup_limit=100, virtual=1))
 
     assert "Host memory is low: 99 B of 100 B" in found
-    assert "memory is short" not in advised(host={"unavailable": "x"})
+    assert "memory is short" not in advised(host=HostMemory())
 
 
 def test_memory_that_ran_out_while_building_is_told_apart() -> None:
@@ -182,14 +172,14 @@ def test_memory_that_ran_out_while_building_is_told_apart() -> None:
 
 def test_outputs_that_are_larger_than_temporaries_are_to_be_donated() -> None:
     """There, rematerialising would not help."""
-    asked = {"function": "f", "temporary_bytes": 1, "output_bytes": GIB}
+    asked = {"f": Program(temporary_bytes=1, output_bytes=GIB)}
 
     assert "The program of f produces 1 GiB of outputs" in advised(asked=asked)
 
 
 def test_the_text_tells_it_all_in_narrow_lines() -> None:
     """A person reads it in a terminal, from top to bottom."""
-    text = render({**REPORT, "advice": advice(REPORT)})
+    text = render(REPORT.replace(advice=advice(REPORT)))
     lines = text.splitlines()
 
     assert lines[0] == "train.step ran out of memory"
@@ -207,14 +197,16 @@ def test_the_text_tells_it_all_in_narrow_lines() -> None:
         "Last compiles\n  train.step compiled",
     ):
         assert part in text, part
+    assert "accessed" not in text
     assert "Last recompiles" not in text
+    assert "Unavailable" not in text
     assert "Full message" not in text
     assert max(map(len, lines)) <= 100
 
 
 def test_a_long_message_stands_at_the_end() -> None:
     """The runtime's table of buffers is worth keeping, but not first."""
-    text = render({**REPORT, "failure": failure("reason\n" + "buffer\n" * 100)})
+    text = render(REPORT.replace(failure=failure("reason\n" + "buffer\n" * 100)))
 
     assert text.endswith("  buffer\n" * 10)
     assert "\nFull message\n  reason\n" in text
@@ -222,8 +214,11 @@ def test_a_long_message_stands_at_the_end() -> None:
 
 def test_a_report_without_anything_is_still_a_report() -> None:
     """Every part may be missing, or say why it is."""
-    missing = {name: {"unavailable": "MemoryError: "} for name in REPORT}
+    missing = OomReport()
+    for name in REPORT.fields[7:-1]:
+        missing = missing.without(name, "MemoryError: ")
 
-    assert "ran out of memory" in render({})
+    assert "ran out of memory" in render(OomReport())
     assert "ran out of memory" in render(missing)
+    assert "\nUnavailable\n  devices: MemoryError: \n" in render(missing)
     assert len(advice(missing)) == 1

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile, held
 from jaxmon.facts import memory as facts
-from jaxmon.facts.memory import HostGrowth, Leak
+from jaxmon.facts.memory import HostGrowth, HostMemory, Leak
 from jaxmon.host.resources import container
 
 
@@ -66,7 +66,7 @@ def rooms(devices: Iterable[Any]) -> dict[str, Room]:
 
 
 def _host() -> Room | None:
-    memory = container.memory()
+    memory = HostMemory(**container.memory())
     if memory.resident is None or memory.room is None:
         return None
     return Room(memory.resident, memory.room)

@@ -216,11 +216,8 @@ class Suspicion:
 
 
 def _message(leak: Leak) -> str:
-    from jaxmon.agent.memory.profile import place  # noqa: PLC0415
-
     lines = "".join(
-        f"\n  {line.growth_bytes:+,} bytes, {line.growth_arrays:+,} arrays "
-        f"at {place(line)}"
+        f"\n  {line.growth_bytes:+,} bytes, {line.growth_arrays:+,} arrays at {line}"
         for line in leak.lines
     )
     return (

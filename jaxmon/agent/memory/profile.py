@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 from jaxmon.agent.jaxlink.source_lines import (
-    UNKNOWN,
     SourceLine,
     SourceLineFinder,
     StackFrame,
@@ -366,13 +365,6 @@ def held(
     return tuple([facts.Line(*key, *sizes) for key, sizes in ordered[:limit]])
 
 
-def place(line: facts.Line) -> str:
-    """Return where *line* is, as text."""
-    if line.file == UNKNOWN.file:
-        return "unknown"
-    return f"{line.place} ({line.function})"
-
-
 def _key(line: AllocationLine) -> tuple[str, int, str, str, Kind]:
     return line.file, line.line, line.function, line.device, line.kind
 
@@ -384,4 +376,4 @@ def _sorted(lines: Iterable[AllocationLine]) -> tuple[AllocationLine, ...]:
 
 def _text(line: facts.Line) -> str:
     what = "programs" if line.kind == "executable" else "arrays"
-    return f"{line.bytes:>16,} {line.arrays:>9,} {what:8} {place(line)}"
+    return f"{line.bytes:>16,} {line.arrays:>9,} {what:8} {line}"

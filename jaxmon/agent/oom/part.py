@@ -3,11 +3,8 @@ Out-of-memory reports: what requested memory, what holds it, what was left.
 
 The process may be about to exit, so the failing thread waits for the report, for a
 bounded time: gathering may hang with the device, and writing with the disk. Nothing is
-ever allocated on a device.
-
-Collects the contents of an out-of-memory report: allocators, host, arrays, lines,
-programs. Each section is gathered separately, so that a failure affects only its own
-section. Nothing is allocated on a device, and the backends are never initialised.
+ever allocated on a device, and the backends are never initialised. Each section is
+gathered separately, so that a failure affects only its own.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from jaxmon import catalog, interrupts
 from jaxmon.agent.context import Context, CountedError
@@ -30,7 +26,7 @@ from jaxmon.agent.events import Kind
 from jaxmon.agent.guard import log
 from jaxmon.agent.jaxlink import backends, failures
 from jaxmon.agent.memory.lines import MemoryLines
-from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays
+from jaxmon.agent.memory.part import ArrayGroup, count_buffers, group_arrays, sizes
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.reports.directory import (
     MAX_BYTES,
@@ -42,7 +38,10 @@ from jaxmon.agent.reports.directory import (
 from jaxmon.agent.worker import Worker
 from jaxmon.clocks import monotonic, wall_time
 from jaxmon.exposition.families import Family, Tally, gauge
-from jaxmon.facts.events import Errors
+from jaxmon.facts.events import Errors, EventFact
+from jaxmon.facts.functions import Program
+from jaxmon.facts.memory import Arrays, Device, HostMemory
+from jaxmon.facts.oom import FailedAllocation, LiveArrays, OomReport
 from jaxmon.facts.record import encoded
 from jaxmon.host import disclosure
 from jaxmon.threads import Event, Lock
@@ -61,38 +60,13 @@ _MOST_ARRAYS = 100_000
 _ABOUT = 0.01
 _LINES = 20
 _PROGRAMS = 5
-_EVENTS: tuple[tuple[str, Kind, int], ...] = (
-    ("compiles", "compile", 10),
-    ("recompiles", "recompile", 10),
-    ("leaks", "leak", 3),
-)
+_EVENTS: Mapping[str, tuple[Kind, int]] = {
+    "compiles": ("compile", 10),
+    "recompiles": ("recompile", 10),
+    "leaks": ("leak", 3),
+}
 # Dropped in this order from a report that is too large.
 _EXPENDABLE = ("recompiles", "compiles", "leaks", "programs", "lines", "live_arrays")
-
-
-class FailedAllocation(NamedTuple):
-    """
-    The data of an error for its report. Holds no reference to the error.
-
-    Attributes:
-        function: label of the function that failed.
-        kind: one of `catalog.ERROR_KINDS`.
-        type: class of the exception.
-        message: its first lines.
-        text: the whole message, truncated.
-        stage: how far the call had come, if known.
-        where: ``file:line`` of the user's program, if known.
-        time: Unix timestamp.
-    """
-
-    function: str
-    kind: str
-    type: str
-    message: str
-    text: str
-    stage: str | None
-    where: str | None
-    time: float
 
 
 class ReportBuilder:
@@ -108,13 +82,13 @@ class ReportBuilder:
         self,
         context: Context,
         lines: MemoryLines,
-        programs: Callable[[], Mapping[str, Any]],
+        programs: Callable[[], Mapping[str, Program]],
     ) -> None:
         self.lines = lines
         self.programs = programs
         self._context = context
         self._guard = context.guard
-        self._versions: dict[str, Any] = {}
+        self._versions: Mapping[str, str | None] = {}
 
     def prepare(self) -> None:
         """Read the required files while there is memory for it."""
@@ -125,34 +99,35 @@ class ReportBuilder:
             "python": platform.python_version(),
         }
 
-    def build(self, failure: FailedAllocation, *, skipped: int) -> dict[str, Any]:
+    def build(self, failure: FailedAllocation, *, skipped: int) -> OomReport:
         """Return a report about *failure*, after *skipped* failures without one."""
         from jaxmon.agent.oom.text import advice  # noqa: PLC0415
-        from jaxmon.host.resources import container  # noqa: PLC0415
+        from jaxmon.host.resources.container import memory  # noqa: PLC0415
 
-        host = self._part(container.memory)
-        is_known = isinstance(host, container.HostMemory)
-        tight = not is_known or host.is_tight
-        arrays = self._part(self._live_arrays)
-        report: dict[str, Any] = {
-            "format": "jaxmon-oom-1",
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.time)),
-            "program": Path(sys.argv[0]).name if sys.argv and sys.argv[0] else None,
-            "pid": os.getpid(),
-            "versions": self._versions,
-            "failure": failure._asdict(),
-            "failures_without_report": skipped,
-            "devices": self._part(self._devices),
-            "host": host._asdict() if is_known else host,
-            "live_arrays": arrays,
-            "lines": self._part(lambda: self._lines(arrays, tight=tight)),
-            **self._programs(failure),
-            **{
-                name: self._part(functools.partial(self._last, kind, most))
-                for name, kind, most in _EVENTS
-            },
+        report = OomReport(
+            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(failure.time)),
+            program=Path(sys.argv[0]).name if sys.argv and sys.argv[0] else None,
+            pid=os.getpid(),
+            versions=self._versions,
+            failure=failure,
+            failures_without_report=skipped,
+        )
+        sections: dict[str, Callable[[OomReport], OomReport]] = {
+            "devices": self._devices,
+            "host": lambda report: report.replace(host=HostMemory(**memory())),
+            "live_arrays": self._live_arrays,
+            "lines": self._lines,
+            "programs": self._programs,
+            **{name: functools.partial(self._last, name) for name in _EVENTS},
+            "advice": lambda report: report.replace(advice=advice(report)),
         }
-        report["advice"] = self._part(lambda: advice(report))
+        for name, gather in sections.items():
+            try:
+                report = gather(report)
+            except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
+                if not isinstance(error, MemoryError):
+                    self._guard.failed(SITE, stays_on=True)
+                report = report.without(name, disclosure.error(error)[:200])
         return report
 
     def wait_for_programs(self) -> None:
@@ -160,32 +135,20 @@ class ReportBuilder:
         with interrupts.expected(Exception):  # a section has it
             self.programs()
 
-    def _part(self, gather: Callable[[], Any]) -> Any:
-        """Return the result of *gather*, or why there is none: sections fail alone."""
-        try:
-            return gather()
-        except Exception as error:  # noqa: BLE001 - contained: the rest is worth it
-            if not isinstance(error, MemoryError):
-                self._guard.failed(SITE, stays_on=True)
-            return {"unavailable": disclosure.error(error)[:200]}
-
-    def _devices(self) -> list[dict[str, Any]]:
+    def _devices(self, report: OomReport) -> OomReport:
         if not backends.initialised(self._context.jax):
-            return []
-        return [
-            {
-                "device": device.id,
-                "kind": device.device_kind,
-                "platform": device.platform,
-                "memory": {n: v for n, v in stats if isinstance(v, int) and v >= 0},
-            }
+            return report
+        devices = [
+            Device(str(device.id), device.device_kind).replace(
+                **sizes(device.memory_stats() or {})
+            )
             for device in self._context.jax.local_devices()
-            for stats in ((device.memory_stats() or {}).items(),)
         ]
+        return report.replace(devices=tuple(devices))
 
-    def _live_arrays(self) -> dict[str, Any]:
+    def _live_arrays(self, report: OomReport) -> OomReport:
         if not backends.initialised(self._context.jax):
-            return {}
+            return report
         arrays = self._context.jax.live_arrays()
         deadline, count = monotonic() + _ARRAYS_SECONDS, 0
         number, size, offloaded = Counter[str](), Counter[str](), 0
@@ -204,78 +167,79 @@ class ReportBuilder:
                 name = str(kind.dtype)
                 number[name] += here
                 size[name] += kind.shard_bytes * buffers
-        return {
-            "arrays": count + len(arrays),
-            "added_up": count,
-            "bytes": sum(size.values()),
-            "offloaded_bytes": offloaded,
-            "by_dtype": [
-                {"dtype": name, "arrays": number[name], "bytes": nbytes}
+        found = LiveArrays(
+            arrays=count + len(arrays),
+            added_up=count,
+            bytes=sum(size.values()),
+            offloaded_bytes=offloaded,
+            by_dtype={
+                name: Arrays(number[name], nbytes)
                 for name, nbytes in size.most_common(_LINES)
-            ],
-        }
+            },
+        )
+        return report.replace(live_arrays=found)
 
-    def _lines(self, arrays: Mapping[str, Any], *, tight: bool) -> dict[str, Any]:
-        """Return the lines that hold most memory, now or in the last snapshot."""
+    def _lines(self, report: OomReport) -> OomReport:
+        """Add the lines that hold most memory, now or in the last snapshot."""
         # A snapshot takes time, and host memory.
+        tight = report.host.is_tight or "host" in report.unavailable
         if self.lines.has_snapshot:
             most = 0 if tight else _MANY_ARRAYS
         else:
             most = _MANY_ARRAYS if tight else _MOST_ARRAYS
-        fresh = arrays.get("arrays", most + 1) <= most
-        return dict(encoded(self.lines.lines(_LINES, fresh=fresh)))
+        arrays = report.live_arrays.arrays
+        fresh = arrays is not None and arrays <= most
+        return report.replace(lines=self.lines.lines(_LINES, fresh=fresh))
 
-    def _programs(self, failure: FailedAllocation) -> dict[str, Any]:
-        """Return the program that probably asked for memory, and the largest ones."""
-        programs = encoded(self._part(self.programs))
-        if "unavailable" in programs:
-            return {"programs": programs}
+    def _programs(self, report: OomReport) -> OomReport:
+        """Add the program that probably asked for memory, and the largest ones."""
+        programs, name = self.programs(), report.failure.function
         largest = sorted(programs, key=lambda name: -_size(programs[name]))[:_PROGRAMS]
-        name = failure.function
         if name not in programs:
             # A failed wait does not identify the program; the size of the request may.
             from jaxmon.agent.oom.text import requested_bytes  # noqa: PLC0415
 
-            asked = requested_bytes(failure.text)
+            asked = requested_bytes(report.failure.text)
             name = next((n for n, of in programs.items() if _may_ask(of, asked)), "")
-        return {
-            "asked": {"function": name, **programs[name]} if name else None,
-            "programs": [{"function": name, **programs[name]} for name in largest],
-        }
+        return report.replace(
+            asked={name: programs[name]} if name else {},
+            programs={name: programs[name] for name in largest},
+        )
 
-    def _last(self, kind: Kind, most: int) -> list[dict[str, Any]]:
-        return [
-            {
-                "time": event.time,
-                "function": event.function,
-                "message": event.message[:1000],
-            }
+    def _last(self, name: str, report: OomReport) -> OomReport:
+        kind, most = _EVENTS[name]
+        events = [
+            EventFact(
+                time=event.time,
+                function=event.function or "",
+                message=event.message[:1000],
+            )
             for event in self._context.events.since(kind=kind)[-most:]
         ]
+        return report.replace(**{name: tuple(events)})
 
 
-def text_of(report: dict[str, Any]) -> str:
+def text_of(report: OomReport) -> str:
     """Return *report* as strict JSON of bounded size."""
-    report = dict(report)
-    for name in (None, *_EXPENDABLE):
-        if name is not None:
-            report[name] = {"unavailable": "omitted: the report is too large"}
-        data = encoded(report)
-        # The runtime's message may contain a table of buffers, which `plain` would cut.
-        data["failure"]["text"] = report["failure"]["text"]
+    for name in ("", *_EXPENDABLE):
+        if name:
+            report = report.without(name, "omitted: the report is too large")
+        data = encoded(report.filled())
+        # The runtime's message may contain a table of buffers, which that would cut.
+        data["failure"]["text"] = report.failure.text
         text = json.dumps(data, indent=1, allow_nan=False) + "\n"
         if len(text) <= MAX_BYTES:
             break
     return text
 
 
-def _size(program: Mapping[str, Any]) -> int:
-    return int(program.get("peak_bytes") or program.get("temporary_bytes") or 0)
+def _size(program: Program) -> float:
+    return program.peak_bytes or program.temporary_bytes or 0
 
 
-def _may_ask(program: Mapping[str, Any], asked: int | None) -> bool:
+def _may_ask(program: Program, asked: int | None) -> bool:
     """Return whether *program* needs about *asked* bytes in one allocation."""
-    needs = (program.get("temporary_bytes"), program.get("output_bytes"))
+    needs = (program.temporary_bytes, program.output_bytes)
     return asked is not None and any(
         [need is not None and abs(need - asked) <= asked * _ABOUT for need in needs]
     )
@@ -308,7 +272,7 @@ class OomReports(Part):
         context: Context,
         *,
         lines: MemoryLines,
-        programs: Callable[[], dict[str, Any]],
+        programs: Callable[[], Mapping[str, Program]],
     ) -> None:
         self.facts = ReportBuilder(context, lines, programs)
         self._context = context
@@ -439,7 +403,7 @@ class OomReports(Part):
             f"{failure.message}\nreport: {readable}",
             report=str(path),
             text=str(readable),
-            advice=report["advice"],
+            advice=list(report.advice),
         )
 
     def _refill(self) -> None:

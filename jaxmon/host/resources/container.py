@@ -168,44 +168,9 @@ def _read(path: Path) -> str:
 # Version 1 of cgroups says "no limit" with a number near the largest one.
 _UNLIMITED = 1 << 60
 
-# With less than this available, operations that need megabytes are skipped.
-_ROOM_BYTES = 256 << 20
 
-
-class HostMemory(NamedTuple):
-    """
-    Sizes in bytes; `None` if unknown or unlimited. *cgroup* is without file data that
-    the kernel would drop, which grows up to any limit and is harmless; *available* is
-    without swapping; beyond *cgroup_limit* the kernel kills.
-    """
-
-    resident: int | None = None
-    virtual: int | None = None
-    virtual_limit: int | None = None
-    available: int | None = None
-    cgroup: int | None = None
-    cgroup_limit: int | None = None
-
-    @property
-    def room(self) -> int | None:
-        """What is left below the tightest limit."""
-        pairs = (
-            (self.virtual_limit, self.virtual),
-            (self.cgroup_limit, self.cgroup),
-            (self.available, 0),
-        )
-        left = [a - b for a, b in pairs if a is not None and b is not None]
-        return max(min(left), 0) if left else None
-
-    @property
-    def is_tight(self) -> bool:
-        """Return whether little memory is available."""
-        room = self.room
-        return room is not None and room < _ROOM_BYTES
-
-
-def memory(root: Path = Path("/")) -> HostMemory:
-    """Return the current values, in about 0.1 ms; *root* has ``proc`` and ``sys``."""
+def memory(root: Path = Path("/")) -> dict[str, int | None]:
+    """Return what `HostMemory` has, in 0.1 ms; *root* has ``proc`` and ``sys``."""
     virtual = resident = None
     with contextlib.suppress(OSError, ValueError, IndexError):
         pages = (root / "proc/self/statm").read_text().split()
@@ -214,14 +179,14 @@ def memory(root: Path = Path("/")) -> HostMemory:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     used, limit = _cgroup(root)
     available = _table(root / "proc/meminfo").get("MemAvailable:")
-    return HostMemory(
-        resident=resident,
-        virtual=virtual,
-        virtual_limit=None if soft == resource.RLIM_INFINITY else soft,
-        available=None if available is None else available * 1024,
-        cgroup=used,
-        cgroup_limit=limit,
-    )
+    return {
+        "resident": resident,
+        "virtual": virtual,
+        "virtual_limit": None if soft == resource.RLIM_INFINITY else soft,
+        "available": None if available is None else available * 1024,
+        "cgroup": used,
+        "cgroup_limit": limit,
+    }
 
 
 def _cgroup(root: Path) -> tuple[int | None, int | None]:
