@@ -231,6 +231,12 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 from tests.helpers import inside
 from tests.helpers.agents import instrumented
 from tests.helpers.processes import until
+try:
+    from jax import shard_map
+    unchecked = {"check_vma": False}
+except ImportError:  # before 0.6
+    from jax.experimental.shard_map import shard_map
+    unchecked = {"check_rep": False}
 
 mesh = jax.make_mesh((2,), ("data",))
 
@@ -239,8 +245,8 @@ def make(combine):
         return w - combine(jnp.mean(x, 0)), jax.lax.pmean(jnp.sum(x), "data")
     step.__qualname__ = combine.__name__
     specs = P(), P("data")
-    return jax.jit(jax.shard_map(
-        step, mesh=mesh, in_specs=specs, out_specs=(P(), P()), check_vma=False
+    return jax.jit(shard_map(
+        step, mesh=mesh, in_specs=specs, out_specs=(P(), P()), **unchecked
     ))
 
 def forgotten(gradients):

@@ -470,7 +470,9 @@ def test_arguments_that_are_copied_in_each_call_are_found() -> None:
         found = sampled()
     assert found["donated"] == Copied()
     assert found["inner"].bytes == found["kept"].bytes == 4 << 19
-    assert found["inner"].arguments == ("buffer",)
+    # XLA's text of a program names no arguments before.
+    names = ("buffer",) if jax.__version_info__ >= (0, 8) else ()
+    assert found["inner"].arguments == names
     assert found["inner"].fraction > 0.9
     assert (found["inner"].dropped >= 1, found["inner"].kept) == (True, 0)
     assert (found["kept"].kept >= 1, found["kept"].dropped) == (True, 0)
