@@ -186,7 +186,7 @@ class Notes:
 
     def page(self) -> str:
         with urllib.request.urlopen(self.agent.url, timeout=60) as page:
-            return page.read().decode()
+            return str(page.read(), "utf-8")
 
     def take(self, error: BaseException | None) -> None:
         unlimit()
