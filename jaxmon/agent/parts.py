@@ -222,7 +222,7 @@ ROWS: tuple[PartRow, ...] = (
     ),
     PartRow(
         *("numerics", "checks.numerics:NumericsPart", ("watcher",)),
-        late=("promotion", "sample", "returned"),
+        late=("promotion", "lowered", "sample", "returned"),
     ),
     PartRow("keys", "checks.keys:KeyPart", ("watcher",), late=("lowered", "sample")),
     PartRow("identity", "devices.part:DeviceIdentity", late=(), scraped=True),

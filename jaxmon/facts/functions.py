@@ -175,17 +175,20 @@ class Determinism(Fact):
 
 class Output(Fact):
     """
-    An output of a function that is not finite, as in `jaxmon.agent.checks.numerics`.
+    An output of a function that is not as it should be, as in `jaxmon.agent.checks`.
 
     Attributes:
         name: where it is in what the function returns.
-        state: ``nonfinite``, ``infinite``, ``always_nan`` or ``differs``.
+        state: ``nonfinite``, ``infinite``, ``always_nan``, ``differs``; of a state,
+            ``wrapped`` or ``rounded``.
         samples: those without a finite value, or with copies that differ, up to the
-            latest.
+            latest; those of a state.
         call: number of the first of these calls, and *time*, its Unix time.
-        finite_call: number of the last call whose values were finite, and
-            *finite_value*, that of a scalar.
+        finite_call: number of the last call whose values were finite, or that did not
+            wrap, and *finite_value*, that of a scalar.
         recovered: how often it became finite again.
+        dtype: of a state, and *where*, the line that computes it, if it is known.
+        fraction: of its elements, all of size *least* or more, that do not change.
     """
 
     name: str = ""
@@ -196,6 +199,10 @@ class Output(Fact):
     finite_call: int = 0
     finite_value: float | None = None
     recovered: int = 0
+    dtype: str = ""
+    where: str = ""
+    fraction: float = 0.0
+    least: float = 0.0
 
 
 class Frozen(Fact):

@@ -31,7 +31,8 @@ from jaxmon.symptoms.symptom import (
 ERRORS = {
     "invalid_argument": "The message names the argument; a donated array must not be "
     "used again.",
-    "nan": "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
+    "nan": "Run a few steps as JAX_DEBUG_NANS=1 JAX_DISABLE_JIT=1 python PROGRAM: slow, "
+    "but the error has the line of the operation.",
     "key_reuse": "Use each PRNG key once: jax.random.split it first.",
     "trace_error": (
         "It failed during tracing: the message names the incompatible argument or "
@@ -265,9 +266,9 @@ FROZEN = (
     "else see whether the learning rate has become 0."
 )
 FROZEN_NONFINITE = (
-    "Gradients are not finite, and a guard skips such updates. Log this count, and "
-    "find the operation with JAX_DEBUG_NANS=1: often a square root, logarithm or "
-    "division meets 0, also in the branch that jnp.where does not take."
+    "Gradients are not finite, and a guard skips such updates. Log this count. "
+    f"{ERRORS['nan']} Often a square root, logarithm or division meets 0, also in the "
+    "branch that jnp.where does not take."
 )
 
 
@@ -292,6 +293,41 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
             FROZEN_NONFINITE if counts else FROZEN,
             where=frozen.where or snapshot.time.period.calls(function.name),
         )
+
+
+ROUNDED = (
+    "Keep them in float32, also in the optimizer, and convert them for the forward and "
+    "backward pass only; or round stochastically."
+)
+WRAPPED = (
+    "Count in Python, or in larger units; jax_enable_x64 allows int64. Check what is "
+    "computed from it."
+)
+
+
+def _lost(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect numbers of states that wrap around, or whose updates are rounded away."""
+    for function in snapshot.functions:
+        name, called = function.name, snapshot.time.period.calls(function.name)
+        for state, advice in (("wrapped", WRAPPED), ("rounded", ROUNDED)):
+            found = [of for of in function.numerics.outputs if of.state == state]
+            if not found:
+                continue
+            of = found[0]
+            text = (
+                f"A count that {name} returns wraps around: output {of.name}, "
+                f"{of.dtype}, was {of.finite_value:,.0f} in call {of.finite_call:,}, "
+                f"and is negative in call {of.call:,}."
+                if state == "wrapped"
+                else f"Updates of {of.dtype} seem to be lost in rounding: of output "
+                f"{of.name} of {name}, elements from {of.least:.2g} on "
+                f"({of.fraction:.0%}) have hardly changed since call {of.call:,}, "
+                "although the smaller ones have."
+            )
+            evidence = [f"also output {of.name}" for of in found[1:_MOST_EVIDENCE]]
+            evidence += [f"called at {called}"] if called else []
+            where = of.where or called
+            yield Finding(f"{state}_state", name, text, (*evidence,), advice, where)
 
 
 def _copies_differ(snapshot: Snapshot) -> Iterator[Finding]:
@@ -410,6 +446,17 @@ SYMPTOMS = (
         *("frozen_state", "F4", "A state does not change any more.", FAILURE, _frozen),
         severity=TICKET,
         missing="only samples of one process show it",
+    ),
+    *(
+        Symptom(
+            *(f"{kind}_state", "F4", sentence, FAILURE, _lost),
+            severity=TICKET,
+            missing="only samples of one process show it",
+        )
+        for kind, sentence in (
+            ("wrapped", "A count wraps around to a negative number."),
+            ("rounded", "Updates of a state are lost in rounding."),
+        )
     ),
     Symptom(
         *("copies_differ", "F4", "Copies of an array differ.", FAILURE, _copies_differ),

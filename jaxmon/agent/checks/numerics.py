@@ -218,6 +218,7 @@ class NumericsPart(Part):
         if context.settings.nonfinite:
             context.observers.sample.append(self.sampled)
             context.observers.returned.append(self.returned)
+            context.observers.lowered.append(self._states.lowered)
 
     def sampled(self, sample: Sample) -> None:
         """Have the small outputs of *sample* read once they are ready."""
@@ -288,14 +289,19 @@ class NumericsPart(Part):
 
     def snapshot(self) -> dict[str, facts.Numerics]:
         """Return the values found, by function."""
+        lost = self._states.lost()
+        checked = dict.fromkeys(lost, Outputs()) | self._outputs.copy()
         found = {
             function.name: facts.Numerics(
                 values=outputs.checked,
                 nonfinite=outputs.nonfinite,
-                outputs=tuple([output.explain() for output in outputs.troubled()]),
+                outputs=(
+                    *[output.explain() for output in outputs.troubled()],
+                    *lost.get(function, ()),
+                ),
                 frozen=self._states.of(function),
             )
-            for function, outputs in self._outputs.copy().items()
+            for function, outputs in checked.items()
         }
         for function, tally in self._promotions.copy().items():
             fact = found.get(function.name, facts.Numerics())
