@@ -31,8 +31,8 @@ from jaxmon.symptoms.symptom import (
 ERRORS = {
     "invalid_argument": "The message names the argument; a donated array must not be "
     "used again.",
-    "nan": "Run a few steps as JAX_DEBUG_NANS=1 JAX_DISABLE_JIT=1 python PROGRAM: slow, "
-    "but the error has the line of the operation.",
+    "nan": "Put a few steps into `with jax.debug_nans(True), jax.disable_jit():`. They "
+    "are slow, but the traceback has the line of the operation.",
     "key_reuse": "Use each PRNG key once: jax.random.split it first.",
     "trace_error": (
         "It failed during tracing: the message names the incompatible argument or "
@@ -295,61 +295,49 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-ROUNDED = (
-    "Keep them in float32, also in the optimizer, and convert them for the forward and "
-    "backward pass only; or round stochastically."
-)
-WRAPPED = (
-    "Count in Python, or in larger units; jax_enable_x64 allows int64. Check what is "
-    "computed from it."
-)
+_FAULTS = {
+    "wrapped": "A count that {name} returns wraps around: output {of.name}, "
+    "{of.dtype}, was {of.finite_value:,.0f} in call {of.finite_call:,}, and is "
+    "negative in call {of.call:,}.",
+    "rounded": "Updates of {of.dtype} seem to be lost in rounding: of output {of.name} "
+    "of {name}, elements from {of.least:.2g} on ({of.fraction:.0%}) have hardly "
+    "changed since call {of.call:,}, although the smaller ones have.",
+    "differs": "{name} returns different values on different devices as one replicated "
+    "array, of which only one device's are read: {named}, in {of.samples:,} sampled "
+    "calls.",
+}
+FAULTS = {
+    "wrapped": "Count in Python, or in larger units; jax_enable_x64 allows int64. "
+    "Check what is computed from it.",
+    "rounded": "Keep them in float32, also in the optimizer, and convert them for the "
+    "forward and backward pass only; or round stochastically.",
+    "differs": "Combine them before they are returned: jax.lax.pmean(gradients, axis) "
+    "before the update, or psum; jax.shard_map with check_vma=True rejects what is "
+    "not. What should differ needs the axis in out_specs.",
+}
+"""Advice on outputs, by their state."""
 
 
-def _lost(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect numbers of states that wrap around, or whose updates are rounded away."""
+def _faults(snapshot: Snapshot) -> Iterator[Finding]:
+    """Detect counts that wrap, updates that are lost, and copies that differ."""
     for function in snapshot.functions:
         name, called = function.name, snapshot.time.period.calls(function.name)
-        for state, advice in (("wrapped", WRAPPED), ("rounded", ROUNDED)):
+        for state, text in _FAULTS.items():
             found = [of for of in function.numerics.outputs if of.state == state]
             if not found:
                 continue
-            of = found[0]
-            text = (
-                f"A count that {name} returns wraps around: output {of.name}, "
-                f"{of.dtype}, was {of.finite_value:,.0f} in call {of.finite_call:,}, "
-                f"and is negative in call {of.call:,}."
-                if state == "wrapped"
-                else f"Updates of {of.dtype} seem to be lost in rounding: of output "
-                f"{of.name} of {name}, elements from {of.least:.2g} on "
-                f"({of.fraction:.0%}) have hardly changed since call {of.call:,}, "
-                "although the smaller ones have."
+            named = [of.name or "its output" for of in found[:_MOST_EVIDENCE]]
+            also = [
+                f"also output {name}" for name in named[1:] if "{named}" not in text
+            ]
+            yield Finding(
+                "copies_differ" if state == "differs" else state,
+                name,
+                text.format(name=name, of=found[0], named=", ".join(named)),
+                (*also, *((f"called at {called}",) if called else ())),
+                FAULTS[state],
+                where=found[0].where or called,
             )
-            evidence = [f"also output {of.name}" for of in found[1:_MOST_EVIDENCE]]
-            evidence += [f"called at {called}"] if called else []
-            where = of.where or called
-            yield Finding(f"{state}_state", name, text, (*evidence,), advice, where)
-
-
-def _copies_differ(snapshot: Snapshot) -> Iterator[Finding]:
-    """Detect outputs that should be the same on all devices, and are not."""
-    for function in snapshot.functions:
-        found = [of for of in function.numerics.outputs if of.state == "differs"]
-        if not found:
-            continue
-        where = snapshot.time.period.calls(function.name)
-        named = ", ".join(of.name or "its output" for of in found[:_MOST_EVIDENCE])
-        yield Finding(
-            "copies_differ",
-            function.name,
-            f"{function.name} returns different values on different devices as one "
-            f"replicated array, of which only one device's are read: {named}, in "
-            f"{found[0].samples:,} sampled calls.",
-            (f"called at {where}",) if where else (),
-            "Combine them before they are returned: jax.lax.pmean(gradients, axis) "
-            "before the update, or psum; jax.shard_map with check_vma=True rejects "
-            "what is not. What should differ needs the axis in out_specs.",
-            where=where,
-        )
 
 
 _CHECKED = "each call waits for its outputs, and has them searched for {} on the host"
@@ -442,26 +430,18 @@ SYMPTOMS = (
             "the program may expect it; requests that fail for it have an objective"
         ),
     ),
-    Symptom(
-        *("frozen_state", "F4", "A state does not change any more.", FAILURE, _frozen),
-        severity=TICKET,
-        missing="only samples of one process show it",
-    ),
     *(
         Symptom(
-            *(f"{kind}_state", "F4", sentence, FAILURE, _lost),
+            *(topic, "F4", sentence, FAILURE, judge),
             severity=TICKET,
             missing="only samples of one process show it",
         )
-        for kind, sentence in (
-            ("wrapped", "A count wraps around to a negative number."),
-            ("rounded", "Updates of a state are lost in rounding."),
+        for topic, sentence, judge in (
+            ("frozen_state", "A state does not change any more.", _frozen),
+            ("wrapped", "A count wraps around to a negative number.", _faults),
+            ("rounded", "Updates of a state are lost in rounding.", _faults),
+            ("copies_differ", "Copies of an array differ.", _faults),
         )
-    ),
-    Symptom(
-        *("copies_differ", "F4", "Copies of an array differ.", FAILURE, _copies_differ),
-        severity=TICKET,
-        missing="only samples of one process show it",
     ),
     Symptom(
         *("debugging", "F7", "A setting for debugging is on.", TIME, _debugging),

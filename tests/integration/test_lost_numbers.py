@@ -33,7 +33,7 @@ def findings(kept: Path, cases: str) -> dict[str, dict[str, Any]]:
     return {
         one["subject"].rpartition(".")[2]: one
         for one in json.loads(summary.read_text())["findings"]
-        if one["topic"] in {"rounded_state", "wrapped_state"}
+        if one["topic"] in {"rounded", "wrapped"}
     }
 
 
@@ -49,10 +49,10 @@ def test_what_is_lost_is_found_with_its_line(tmp_path: Path) -> None:
 
     assert {name: one["where"] for name, one in found.items()} == lines
     assert {name: one["topic"] for name, one in found.items()} == {
-        "bfloat16_weights": "rounded_state",
-        "float16_sgd": "rounded_state",
-        "tokens_in_steps": "wrapped_state",
-        "tokens_in_batches": "wrapped_state",
+        "bfloat16_weights": "rounded",
+        "float16_sgd": "rounded",
+        "tokens_in_steps": "wrapped",
+        "tokens_in_batches": "wrapped",
     }
     assert "output ['tokens'], int32, was 2," in found["tokens_in_steps"]["verdict"]
 

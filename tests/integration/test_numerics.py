@@ -4,7 +4,9 @@ Non-finite outputs and promotions to float64, against outputs looked at by the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,11 +18,12 @@ from jaxmon.agent import Agent
 from jaxmon.agent.checks import numerics
 from jaxmon.facts.functions import Numerics
 from jaxmon.facts.process import read as read_report
+from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.findings import find
 from tests.helpers import inside
 from tests.helpers.agents import instrumented, samples, value
 from tests.helpers.preloaded import run_preloaded
-from tests.helpers.processes import ROOT, until
+from tests.helpers.processes import ROOT, run_python, until
 
 
 pytestmark = pytest.mark.ground_truth
@@ -281,3 +284,23 @@ def test_copies_on_two_devices_that_differ_are_found() -> None:
     found = run_preloaded("-c", DRIFT, env=devices, cwd=ROOT).json()
 
     assert found == {"forgotten": [["[0]", "differs"]], "averaged": []}
+
+
+NORM = """
+import jax, jax.numpy as jnp
+def distance(a, b):
+    return jnp.linalg.norm(a - b) + 0 * jnp.var(a)
+step = jax.jit(jax.value_and_grad(distance))
+{block}
+    for number in range(4):
+        step(jnp.ones(3) + 2, jnp.full(3, float(number)))
+"""
+
+
+def test_the_advice_on_nan_finds_the_operation(tmp_path: Path) -> None:
+    """Of a gradient that is NaN, the line of what it is the gradient of."""
+    (advised,) = re.findall(r"`(with .*:)`", ERRORS["nan"])
+    program = tmp_path / "norm.py"
+    program.write_text(NORM.format(block=advised))
+
+    assert 'norm.py", line 4, in distance' in run_python(str(program)).err

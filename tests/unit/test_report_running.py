@@ -221,7 +221,7 @@ CASES: dict[str, Case] = {
         ],
         "train.step failed 4 times: nan 3, other 1.",
         ("10 s ago: invalid value (nan) in mul",),
-        "Run a few steps with JAX_DEBUG_NANS=1, which names the operation.",
+        ERRORS["nan"],
     ),
     "failing requests": (
         {"requests": requests(success=1840, client_error=20, error=160)},

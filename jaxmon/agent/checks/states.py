@@ -112,8 +112,8 @@ class NarrowState:
         if self._samples < _UNCHANGED or self._last - self._first < _UNCHANGED_CALLS:
             return None
         sizes = np.abs(self._latest.astype(np.float32))
-        known = np.isfinite(sizes) & (sizes > 0)
-        sizes, changed = sizes[known], self._changed[known]
+        is_judged = np.isfinite(sizes) & (sizes > 0)
+        sizes, changed = sizes[is_judged], self._changed[is_judged]
         powers = np.frexp(sizes)[1]
         for power in np.unique(powers):
             large, small = powers >= power, powers < power - _APART
@@ -250,8 +250,8 @@ class States:
             lost = history.explain()
             if lost is None:
                 continue
-            jaxpr, where = self._programs.get(function, _nothing)(), ""
-            if jaxpr is not None and len(jaxpr.outvars) == number:
+            jaxpr, where = self._programs.get(function, bool)(), ""
+            if jaxpr and len(jaxpr.outvars) == number:
                 made = [at for at in jaxpr.eqns if jaxpr.outvars[n] in at.outvars]
                 where = next(map(lines.place_of, made), "")
             found.setdefault(function, []).append(lost.replace(name=name, where=where))
@@ -296,7 +296,3 @@ def _is_count(leaf: Any) -> bool:
     """Return whether *leaf* is one signed integer."""
     dtype = getattr(leaf, "dtype", None)
     return getattr(dtype, "kind", "") == "i" and leaf.shape == ()
-
-
-def _nothing() -> None:
-    """Stand in for a reference to what does not exist."""
