@@ -180,7 +180,7 @@ class Output(Fact):
     Attributes:
         name: where it is in what the function returns.
         state: ``nonfinite``, ``infinite``, ``always_nan``, ``differs``; of a state,
-            ``wrapped`` or ``rounded``.
+            ``overflowed`` or ``rounded``.
         samples: those without a finite value, or with copies that differ, up to the
             latest; those of a state.
         call: number of the first of these calls, and *time*, its Unix time.

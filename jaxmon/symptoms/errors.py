@@ -296,7 +296,7 @@ def _frozen(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 _FAULTS = {
-    "wrapped": "A count that {name} returns wraps around: output {of.name}, "
+    "overflowed": "A count that {name} returns wraps around: output {of.name}, "
     "{of.dtype}, was {of.finite_value:,.0f} in call {of.finite_call:,}, and is "
     "negative in call {of.call:,}.",
     "rounded": "Updates of {of.dtype} seem to be lost in rounding: of output {of.name} "
@@ -307,7 +307,7 @@ _FAULTS = {
     "calls.",
 }
 FAULTS = {
-    "wrapped": "Count in Python, or in larger units; jax_enable_x64 allows int64. "
+    "overflowed": "Count in Python, or in larger units; jax_enable_x64 allows int64. "
     "Check what is computed from it.",
     "rounded": "Keep them in float32, also in the optimizer, and convert them for the "
     "forward and backward pass only; or round stochastically.",
@@ -438,7 +438,7 @@ SYMPTOMS = (
         )
         for topic, sentence, judge in (
             ("frozen_state", "A state does not change any more.", _frozen),
-            ("wrapped", "A count wraps around to a negative number.", _faults),
+            ("overflowed", "A count wraps around to a negative number.", _faults),
             ("rounded", "Updates of a state are lost in rounding.", _faults),
             ("copies_differ", "Copies of an array differ.", _faults),
         )

@@ -33,7 +33,7 @@ def findings(kept: Path, cases: str) -> dict[str, dict[str, Any]]:
     return {
         one["subject"].rpartition(".")[2]: one
         for one in json.loads(summary.read_text())["findings"]
-        if one["topic"] in {"rounded", "wrapped"}
+        if one["topic"] in {"rounded", "overflowed"}
     }
 
 
@@ -51,8 +51,8 @@ def test_what_is_lost_is_found_with_its_line(tmp_path: Path) -> None:
     assert {name: one["topic"] for name, one in found.items()} == {
         "bfloat16_weights": "rounded",
         "float16_sgd": "rounded",
-        "tokens_in_steps": "wrapped",
-        "tokens_in_batches": "wrapped",
+        "tokens_in_steps": "overflowed",
+        "tokens_in_batches": "overflowed",
     }
     assert "output ['tokens'], int32, was 2," in found["tokens_in_steps"]["verdict"]
 

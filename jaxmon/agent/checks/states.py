@@ -153,7 +153,7 @@ class CountHistory:
         self._rates = [*self._rates[-_UNEVEN:], grown / (call - last[0])]
         if number < last[1]:
             self._crossed = facts.Output(
-                state="wrapped",
+                state="overflowed",
                 dtype=str(array.dtype),
                 call=call,
                 finite_call=last[0],
@@ -250,10 +250,8 @@ class States:
             lost = history.explain()
             if lost is None:
                 continue
-            jaxpr, where = self._programs.get(function, bool)(), ""
-            if jaxpr and len(jaxpr.outvars) == number:
-                made = [at for at in jaxpr.eqns if jaxpr.outvars[n] in at.outvars]
-                where = next(map(lines.place_of, made), "")
+            jaxpr = self._programs.get(function, bool)()
+            where = lines.place_of_output(jaxpr, n, number) if jaxpr else ""
             found.setdefault(function, []).append(lost.replace(name=name, where=where))
         return found
 

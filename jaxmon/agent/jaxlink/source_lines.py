@@ -108,6 +108,14 @@ class SourceLineFinder:
         is_located = line.file and not self.is_jax(line.file)
         return f"{sources.display_path(line.file)}:{line.line}" if is_located else ""
 
+    def place_of_output(self, jaxpr: Any, index: int, number: int) -> str:
+        """Return the line of an output of *jaxpr*, which should have that *number*."""
+        if len(jaxpr.outvars) != number:
+            return ""
+        output = jaxpr.outvars[index]
+        made = (equation for equation in jaxpr.eqns if output in equation.outvars)
+        return next(map(self.place_of, made), "")
+
     def raised_at(self, error: BaseException) -> str:
         """
         Return the line that *error* came from: of the program, rather than of a package
