@@ -341,7 +341,7 @@ class Timeline:
             if type(mark) is LoopMark and mark.turns:
                 self._take_turns(mark, until, ids)
 
-    def _take_turns(
+    def _take_turns(  # noqa: C901 - one pass, without calls
         self, mark: LoopMark, until: float, ids: SpanIds | None = None
     ) -> None:
         turns, counts, seconds = mark.turns, mark.counts, self._seconds
