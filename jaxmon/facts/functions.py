@@ -186,6 +186,8 @@ class Output(Fact):
         finite_call: number of the last call whose values were finite, and
             *finite_value*, that of a scalar.
         recovered: how often it became finite again.
+        where: the line of the call, if the program held the result at its end; *call*
+            is unknown then.
     """
 
     name: str = ""
@@ -196,6 +198,7 @@ class Output(Fact):
     finite_call: int = 0
     finite_value: float | None = None
     recovered: int = 0
+    where: str = ""
 
 
 class Frozen(Fact):
