@@ -120,21 +120,9 @@ class Observers:
     """
 
     __slots__ = (
-        "call",
-        "compiled",
-        "compiling",
-        "error",
-        "executable",
-        "executed",
-        "logged",
-        "lowered",
-        "promotion",
-        "returned",
-        "sample",
-        "settling",
-        "surfaced",
-        "timer",
-        "tracer",
+        *("call", "compiled", "compiling", "error", "executable", "executed", "logged"),
+        *("lowered", "promotion", "returned", "sample", "settling", "surfaced"),
+        *("timer", "tracer"),
     )
 
     def __init__(self) -> None:

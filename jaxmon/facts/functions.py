@@ -187,7 +187,9 @@ class Output(Fact):
         finite_call: number of the last call whose values were finite, or that did not
             wrap, and *finite_value*, that of a scalar.
         recovered: how often it became finite again.
-        dtype: of a state, and *where*, the line that computes it, if it is known.
+        dtype: of a state.
+        where: the line that computes a state, if it is known, or of the call, if the
+            program held the result at its end; *call* is unknown then.
         fraction: of its elements, all of size *least* or more, that do not change.
     """
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import gcd
 
 from jaxmon import catalog, promql
 from jaxmon.facts.events import ANOTHER, MADE_ANEW, STATIC_FIELD, Recompile
@@ -101,17 +102,14 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 f"{function.name} was recompiled {times(count)}"
                 + _how_many_lately(function, cause, snapshot)
                 + (f" because {why}" if why else "; the cause is unknown")
-                + f". This took {_of_compiles(took, function.compile_time)}.",
-                _differences(snapshot, function.name, cause),
+                + f". This took {duration(took)} of the "
+                f"{duration(function.compile_time)} that its compiles took.",
+                _latest_texts(_those(snapshot, function.name, cause)),
                 _advice(snapshot, function.name, cause),
                 where=_most_often_at(_those(snapshot, function.name, cause)),
                 seconds=took,
                 severity=_severity(function, snapshot),
             )
-
-
-def _of_compiles(took: float, every: float) -> str:
-    return f"{duration(took)} of the {duration(every)} that its compiles took"
 
 
 def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:
@@ -161,7 +159,7 @@ def evicted(snapshot: Snapshot) -> Iterator[Finding]:
     count = sum(function.recompiles[EVICTED] for _, function in costs)
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     often = count >= limits.recompile_storm
-    if not _is_much(count, took, EVICTED, snapshot) and not (
+    if not _is_much(count, took, snapshot, avoidable=True) and not (
         often and took >= limits.recompile_storm_time * observed
     ):
         return
@@ -219,7 +217,10 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
     time, as for each value of a sweep, is only worth its time.
     """
     count, took = function.recompiles[cause], recompile_time(function, cause, snapshot)
-    if _is_much(count, took, cause, snapshot):
+    avoidable = cause in AVOIDABLE or (
+        cause == "shape" and not snapshot.requests and _is_odd(snapshot, function.name)
+    )
+    if _is_much(count, took, snapshot, avoidable=avoidable):
         return True
     new = cause == "new_function"
     limits = snapshot.limits
@@ -235,19 +236,20 @@ def _is_worth(function: FunctionFact, cause: str, snapshot: Snapshot) -> bool:
     return len(lately) >= limits.recompile_storm and took >= worth * window
 
 
-def _is_much(count: int, took: float, cause: str, snapshot: Snapshot) -> bool:
+def _is_much(count: int, took: float, snapshot: Snapshot, *, avoidable: bool) -> bool:
     """
-    Return whether *took*, seconds of so many recompiles for *cause*, are much. From the
-    first on, a tenth of the time or five seconds, if the earlier program would have
-    done. Other sizes and values need programs of their own: of these, a few may be
-    meant, and a service compiles for them as it starts.
+    Return whether *took*, seconds of so many recompiles for one cause, are much. From
+    the first on, a tenth of the time or five seconds, if they are *avoidable*: the
+    earlier program would have done, or a size is odd. Other sizes and values need
+    programs of their own: of these, a few may be meant, and a service compiles for them
+    as it starts.
     """
     limits, observed = snapshot.limits, snapshot.process.observed_seconds
     # A small program takes long, too, while others hold the processors; several do not
     # by chance.
     alone = took * (1 - (snapshot.usual.waiting or 0.0))
     long = alone >= seconds_in(limits.recompile_slow)
-    if cause not in AVOIDABLE:
+    if not avoidable:
         few = count < limits.recompile_few or snapshot.requests
         return long and not few and took >= limits.compile_share * observed
     least = seconds_in(limits.recompile_noticed)
@@ -308,34 +310,41 @@ def _advice(snapshot: Snapshot, function: str, cause: str) -> str:
 
 def _grows(snapshot: Snapshot, function: str) -> bool:
     """Return whether each of its latest shapes is larger than the one before it."""
-    every = _those(snapshot, function, "shape")
-    texts = [recompile.texts[0] for recompile in every if recompile.texts]
     number = int(snapshot.limits.recompile_storm)
-    found = [_SHAPES.fullmatch(text) for text in texts[-number:]]
-    pairs = [match.groups() for match in found if match is not None]
-    if len(pairs) < number:
-        return False
+    every = _resized(snapshot, function)[-number:]
     larger = all(
-        len(old := _sizes(before)) == len(new := _sizes(after))
-        and all(x <= y for x, y in zip(old, new, strict=True))
-        for _, before, after in pairs
+        len(old) == len(new) and all(x <= y for x, y in zip(old, new, strict=True))
+        for _, old, new in every
     )
-    follow = all(
-        (pair[0], pair[2]) == (other[0], other[1]) for pair, other in pairwise(pairs)
+    follow = all((a[0], a[2]) == (b[0], b[1]) for a, b in pairwise(every))
+    return len(every) >= number and larger and follow
+
+
+def _is_odd(snapshot: Snapshot, function: str) -> bool:
+    """Return whether a size has little in common with the last, unlike buckets."""
+    bucket = int(snapshot.limits.recompile_bucket)
+    return any(
+        len(old) == len(new) and gcd(x, y) < min(x, y, bucket)
+        for _, old, new in _resized(snapshot, function)
+        for x, y in zip(old, new, strict=False)
     )
-    return larger and follow
+
+
+def _resized(
+    snapshot: Snapshot, function: str
+) -> list[tuple[str, list[int], list[int]]]:
+    """Return the arguments with another shape, and their sizes before and after."""
+    every = _those(snapshot, function, "shape")
+    found = [_SHAPES.fullmatch(of.texts[0]) for of in every if of.texts]
+    return [(m[1], _sizes(m[2]), _sizes(m[3])) for m in found if m is not None]
 
 
 def _sizes(shape: str) -> list[int]:
     return [int(size) for size in shape.split(",") if size]
 
 
-def _differences(snapshot: Snapshot, function: str, cause: str) -> tuple[str, ...]:
-    """Return the latest distinct differences as text, with the line to change."""
-    return _latest_texts(_those(snapshot, function, cause))
-
-
 def _latest_texts(every: Sequence[Recompile]) -> tuple[str, ...]:
+    """Return the latest distinct differences as text, with the line to change."""
     found: dict[str, None] = {}
     for recompile in reversed(every):
         if recompile.texts:

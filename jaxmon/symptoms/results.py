@@ -45,7 +45,6 @@ _OF_SOMETHING_ELSE = frozenset(
     )
 )
 _MOST_NAMED = 3
-_LOSS_NAMES = "(?i).*loss.*"
 NONFINITE = (
     "Go back to a checkpoint from before that: later ones hold NaN as well. "
     f"{ERRORS['nan']} Often the learning rate is too high, or a logarithm, division or "
@@ -75,6 +74,7 @@ def outputs(snapshot: Snapshot) -> Iterator[Finding]:
         for output in function.numerics.outputs:
             found.setdefault(output.state, []).append(output)
         if some := found.get("nonfinite"):
+            where = some[0].where or where
             verdict, evidence = _became_nan(name, some, snapshot.process.now)
             evidence += (f"called at {where}",) if where else ()
             yield Finding("nonfinite", name, verdict, evidence, NONFINITE, where)
@@ -99,12 +99,14 @@ def _became_nan(
     """Return the verdict and the evidence on outputs that were finite."""
     output = found[0]
     last = "" if output.finite_value is None else f" ({output.finite_value:.4g})"
+    lost = f"call {output.call:,}, {ago(now - output.time)}, and since"
+    evidence = [f"no finite value in {counted(output.samples, 'sampled call')} since"]
+    if not output.call:
+        lost, evidence = "the newest result that the program held when it ended", []
     verdict = (
         f"{name} returns NaN: {_named(output)} was finite in call "
-        f"{output.finite_call:,}{last}, and NaN in call {output.call:,}, "
-        f"{ago(now - output.time)}, and since."
+        f"{output.finite_call:,}{last}, and NaN in {lost}."
     )
-    evidence = [f"no finite value in {counted(output.samples, 'sampled call')} since"]
     if others := found[1:]:
         named = ", ".join(map(_named, others[:_MOST_NAMED]))
         more = f" and {len(others) - _MOST_NAMED} more" * (len(others) > _MOST_NAMED)
@@ -153,10 +155,9 @@ def _lost(quantity: Quantity, now: float) -> Finding:
     if latest is not None:
         verdict += f"; it was {latest.value:.4g} at step {latest.step:,}"
     evidence = f"no finite value among {quantity.run:,} since"
-    is_loss = _is_training_loss(quantity.name)
     return Finding(
         *("nonfinite_value", quantity.name, f"{verdict}.", (evidence,), NONFINITE),
-        severity=PAGE if is_loss else TICKET,
+        severity=PAGE if _is_training_loss(quantity.name) else TICKET,
     )
 
 
@@ -192,7 +193,7 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
     outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     run = gauge(catalog.VALUE_NONFINITE_RUN)
-    named = promql.re("name", _LOSS_NAMES)
+    named = promql.re("name", "(?i).*loss.*")
     loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
     lost = loss.max("job", "name") >= limits.nonfinite_losses
     others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
@@ -221,8 +222,7 @@ def _diverges(quantity: Quantity, limits: Limits) -> bool:
 
 
 def _diverging(quantity: Quantity) -> Finding:
-    latest = quantity.latest
-    at = f" at step {latest.step:,}" if latest is not None else ""
+    at = f" at step {quantity.latest.step:,}" if quantity.latest is not None else ""
     verdict = (
         f"The logged {quantity.name} diverges: it was {quantity.best:.4g} at best and "
         f"stays above {quantity.floor:.4g}{at}."

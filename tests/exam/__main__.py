@@ -46,12 +46,14 @@ class Run:
         answer: the sentence on how the program does.
         truth: what the program measured by its own clocks.
         report: as printed at exit, or why there is none.
+        waiting: for what part of the time it waited for a processor.
     """
 
     findings: list[dict[str, Any]]
     answer: str
     truth: dict[str, Any]
     report: str
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def run(program: Path, *arguments: str, children: bool = False) -> Run:
         summaries[0]["answer"]["text"] if summaries else "",
         _truth(out),
         errors if summaries else f"{errors}{_printed(hangs)}",
+        (summaries[0]["usual"]["waiting"] or 0.0) if summaries else 0.0,
     )
 
 

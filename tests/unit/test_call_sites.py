@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,3 +88,27 @@ def test_an_operation_is_not_known_beside_a_jitted_function() -> None:
     again = step(1)
     assert again is not None
     assert again.state == DEVICE
+
+
+@pytest.mark.parametrize(
+    ("state", "names", "called"),
+    [
+        (DEVICE, ["step", "step"], "step"),
+        (DEVICE, ["step", "evaluate", "step"], ""),
+        (EAGER, ["add"], None),
+    ],
+)
+def test_a_place_that_calls_several_functions_names_none(state, names, called):
+    """A result of its calls may be of any of them; an operation's is of none."""
+    sites, places = CallSites(), set()
+
+    def call(frame, name):
+        sites.add(frame, state, name)
+        places.add((frame.f_code, frame.f_lasti))
+
+    for name in names:
+        call(sys._getframe(), name)
+    ((code, offset),) = places
+    traceback = SimpleNamespace(raw_frames=lambda: ([code], [offset]))
+
+    assert sites.called(traceback) == called

@@ -4,7 +4,7 @@ import pytest
 
 from jaxmon.agent.checks.numerics import OutputHistory, OutputReading, Outputs
 from jaxmon.agent.checks.states import StateHistory
-from jaxmon.facts.functions import Frozen
+from jaxmon.facts.functions import Frozen, Output
 
 
 FINITE = OutputReading(1, 1, nan=False, value=2.5)
@@ -68,6 +68,29 @@ def test_programs_with_other_outputs_are_kept_apart():
         outputs.of((f"['{number}']",))
 
     assert outputs.of(("['9']",)) == ()
+
+
+def held(*names: str, readings: dict[str, list[OutputReading]]) -> list[Output]:
+    """Return what is known of outputs that were read, one of *names* NaN at the end."""
+    outputs = Outputs()
+    for history in outputs.of(tuple(readings)):
+        for call, reading in enumerate(readings[history.name], 1):
+            history.add(reading, call)
+    outputs.end(names, "train.py:9")
+    return outputs.held
+
+
+def test_nan_that_is_held_at_the_end_is_one_of_an_output_that_was_finite():
+    """Of several that it may be, all must have been; then no value is theirs."""
+    readings = {"[0]": [FINITE], "[1]": [VECTOR, FINITE], "[2]": [NAN]}
+    alone = Output(name="[0]", state="nonfinite", finite_call=1, finite_value=2.5)
+
+    assert held("[0]", readings=readings) == [alone.replace(where="train.py:9")]
+    (either,) = held("[0]", "[1]", readings=readings)
+    assert (either.name, either.finite_call) == ("[0] or [1]", 1)
+    assert either.finite_value is None
+    for names in (["[2]"], ["[0]", "[2]"], ["[3]"]):
+        assert held(*names, readings=readings) == []
 
 
 def frozen(*samples: tuple[str, str], every: int = 50) -> Frozen:

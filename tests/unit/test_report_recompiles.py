@@ -229,6 +229,34 @@ def test_few_recompiles_are_judged_by_what_they_took(
     assert f"was recompiled {often} because" in first.verdict
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds", "is_found"),
+    [
+        ("f32[64] → f32[37]", 2.0, True),
+        ("f32[8,100] → f32[8,128]", 2.0, True),
+        ("f32[64] → f32[37]", 0.7, False),
+        # Buckets, and what may be one.
+        ("f32[64] → f32[96]", 2.0, False),
+        ("f32[64] → f32[1]", 2.0, False),
+        ("f32[3] → f32[6]", 2.0, False),
+        ("f32[64] → f32[64,3]", 2.0, False),
+    ],
+)
+def test_one_recompile_for_an_odd_size_is_judged_by_what_it_took(
+    text, seconds, is_found
+):
+    """A size that has little in common with the one before it is no bucket."""
+    functions = function(calls=900, recompiles={"shape": 1})
+    event = recompile(f"argument x: {text}", seconds=seconds, place="train.py:80")
+    process = {"observed_seconds": 8.0, "now": 1000.0}
+    serving: dict[str, Any] = {"/score": {"finished": []}}
+
+    found = findings([event], functions=functions, process=process)
+    assert [of.topic for of in found if of.where] == ["recompile"] * is_found
+    told = findings([event], functions=functions, process=process, requests=serving)
+    assert [of for of in told if of.topic == "recompile"] == []
+
+
 def test_evicted_programs_are_blamed_on_what_evicted_them():
     """
     Functions and eager operations count together; where these were called is no cause.

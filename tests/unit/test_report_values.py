@@ -47,6 +47,16 @@ CASES: dict[str, Case] = {
         ),
         NONFINITE,
     ),
+    "the program ended with NaN": (
+        {"functions": output("nonfinite", call=0, samples=0, where="train.py:9")},
+        [],
+        (
+            "train.step returns NaN: output [1]['loss'] was finite in call 310 (1.5), "
+            "and NaN in the newest result that the program held when it ended."
+        ),
+        ("called at train.py:9",),
+        NONFINITE,
+    ),
     "the only output became NaN": (
         {"functions": output("nonfinite", name="", finite_value=None)},
         [],

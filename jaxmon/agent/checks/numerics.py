@@ -13,19 +13,24 @@ left, sample after sample, is a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import takewhile
+from math import inf
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxmon import catalog
 from jaxmon.agent.checks.arrays import Pending, array_of, reading
 from jaxmon.agent.checks.states import States
 from jaxmon.agent.context import Context, Sample
 from jaxmon.agent.functions import Function, by_function
-from jaxmon.agent.jaxlink.arrays import is_pollable
+from jaxmon.agent.jaxlink import backends
+from jaxmon.agent.jaxlink.arrays import is_pollable, is_ready_or_deleted
+from jaxmon.agent.jaxlink.source_lines import SourceLineFinder
 from jaxmon.agent.part import Explanation, Part
 from jaxmon.agent.worker import Watcher
-from jaxmon.clocks import monotonic, thread_time, wall_time
+from jaxmon.clocks import monotonic, perf_counter, thread_time, wall_time
 from jaxmon.exposition.families import Family, Tally
 from jaxmon.facts import functions as facts
 
@@ -80,8 +85,7 @@ class OutputHistory:
 
     __slots__ = (
         *("differed", "last_finite", "lost", "name", "nan", "recovered", "run"),
-        "samples",
-        "scalar",
+        *("samples", "scalar"),
     )
 
     def __init__(self, name: str) -> None:
@@ -147,41 +151,55 @@ class Outputs:
         checked: number of values read.
         nonfinite: how many were not finite.
         was_finite: whether all values of the latest sample were.
+        held: outputs of which the program held NaN when it ended.
     """
 
-    __slots__ = ("_histories", "checked", "nonfinite", "was_finite")
+    __slots__ = ("_histories", "checked", "held", "nonfinite", "was_finite")
 
     def __init__(self) -> None:
         self._histories: dict[tuple[str, ...], tuple[OutputHistory, ...]] = {}
         self.checked = 0
         self.nonfinite = 0
         self.was_finite = True
+        self.held: list[facts.Output] = []
 
     def of(self, names: tuple[str, ...]) -> tuple[OutputHistory, ...]:
         """Return the outputs called *names*, none if there are too many structures."""
         outputs = self._histories.get(names)
         if outputs is None and len(self._histories) < _MOST_STRUCTURES:
-            outputs = self._histories.setdefault(
-                names, tuple(map(OutputHistory, names))
-            )
+            outputs = self._histories[names] = tuple(map(OutputHistory, names))
         return outputs or ()
+
+    def end(self, names: Collection[str], where: str) -> None:
+        """
+        Note that the program held NaN at its end, made by a call *where*, of one of the
+        outputs *names*, if all of these were finite.
+        """
+        every = {o.name: o for outputs in self._histories.values() for o in outputs}
+        found = [every[name] for name in names if name in every]
+        finite = [o.last_finite for o in found if o.last_finite and not o.state]
+        if len(finite) == len(names):
+            call, value = min(finite, key=itemgetter(0))
+            held = facts.Output(name=" or ".join(names), state="nonfinite", where=where)
+            value = None if finite[1:] else value
+            self.held.append(held.replace(finite_call=call, finite_value=value))
 
     def troubled(self) -> list[OutputHistory]:
         """Return the outputs with something to report, scalars first."""
-        found = [
-            output for outputs in list(self._histories.values()) for output in outputs
-        ]
-        return sorted(
-            (o for o in found if o.state), key=lambda output: not output.scalar
-        )
+        every = [o for outputs in list(self._histories.values()) for o in outputs]
+        return sorted((o for o in every if o.state), key=lambda o: not o.scalar)
 
 
+# The label of a function, and a shape and dtype of its outputs.
+_Kind: TypeAlias = tuple[str | None, Any, Any]
 # Maximum number of elements of an output that is read, and of outputs of one call.
 _ELEMENTS = 1024
 _READ = 8
 # Number of outputs at either end that are searched for them: a training step returns
 # its loss before or after a large state.
 _ENDS = 32
+# At the end: elements of a tensor, at least, and seconds for all that is live, at most.
+_TENSOR, _LOOK_SECONDS = 4, 0.02
 # Seconds between two reads of a function whose calls all leave the fast path.
 _INTERVAL = 1.0
 
@@ -211,6 +229,10 @@ class NumericsPart(Part):
         self._missed: dict[Function, float] = {}
         self._floats: dict[Any, bool] = {}
         self._names: dict[tuple[Function, int], list[str]] = {}
+        self._sites = context.sites
+        self._lines = SourceLineFinder(context.jax)
+        # The names of a function's outputs of one shape and dtype.
+        self._kinds: dict[_Kind, dict[str, None]] = {}
         self._states = States(
             context, watcher, is_float=self._is_small_float, names=self._names_of
         )
@@ -266,6 +288,49 @@ class NumericsPart(Part):
         outputs.was_finite = not bad
         self._budget.spend(began)
 
+    def refresh(self, *, asked: bool) -> None:
+        """
+        Unless *asked*, the program has ended: look at the results that it still holds.
+
+        One NaN may be of a step that loss scaling skips. So there must be a tensor
+        without a finite value, and none of its kind with one, or NaN in two calls.
+        """
+        if asked or not backends.initialised(self._jax):
+            return
+        with reading(self._jax):
+            held = self._held()
+        newest = [(kind[1:], found[0][0]) for kind, found in held.items()]
+        finite = {kind for kind, value in newest if not value.nan or value.finite}
+        is_lost = any(v.size >= _TENSOR for kind, v in newest if kind not in finite)
+        functions = {f.name: outputs for f, outputs in self._outputs.copy().items()}
+        for kind, found in held.items():
+            names, outputs = self._kinds.get(kind), functions.get(str(kind[0]))
+            run = len([*takewhile(lambda of: of[0].nan and not of[0].finite, found)])
+            if outputs and names and run > (0 if is_lost else len(names)):
+                outputs.end(names, found[0][1])
+
+    def _held(self) -> dict[_Kind, list[tuple[OutputReading, str]]]:
+        """
+        Return the results of cached calls that are live and can be read at once, by
+        kind, the newest first, with the lines of the calls; none if they are too many.
+        """
+        held: dict[_Kind, list[tuple[OutputReading, str]]] = {}
+        until = perf_counter() + _LOOK_SECONDS
+        for array in self._jax.live_arrays():
+            calls = getattr(array, "traceback", None)
+            if calls is None or not self._is_small_float(array, inf):
+                continue
+            name = self._sites.called(calls)
+            kind = name, array.shape, array.dtype
+            on_host = all([device.platform == "cpu" for device in array.devices()])
+            if name is None or not on_host or len(held.get(kind, ())) > _READ:
+                continue
+            if is_ready_or_deleted(array) and (value := _reading(array)) is not None:
+                held.setdefault(kind, []).append((value, self._lines.place_of(calls)))
+            if perf_counter() > until:
+                return {}
+        return held
+
     def promoted(self, function: Function) -> None:
         """Count a program that computes in float64 without float64 arguments."""
         if function.internal:
@@ -297,6 +362,7 @@ class NumericsPart(Part):
                 nonfinite=outputs.nonfinite,
                 outputs=(
                     *[output.explain() for output in outputs.troubled()],
+                    *outputs.held,
                     *lost.get(function, ()),
                 ),
                 frozen=self._states.of(function),
@@ -349,9 +415,13 @@ class NumericsPart(Part):
             names = [tree.keystr(path)[:_NAME] for path, _ in found]
             if len(self._names) < _STRUCTURES:
                 self._names[function, number] = names
+                for name, (_, leaf) in zip(names, found, strict=True):
+                    if self._is_small_float(leaf, inf):
+                        kind = function.name, leaf.shape, leaf.dtype
+                        self._kinds.setdefault(kind, {})[name] = None
         return names
 
-    def _is_small_float(self, leaf: Any, most: int = _ELEMENTS) -> bool:
+    def _is_small_float(self, leaf: Any, most: float = _ELEMENTS) -> bool:
         if not isinstance(leaf, self._jax.Array) or not is_pollable(leaf):
             return False
         dtype = leaf.dtype
@@ -367,9 +437,11 @@ def _reading(leaf: Any) -> OutputReading | None:
     import numpy as np  # noqa: PLC0415 - this package loads without it
 
     try:
-        values, differs = array_of(leaf), _differs(leaf)
+        values, differs = array_of(leaf), leaf.size <= _ELEMENTS and _differs(leaf)
     except Exception:  # noqa: BLE001 - as it is wherever the program reads it
         return None
+    if values.size > _ELEMENTS:
+        values = values.flat[:_ELEMENTS]
     finite = int(np.isfinite(values).sum())
     nan = finite < values.size and bool(np.isnan(values).any())
     scalar = values.size == 1 and finite and values.dtype.kind != "c"

@@ -74,22 +74,9 @@ class Compile:
     """
 
     __slots__ = (
-        "_looks",
-        "_references",
-        "began",
-        "built",
-        "deaf",
-        "end",
-        "frame",
-        "function",
-        "hit",
-        "looked_up",
-        "outer",
-        "outer_error",
-        "pending",
-        "span",
-        "started",
-        "thread",
+        *("_looks", "_references", "began", "built", "deaf", "end", "frame"),
+        *("function", "hit", "looked_up", "outer", "outer_error", "pending", "span"),
+        *("started", "thread"),
     )
 
     def __init__(

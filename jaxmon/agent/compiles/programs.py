@@ -100,16 +100,8 @@ class _Record:
     """The programs of one function."""
 
     __slots__ = (
-        "double",
-        "figures",
-        "fingerprint",
-        "finished",
-        "folded",
-        "is_read",
-        "programs",
-        "samples",
-        "seen",
-        "unrolled",
+        *("double", "figures", "fingerprint", "finished", "folded", "is_read"),
+        *("programs", "samples", "seen", "unrolled"),
     )
 
     def __init__(self) -> None:

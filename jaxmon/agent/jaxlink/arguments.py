@@ -51,18 +51,8 @@ class JitCall:
     """
 
     __slots__ = (
-        "args",
-        "avals",
-        "fun",
-        "given",
-        "kinds",
-        "kwargs",
-        "leaves",
-        "names",
-        "nodes",
-        "static_argnames",
-        "static_argnums",
-        "tree",
+        *("args", "avals", "fun", "given", "kinds", "kwargs", "leaves", "names"),
+        *("nodes", "static_argnames", "static_argnums", "tree"),
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of a call, in their order

@@ -84,6 +84,7 @@ class CallSites:
         self._drivers: dict[int, CodeType] = {}
         self._callers: dict[int, CodeType] = {}
         self._called: dict[int, dict[int, str]] = {}
+        self._shared: set[tuple[int, int]] = set()
         self._asking: dict[int, _Studied] = {}
 
     def call_from(
@@ -129,6 +130,17 @@ class CallSites:
         if site is None and id(code) in self._callers:
             return self._elsewhere(code, offset)
         return site
+
+    def called(self, traceback: Any) -> str | None:
+        """
+        Return the label of the jitted function that was called at a *traceback* of JAX,
+        empty if it may be one of several.
+        """
+        codes, offsets = traceback.raw_frames()
+        site = self.at(codes[0], offsets[0]) if codes else None
+        if site is None or site.state != DEVICE:
+            return None
+        return "" if (id(codes[0]), offsets[0]) in self._shared else site.function
 
     def drives(self, code: CodeType) -> bool:
         """Return whether *code* is known to call jitted functions or operations."""
@@ -203,6 +215,8 @@ class CallSites:
                 self._drivers[id(code)] = code
             if state == DEVICE:
                 self._callers[id(code)] = code
+        elif site is not None and function not in {"", site.function}:
+            self._shared.add(key)
 
 
 class _Call(NamedTuple):
@@ -319,17 +333,8 @@ class TransferSite:
     """
 
     __slots__ = (
-        "bytes",
-        "code",
-        "count",
-        "direction",
-        "ended",
-        "file",
-        "how",
-        "line",
-        "nanoseconds",
-        "reported",
-        "spent",
+        *("bytes", "code", "count", "direction", "ended", "file", "how", "line"),
+        *("nanoseconds", "reported", "spent"),
     )
 
     def __init__(

@@ -176,7 +176,7 @@ def donated_inside(jaxpr: Any, lines: SourceLineFinder) -> str:
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         place = ""
         if any(equation.params.get("donated_invars") or ()):
-            place = lines.place_of(equation)
+            place = lines.place_of(equation.source_info.traceback)
         inner = (donated_inside(jaxpr, lines) for _, jaxpr in jaxprs_in(equation))
         if place := place or next(filter(None, inner), ""):
             return place

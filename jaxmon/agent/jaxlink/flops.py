@@ -243,7 +243,7 @@ class _Counter:
         found.loops = True
         trips = trip_count(equation)
         if trips is None:
-            found.open_loop = self._lines.place_of(equation)
+            found.open_loop = self._lines.place_of(equation.source_info.traceback)
         if body.nothing and condition.nothing:
             return
         if trips is None:
@@ -291,7 +291,7 @@ class _Counter:
             found.amounts[kind.partition("_")[0], False] = float(claimed)
 
     def _unknown(self, reason: str, equation: Any) -> Uncounted:
-        place = self._lines.place_of(equation)
+        place = self._lines.place_of(equation.source_info.traceback)
         return Uncounted(reason, equation.primitive.name, place)
 
 

@@ -56,7 +56,7 @@ def folded(jaxpr: Any, lines: SourceLineFinder) -> Folded | None:
     most = max(work, key=lambda of: of.steps)
     largest = max(constants, key=_size)
     return Folded(
-        where=lines.place_of(most.equation),
+        where=lines.place_of(most.equation.source_info.traceback),
         callers=_callers(most.equation, lines),
         operation=most.operation,
         constant=f"{largest.aval.dtype}{list(largest.aval.shape)}".replace(" ", ""),

@@ -99,9 +99,9 @@ class SourceLineFinder:
         # Among equals the first, which is the innermost.
         return SourceLine(*min(stack, key=lambda frame: self.tier(frame.file)))
 
-    def place_of(self, equation: Any) -> str:
-        """Return the program's line of an *equation* of a jaxpr, empty if unknown."""
-        at = getattr(equation.source_info.traceback, "frames", ())
+    def place_of(self, traceback: Any) -> str:
+        """Return the program's line in a *traceback* of JAX, empty if unknown."""
+        at = getattr(traceback, "frames", ())
         line = self.of(
             [StackFrame(f.file_name, f.line_num, f.function_name) for f in at]
         )

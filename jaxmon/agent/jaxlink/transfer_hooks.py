@@ -393,7 +393,8 @@ class TransferHooks:
             if equation is not None or above is None:
                 break
             equation, above = above.f_locals.get("eqn"), above.f_back
-        place = "" if equation is None else self._lines.place_of(equation)
+        calls = None if equation is None else equation.source_info.traceback
+        place = self._lines.place_of(calls)
         if place not in self.callbacks and len(self.callbacks) >= _MANY:
             return None
         times = self.callbacks.setdefault(place, CallbackTimes())

@@ -299,6 +299,8 @@ determinism checks of calls that donate keys
     yyyyy <key>._impl
 EXECUTION_SECONDS + NONFINITE
     yyyyy <array>.{is_deleted is_ready}
+outputs that the program holds when it ends
+    yyyyy <array>.traceback.raw_frames
 inspection of values that missed calls return
     yyyyy jax._src.pjit:_cpp_pjit.cache_miss(outs)
 # Transfers
