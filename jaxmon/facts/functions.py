@@ -24,12 +24,8 @@ _LOW, _MIDDLE, _HIGH = 0.25, 0.5, 0.9
 
 class Distribution(NamedTuple):
     """
-    Quantiles of times, in seconds.
-
-    Attributes:
-        low: the lower quartile.
-        middle: the median.
-        high: what nine of ten do not exceed.
+    Quantiles of times, in seconds: the lower quartile, the median, and what nine of ten
+    do not exceed.
     """
 
     low: float
@@ -182,14 +178,13 @@ class Output(Fact):
         state: ``nonfinite``, ``infinite``, ``always_nan``, ``differs``; of a state,
             ``overflowed`` or ``rounded``.
         samples: those without a finite value, or with copies that differ, up to the
-            latest; those of a state.
+            latest; those of a state, which is of *dtype*.
         call: number of the first of these calls, and *time*, its Unix time.
-        finite_call: number of the last call whose values were finite, or that did not
-            wrap, and *finite_value*, that of a scalar.
+        finite_call: number of the last call before that, and *finite_value*, that of a
+            scalar.
         recovered: how often it became finite again.
-        dtype: of a state.
-        where: the line that computes a state, if it is known, or of the call, if the
-            program held the result at its end; *call* is unknown then.
+        where: the line that computes a state, or of the call, if the program held the
+            result at its end; *call* is unknown then.
         fraction: of its elements, all of size *least* or more, that do not change.
     """
 
@@ -249,13 +244,8 @@ class Keys(Fact):
 
 class Unrolled(Fact):
     """
-    A loop of Python that JAX traced into a program.
-
-    Attributes:
-        where: the line that its body is called from.
-        times: how often the body is in the program.
-        ratio: the fraction of the operations that are in it.
-        operations: their number, as traced.
+    A loop of Python that JAX traced into a program: *where* its body is called from,
+    how many *times* it is there, and which *ratio* of all *operations*, as traced.
     """
 
     where: str = ""
@@ -305,8 +295,8 @@ class Copied(Fact):
         arguments: their names, as far as they are known.
         donated_inside: the line that calls a jitted function that donates, inside the
             function, in vain.
-        kept: sampled calls after which the program kept one of the arguments.
-        dropped: those after which it did not.
+        kept: sampled calls after which the program kept one of the arguments;
+            *dropped*, those after which it did not.
         copying: sampled calls of a program that copies; *others*, of one that does not.
     """
 

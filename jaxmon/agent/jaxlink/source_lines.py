@@ -113,7 +113,11 @@ class SourceLineFinder:
         if len(jaxpr.outvars) != number:
             return ""
         output = jaxpr.outvars[index]
-        made = (equation for equation in jaxpr.eqns if output in equation.outvars)
+        made = (
+            equation.source_info.traceback
+            for equation in jaxpr.eqns
+            if output in equation.outvars
+        )
         return next(map(self.place_of, made), "")
 
     def raised_at(self, error: BaseException) -> str:
