@@ -10,6 +10,7 @@ STARTING = """
 import contextlib, json, threading, urllib.request
 import jax, jaxmon
 from jax._src import xla_bridge
+from jaxmon.facts.oom import OomReport
 from tests.helpers import inside
 
 began, joined = threading.Event(), threading.Event()
@@ -41,7 +42,7 @@ agent.refresh()
 nothing = agent.memory().lines
 inside.allocations(agent).snapshot()
 inside.overview(agent)
-inside.oom(agent).facts._devices()
+inside.oom(agent).facts._devices(OomReport())
 assert starting.is_alive()
 joined.set()
 starting.join()

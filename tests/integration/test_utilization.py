@@ -389,7 +389,7 @@ def test_what_a_function_achieves() -> None:
         place = found.flops.roofline
         assert place is not None
         # One array, which is both operands, and the result. Early XLA counts it twice.
-        arrays = 3 if jax.__version_info__ < (0, 7) else 2
+        arrays = 3 if jax.__version_info__ < (0, 9) else 2
         assert place.intensity == pytest.approx(flops / (arrays * 4 * size**2))
         assert place.ridge == pytest.approx(1e15 / 1e6)
         ((name, *cells),) = section(

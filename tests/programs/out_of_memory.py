@@ -89,7 +89,7 @@ def trace():
 @case
 def compile():  # noqa: A001 - the name of the stage
     jitted = jax.jit(closes_over)
-    limit(80 * MIB)
+    limit(100 * MIB)
     return jitted(1.0)
 
 
