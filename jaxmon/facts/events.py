@@ -43,7 +43,7 @@ class Recompile(Fact):
     """
     One recompile, its cause and its differences, but for those *omitted*; *place* is
     the line of the program that jits or calls the function, *trace_id* that of the
-    request that waited, if it has a trace.
+    request that waited, if it has a trace. There were so many *calls* until then.
     """
 
     time: float = 0.0
@@ -53,6 +53,7 @@ class Recompile(Fact):
     omitted: int = 0
     seconds: float | None = None
     place: str = ""
+    calls: int = 0
     trace_id: str = ""
 
     @property

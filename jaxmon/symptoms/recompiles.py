@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from math import gcd
 
 from jaxmon import catalog, promql
@@ -92,7 +92,12 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
     """Detect functions whose recompiles are many, or take long."""
     for function in snapshot.users:
         for cause, count in Counter(function.recompiles).most_common():
-            if cause == EVICTED or not _is_worth(function, cause, snapshot):
+            if cause == EVICTED:
+                continue
+            if (found := _not_warmed(function, cause, snapshot)) is not None:
+                yield found
+                continue
+            if not _is_worth(function, cause, snapshot):
                 continue
             why = _why(cause, _latest(snapshot, function.name, cause))
             took = recompile_time(function, cause, snapshot)
@@ -110,6 +115,43 @@ def recompiles(snapshot: Snapshot) -> Iterator[Finding]:
                 seconds=took,
                 severity=_severity(function, snapshot),
             )
+
+
+def _not_warmed(
+    function: FunctionFact, cause: str, snapshot: Snapshot
+) -> Finding | None:
+    """Return that a warm-up of *function* lacks what later calls compile for."""
+    those, few = _those(snapshot, function.name, cause), snapshot.limits.recompile_few
+    line = those[0].place if those else ""
+    later = list(dropwhile(lambda of: of.place == line, those))
+    # It calls each program a few times; a helper is called no more than that at all.
+    warmed = (len(those) - len(later) + 1) * few
+    often = (function.calls or 0) >= function.built * few
+    if not (often and later and line and cause in WHY):
+        return None
+    took = sum(of.seconds or 0.0 for of in later)
+    much = _is_much(len(later), took, AVOIDABLE[0], snapshot)
+    alone = later[0].calls <= warmed and all(of.place != line for of in later)
+    if not alone or not (much or _is_worth(function, cause, snapshot)):
+        return None
+    where = _most_often_at(later)
+    return Finding(
+        "recompile",
+        function.name,
+        f"{function.name} was recompiled {times(len(later))} at {where} because "
+        f"{WHY[cause]}, although calls at {line} had compiled other programs of it "
+        f"before. This took {_of_compiles(took, function.compile_time)}.",
+        _latest_texts(later),
+        f"If the calls at {line} are to warm it up, make them with the shapes and "
+        f"types of those at {where}: these had no program.",
+        where=where,
+        seconds=took,
+        severity=_severity(function, snapshot),
+    )
+
+
+def _of_compiles(took: float, every: float) -> str:
+    return f"{duration(took)} of the {duration(every)} that its compiles took"
 
 
 def _severity(function: FunctionFact, snapshot: Snapshot) -> Severity | None:

@@ -284,3 +284,59 @@ def test_evicted_programs_are_blamed_on_what_evicted_them():
         "train.step: 10.0 s",
         "jax._src.random.normal: 5.0 s",
     )
+
+
+def warmed(
+    *lines: str, before: int = 2, calls: int = 900, **more: Any
+) -> list[Finding]:
+    """
+    Return the findings on a function that was recompiled for calls of *lines*, the
+    first of which that warms up no others followed *before* calls.
+    """
+    events = [
+        recompile("x: f32[1] → f32[2]", place=line, seconds=4.0, calls=before + number)
+        for number, line in enumerate(lines)
+    ]
+    recompiles = {"cause": "shape", **more}["cause"]
+    for event in events:
+        event["details"]["cause"] = recompiles
+    figures = function(
+        calls=calls,
+        compiles={"compiled": 1 + len(lines)},
+        recompiles={recompiles: len(lines)},
+        phases={"backend_compile": {"seconds": 20.0, "count": 1 + len(lines)}},
+    )
+    process = {"observed_seconds": 60.0, "now": 1000.0}
+    found = findings(events, functions=figures, process=process)
+    return [of for of in found if of.topic == "recompile"]
+
+
+def test_a_warm_up_that_lacks_what_is_called_later_is_named():
+    """By both lines, and what the later ones took; it need not be a storm."""
+    (found,) = warmed("a.py:1", "a.py:9", "a.py:9")
+
+    assert found.verdict == (
+        "train.step was recompiled twice at a.py:9 because an argument's shape "
+        "changed, although calls at a.py:1 had compiled other programs of it before. "
+        "This took 8.0 s of the 20.0 s that its compiles took."
+    )
+    assert (found.where, found.seconds) == ("a.py:9", 8.0)
+    assert "the calls at a.py:1 are to warm it up" in found.action
+
+
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        (["a.py:1", "a.py:1", "a.py:1"], {}),
+        (["a.py:1", "a.py:9", "a.py:1"], {}),
+        (["a.py:1", "a.py:9"], {"before": 400}),
+        (["a.py:1", "a.py:9"], {"calls": 4}),
+        (["a.py:1", "a.py:9"], {"cause": "unknown"}),
+    ],
+)
+def test_what_may_be_no_warm_up_is_not_called_one(lines, more):
+    """
+    It fits; both lines go on; a training before its evaluation; a helper that is called
+    once for each of its sizes; a cause that is not known.
+    """
+    assert not any("warm" in found.action for found in warmed(*lines, **more))

@@ -259,6 +259,7 @@ class CauseFinder:
             omitted=cause.omitted,
             **details,
             seconds=seconds,
+            calls=function.calls_and_hits()[0],
         )
         return cause.name
 
