@@ -9,6 +9,8 @@ alive what they hold.
 
 from __future__ import annotations
 
+import functools
+import gc
 import itertools
 import re
 import sys
@@ -33,6 +35,8 @@ from jaxmon.facts.memory import MemoryHolder
 
 
 LEAST_ITEMS = 16
+# A queue grew if it has so many times what was in it when items were first taken.
+_BACKLOG = 1.5
 _MOST_LINES = 3
 
 _MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
@@ -41,6 +45,8 @@ _COLLECTIONS = (list, tuple, set, deque, *_MAPPINGS)
 _ADDS = r"\.(?:append|appendleft|add|extend|insert|put|put_nowait|setdefault|update)\("
 # Of Python's module `queue`; what is in one is an attribute.
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
+_CACHE: type = functools._lru_cache_wrapper  # noqa: SLF001 - it has no public name
+_KINDS = frozenset(map(id, {*_COLLECTIONS} - {tuple}))
 
 
 class _Variable(NamedTuple):
@@ -50,6 +56,8 @@ class _Variable(NamedTuple):
     Attributes:
         name: as `MemoryHolder` has it.
         last: a pattern of how the source refers to it, in *file*.
+        kind: of what the program sees, empty if that is *value*.
+        taken: whether items are taken from a queue.
     """
 
     name: str
@@ -57,6 +65,8 @@ class _Variable(NamedTuple):
     file: str
     value: Any
     depth: int
+    kind: str = ""
+    taken: bool = False
 
 
 class HolderFinder:
@@ -64,7 +74,10 @@ class HolderFinder:
 
     def __init__(self, finder: SourceLineFinder) -> None:
         self._finder = finder
+        # How many items there were at first: by name, and in queues, by id, from which
+        # items were taken.
         self._before: dict[str, int] = {}
+        self._taken: dict[int, int] = {}
         for holder, _ in self._found():
             before = self._before.get(holder.name, 0)
             self._before[holder.name] = max(before, holder.items)
@@ -82,26 +95,21 @@ class HolderFinder:
         if not found:
             return MemoryHolder()
         holder, variable = max(found, key=lambda pair: pair[0].bytes)
-        adds = rf"{variable.last}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)"
-        lines = lines_with(adds, self._finder, variable.file)
+        lines = [*dict.fromkeys(lines_with(variable.last, self._finder, variable.file))]
         return holder.replace(adds=tuple(lines[:_MOST_LINES]))
 
     def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
         """Yield collections of many items, without those that have a maximum."""
         for variable in self._variables():
-            value = variable.value
-            kind = type(value)
-            if not _is_in(kind, _COLLECTIONS) or kind is tuple:
-                continue
-            bounded = kind is deque and value.maxlen is not None
-            if bounded or len(value) < LEAST_ITEMS:
-                continue
-            items = list(_items(value, _SAMPLED))
-            seen = set[int]()
-            size = sum(_bytes(item, seen) for item in items)
-            size = size * len(value) // max(len(items), 1)
-            name = name_of(kind)
-            yield MemoryHolder(variable.name, name, len(value), size), variable
+            if _may_grow(variable.value):
+                yield self._holder(variable), variable
+
+    def _holder(self, variable: _Variable) -> MemoryHolder:
+        value, number = variable.value, len(variable.value)
+        kind = variable.kind or name_of(type(value))
+        before = self._taken.setdefault(id(value), number) if variable.taken else number
+        backlog = number >= _BACKLOG * before
+        return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
 
     def _variables(self) -> Iterator[_Variable]:
         """Yield what the program's names refer to, from its modules on."""
@@ -112,7 +120,7 @@ class HolderFinder:
                 held = vars(module).copy().items()
                 prefix = "" if name == "__main__" else f"{name}."
                 waiting += [
-                    _Variable(prefix + key, rf"\b{re.escape(key)}", file, value, 0)
+                    _Variable(prefix + key, _adds(r"\b", key), file, value, 0)
                     for key, value in held
                     if not key.startswith("__")
                 ]
@@ -154,7 +162,7 @@ class HolderFinder:
             named = zip(code.co_varnames, given, strict=False)
             for name, value in [*named, *inside.items()]:
                 if self._finder.is_user(code.co_filename):
-                    known_as, last = f"{code.co_name}.{name}", rf"\b{re.escape(name)}"
+                    known_as, last = f"{code.co_name}.{name}", _adds(r"\b", name)
                     yield _Variable(known_as, last, code.co_filename, value, 0)
 
     def _inside(self, variable: _Variable) -> Iterator[_Variable]:
@@ -165,15 +173,21 @@ class HolderFinder:
             for item in _items(value, _SAMPLED):
                 if _is_in(type(item), _COLLECTIONS) or self._is_users(type(item)):
                     yield variable._replace(value=item, depth=depth)
-        elif module_of(kind) == "queue" and name_of(kind) in _QUEUES:
-            fields = fields_of(value)
-            if fields.get("maxsize") == 0:
-                yield variable._replace(value=fields.get("queue"), depth=depth)
-        elif self._is_users(kind):
-            file = vars(sys.modules[module_of(kind)]).get("__file__", "")
-            for name, field in fields_of(value).items():
-                known_as, last = f"{name_of(kind)}.{name}", rf"\.{re.escape(name)}"
-                yield _Variable(known_as, last, file, field, depth)
+        elif module_of(kind) == "queue" or kind is _CACHE:
+            for items, of, taken in _unbounded(value):
+                yield variable._replace(value=items, depth=depth, kind=of, taken=taken)
+        elif self._is_users(kind) or (kind is type and self._is_users(value)):
+            yield from self._fields(value, depth)
+
+    def _fields(self, value: Any, depth: int) -> Iterator[_Variable]:
+        """Yield what an object of the program has, or a class of it."""
+        kind = value if type(value) is type else type(value)
+        file = vars(sys.modules[module_of(kind)]).get("__file__", "")
+        fields = vars(kind).copy() if kind is value else fields_of(value)
+        for name, field in fields.items():
+            yield _Variable(
+                f"{name_of(kind)}.{name}", _adds(r"\.", name), file, field, depth
+            )
 
     def _is_users(self, kind: type) -> bool:
         """Return whether *kind* is a class of the program."""
@@ -188,6 +202,43 @@ _MODULE = types.ModuleType
 def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
     # `in` would call the metaclass's ``__eq__``.
     return any([kind is other for other in kinds])
+
+
+def _unbounded(value: Any) -> Iterator[tuple[Any, str, bool]]:
+    """
+    Yield what is in a queue or cache without a maximum, what that is, and whether items
+    are taken from it.
+    """
+    if type(value) is _CACHE:
+        if _CACHE.cache_info(value).maxsize is None:
+            for items in gc.get_referents(value):
+                if type(items) is dict and items is not vars(value):
+                    yield items, "lru_cache", False
+    elif name_of(type(value)) in _QUEUES:
+        fields = fields_of(value)
+        items, left = fields.get("queue", ()), fields.get("unfinished_tasks", 0)
+        if fields.get("maxsize") == 0 and _may_grow(items):
+            # It counts what was put, less what was taken and is done.
+            yield items, name_of(type(value)), left > len(items)
+
+
+def _adds(before: str, name: str) -> str:
+    """Return a pattern of a line that adds to *name*, or defines a function of it."""
+    name = re.escape(name)
+    return rf"{before}{name}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)|\bdef {name}\("
+
+
+def _may_grow(value: Any) -> bool:
+    """Return whether *value* is a collection of many items without a maximum."""
+    if id(type(value)) not in _KINDS or len(value) < LEAST_ITEMS:
+        return False
+    return type(value) is not deque or value.maxlen is None
+
+
+def _size(value: Any) -> int:
+    """Return the bytes in a collection, estimated from some items."""
+    items, seen = list(_items(value, _SAMPLED)), set[int]()
+    return sum(_bytes(item, seen) for item in items) * len(value) // max(len(items), 1)
 
 
 def _items(value: Any, most: int) -> Iterator[Any]:
