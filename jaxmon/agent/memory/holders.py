@@ -37,7 +37,7 @@ from jaxmon.facts.memory import MemoryHolder
 
 LEAST_ITEMS = 16
 # A queue grew if it has so many times what was in it when items were first taken.
-_BACKLOG = 1.5
+_BACKLOG = 1.25
 _MOST_LINES = 3
 
 _MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
