@@ -90,6 +90,8 @@ class MemoryHolder(Fact):
         kind: its type, ``list``.
         items: how many it has, and *bytes* of arrays, estimated from some of them.
         adds: lines of the source that add to it, as far as its name shows.
+        backlog: whether it is a queue without a maximum that grew while items were
+            taken from it.
     """
 
     name: str = ""
@@ -97,6 +99,7 @@ class MemoryHolder(Fact):
     items: int = 0
     bytes: float = 0.0
     adds: tuple[str, ...] = ()
+    backlog: bool = False
 
     @property
     def where(self) -> str:

@@ -193,21 +193,27 @@ def _host_growth(snapshot: Snapshot) -> Iterator[Finding]:
     left, long = growth.full_in_seconds, seconds_in(limits.host_growth_for)
     soon = left is not None and left <= seconds_in(limits.host_full_within)
     fills = soon and growth.seconds >= long
-    if growth.growth_bytes and (growth.holder.name or fills):
+    holder = growth.holder
+    if holder.backlog:
+        verdict = (
+            f"{holder.name}, a {holder.kind} without a maximum, is filled faster than "
+            f"it is emptied: its memory on the host grew to about {size(holder.bytes)}"
+        )
+        advice = "Give it a maxsize of a few items: put() then waits until one is taken"
+    else:
         per_call = growth.growth_bytes / max(growth.calls, 1)
-        yield Finding(
-            "host_memory_growth",
-            growth.holder.name,
+        verdict = (
             f"The memory of the process on the host grew steadily by "
             f"{size(growth.growth_bytes)} in {duration(growth.seconds)} and "
-            f"{growth.calls:,} calls, {size(per_call)} for each, beside arrays of "
-            f"JAX{_full(left, limits)}",
-            (*_held(growth.holder),),
-            "Give what grows a maximum, as functools.lru_cache(maxsize=...) has, or "
-            "drop what is no longer needed. A cache that is still filling looks the "
-            "same.",
-            where=growth.holder.where,
+            f"{growth.calls:,} calls, {size(per_call)} for each, beside arrays of JAX"
         )
+        advice = (
+            "Give what grows a maximum, as functools.lru_cache(maxsize=...) has, or "
+            "drop what is not needed. A cache that is still filling looks the same"
+        )
+    if growth.growth_bytes and (holder.name or fills):
+        named = ("host_memory_growth", holder.name, verdict + _full(left, limits))
+        yield Finding(*named, (*_held(holder),), f"{advice}.", where=holder.where)
 
 
 def _memory_leak(limits: Limits) -> Alert:

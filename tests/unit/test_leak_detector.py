@@ -315,7 +315,7 @@ def test_what_holds_most_is_named_with_the_lines_that_add_to_it(
         for _ in range(room and 80 - room):
             batches.get()
         ended.set()
-    assert (found.kind, found.items, found.bytes) == ("deque", 80, 80 * 40_000)
+    assert (found.kind, found.items, found.bytes) == ("Queue", 80, 80 * 40_000)
     line = HOLDING.partition("# puts")[0].count("\n") + 1
     assert found.adds == (f"holding_histories.py:{line}",)
     sys.modules.pop("holding_histories")

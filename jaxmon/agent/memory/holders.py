@@ -3,12 +3,15 @@ What of the program holds much memory: lists, dicts and the like, by their names
 
 The variables of the program's modules, and what its threads were started with, are
 followed through its objects, and a few items of each collection stand for all. No code
-of the program runs. Local variables of functions are not seen: to read them would keep
-alive what they hold.
+of the program runs. Local variables of functions are not read: that would keep alive
+what they hold. If no other variable holds what has grown, the garbage collector knows
+the collections that only a running function, or an object of the program, refers to.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import itertools
 import re
 import sys
@@ -33,6 +36,8 @@ from jaxmon.facts.memory import MemoryHolder
 
 
 LEAST_ITEMS = 16
+# A queue grew if it has so many times what was in it when items were first taken.
+_BACKLOG = 1.25
 _MOST_LINES = 3
 
 _MOST_OBJECTS, _DEEPEST, _SAMPLED, _INSIDE = 20_000, 6, 8, 64
@@ -41,6 +46,8 @@ _COLLECTIONS = (list, tuple, set, deque, *_MAPPINGS)
 _ADDS = r"\.(?:append|appendleft|add|extend|insert|put|put_nowait|setdefault|update)\("
 # Of Python's module `queue`; what is in one is an attribute.
 _QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
+_CACHE: type = functools._lru_cache_wrapper  # noqa: SLF001 - it has no public name
+_KINDS = frozenset(map(id, {*_COLLECTIONS} - {tuple}))
 
 
 class _Variable(NamedTuple):
@@ -50,6 +57,8 @@ class _Variable(NamedTuple):
     Attributes:
         name: as `MemoryHolder` has it.
         last: a pattern of how the source refers to it, in *file*.
+        kind: of what the program sees, empty if that is *value*.
+        taken: whether items are taken from a queue.
     """
 
     name: str
@@ -57,6 +66,8 @@ class _Variable(NamedTuple):
     file: str
     value: Any
     depth: int
+    kind: str = ""
+    taken: bool = False
 
 
 class HolderFinder:
@@ -64,44 +75,101 @@ class HolderFinder:
 
     def __init__(self, finder: SourceLineFinder) -> None:
         self._finder = finder
+        # How many items there were at first: by name, by id, and in queues from which
+        # items were taken.
         self._before: dict[str, int] = {}
+        self._lengths: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
         for holder, _ in self._found():
             before = self._before.get(holder.name, 0)
             self._before[holder.name] = max(before, holder.items)
 
-    def largest(self, least: float) -> MemoryHolder:
+    def largest(self, least: float, *, search: bool = False) -> MemoryHolder:
         """
         Return the collection that holds most, at least so many bytes, and has more
         items than at first; an empty one if there is none.
+
+        Args:
+            least: bytes.
+            search: go through all objects, if no variable holds so much, for what has
+                grown since the first time that none did.
         """
         found = [
             (holder, variable)
             for holder, variable in self._found()
             if holder.bytes >= least and holder.items > self._before.get(holder.name, 0)
         ]
+        if not found and (search or not self.searched):
+            found = self._search(least)
         if not found:
             return MemoryHolder()
         holder, variable = max(found, key=lambda pair: pair[0].bytes)
-        adds = rf"{variable.last}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)"
-        lines = lines_with(adds, self._finder, variable.file)
-        return holder.replace(adds=tuple(lines[:_MOST_LINES]))
+        lines = [*dict.fromkeys(lines_with(variable.last, self._finder, variable.file))]
+        many = len(lines) > _MOST_LINES and not variable.file
+        return holder.replace(adds=() if many else tuple(lines[:_MOST_LINES]))
+
+    @property
+    def searched(self) -> bool:
+        """Whether all objects were gone through: that takes a tenth of a second."""
+        return bool(self._lengths)
 
     def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
         """Yield collections of many items, without those that have a maximum."""
         for variable in self._variables():
-            value = variable.value
+            if _may_grow(variable.value):
+                yield self._holder(variable), variable
+
+    def _holder(self, variable: _Variable) -> MemoryHolder:
+        value, number = variable.value, len(variable.value)
+        kind = variable.kind or name_of(type(value))
+        before = self._taken.setdefault(id(value), number) if variable.taken else number
+        backlog = number >= _BACKLOG * before
+        return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
+
+    def _search(self, least: float) -> list[tuple[MemoryHolder, _Variable]]:
+        """Return what holds so much and has grown, if it is known what refers to it."""
+        first, grown = not self._lengths, []
+        for value in filter(_may_grow, self._tracked()):
+            before = self._lengths.setdefault(id(value), len(value) if first else 0)
+            if len(value) > before and _size(value) >= least:
+                grown.append(value)
+        found = []
+        while grown:  # and refers to it no more
+            if (variable := self._referring(grown.pop())) is not None:
+                found.append((self._holder(variable), variable))
+        return found
+
+    def _tracked(self) -> Iterator[Any]:
+        """Yield collections that the garbage collector knows, or an object of them."""
+        users: dict[int, bool] = {}
+        for value in gc.get_objects():
             kind = type(value)
-            if not _is_in(kind, _COLLECTIONS) or kind is tuple:
-                continue
-            bounded = kind is deque and value.maxlen is not None
-            if bounded or len(value) < LEAST_ITEMS:
-                continue
-            items = list(_items(value, _SAMPLED))
-            seen = set[int]()
-            size = sum(_bytes(item, seen) for item in items)
-            size = size * len(value) // max(len(items), 1)
-            name = name_of(kind)
-            yield MemoryHolder(variable.name, name, len(value), size), variable
+            if id(kind) in _KINDS:
+                yield value
+            elif kind is types.CellType:
+                yield from gc.get_referents(value)
+            elif id(kind) not in users:
+                users[id(kind)] = self._is_users(kind)
+            if users.get(id(kind)):
+                yield from fields_of(value).values()
+
+    def _referring(self, value: Any) -> _Variable | None:
+        """Return what alone refers to *value*: an object of the program, or a call."""
+        for owner in gc.get_referrers(value):
+            kind = type(owner)
+            for one in gc.get_referrers(owner) if kind is dict else [owner]:
+                fields = self._fields(one, 0) if self._is_users(type(one)) else ()
+                if held := [field for field in fields if field.value is value]:
+                    return held[0]
+            if module_of(kind) == "_queue":  # as an executor has; it has no maximum
+                last, name = r"\.(?:put|submit)\(", name_of(kind)
+                main = vars(sys.modules["__main__"]).get("__file__") or ""
+                return _Variable(name, last, main, value, 0, name)
+            if kind not in (types.CellType, types.GeneratorType):
+                return None
+        names = _running(self._finder) if _is_in(type(value), (list, deque)) else ()
+        last = rf"\b(?:{'|'.join(names)})\.(?:append|appendleft|extend|insert)\("
+        return _Variable("a local variable", last if names else "(?!)", "", value, 0)
 
     def _variables(self) -> Iterator[_Variable]:
         """Yield what the program's names refer to, from its modules on."""
@@ -112,7 +180,7 @@ class HolderFinder:
                 held = vars(module).copy().items()
                 prefix = "" if name == "__main__" else f"{name}."
                 waiting += [
-                    _Variable(prefix + key, rf"\b{re.escape(key)}", file, value, 0)
+                    _Variable(prefix + key, _adds(r"\b", key), file, value, 0)
                     for key, value in held
                     if not key.startswith("__")
                 ]
@@ -154,7 +222,7 @@ class HolderFinder:
             named = zip(code.co_varnames, given, strict=False)
             for name, value in [*named, *inside.items()]:
                 if self._finder.is_user(code.co_filename):
-                    known_as, last = f"{code.co_name}.{name}", rf"\b{re.escape(name)}"
+                    known_as, last = f"{code.co_name}.{name}", _adds(r"\b", name)
                     yield _Variable(known_as, last, code.co_filename, value, 0)
 
     def _inside(self, variable: _Variable) -> Iterator[_Variable]:
@@ -165,15 +233,21 @@ class HolderFinder:
             for item in _items(value, _SAMPLED):
                 if _is_in(type(item), _COLLECTIONS) or self._is_users(type(item)):
                     yield variable._replace(value=item, depth=depth)
-        elif module_of(kind) == "queue" and name_of(kind) in _QUEUES:
-            fields = fields_of(value)
-            if fields.get("maxsize") == 0:
-                yield variable._replace(value=fields.get("queue"), depth=depth)
-        elif self._is_users(kind):
-            file = vars(sys.modules[module_of(kind)]).get("__file__", "")
-            for name, field in fields_of(value).items():
-                known_as, last = f"{name_of(kind)}.{name}", rf"\.{re.escape(name)}"
-                yield _Variable(known_as, last, file, field, depth)
+        elif module_of(kind) == "queue" or kind is _CACHE:
+            for items, of, taken in _unbounded(value):
+                yield variable._replace(value=items, depth=depth, kind=of, taken=taken)
+        elif self._is_users(kind) or (kind is type and self._is_users(value)):
+            yield from self._fields(value, depth)
+
+    def _fields(self, value: Any, depth: int) -> Iterator[_Variable]:
+        """Yield what an object of the program has, or a class of it."""
+        kind = value if type(value) is type else type(value)
+        file = vars(sys.modules[module_of(kind)]).get("__file__", "")
+        fields = vars(kind).copy() if kind is value else fields_of(value)
+        for name, field in fields.items():
+            yield _Variable(
+                f"{name_of(kind)}.{name}", _adds(r"\.", name), file, field, depth
+            )
 
     def _is_users(self, kind: type) -> bool:
         """Return whether *kind* is a class of the program."""
@@ -185,9 +259,60 @@ class HolderFinder:
 _MODULE = types.ModuleType
 
 
+def _running(finder: SourceLineFinder) -> set[str]:
+    """Return the variables of functions that run, none if a list is being made."""
+    names = set[str]()
+    for top in sys._current_frames().values():  # noqa: SLF001 - the only way
+        frame: types.FrameType | None = top
+        while frame is not None:
+            code, frame = frame.f_code, frame.f_back
+            if finder.is_user(code.co_filename):
+                if code.co_name.endswith("comp>"):
+                    return set()
+                names |= {*code.co_varnames, *code.co_cellvars}
+    return names
+
+
 def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:
     # `in` would call the metaclass's ``__eq__``.
     return any([kind is other for other in kinds])
+
+
+def _unbounded(value: Any) -> Iterator[tuple[Any, str, bool]]:
+    """
+    Yield what is in a queue or cache without a maximum, what that is, and whether items
+    are taken from it.
+    """
+    if type(value) is _CACHE:
+        if _CACHE.cache_info(value).maxsize is None:
+            for items in gc.get_referents(value):
+                if type(items) is dict and items is not vars(value):
+                    yield items, "lru_cache", False
+    elif name_of(type(value)) in _QUEUES:
+        fields = fields_of(value)
+        items, left = fields.get("queue", ()), fields.get("unfinished_tasks", 0)
+        if fields.get("maxsize") == 0 and _may_grow(items):
+            # It counts what was put, less what was taken and is done.
+            yield items, name_of(type(value)), left > len(items)
+
+
+def _adds(before: str, name: str) -> str:
+    """Return a pattern of a line that adds to *name*, or defines a function of it."""
+    name = re.escape(name)
+    return rf"{before}{name}(?:{_ADDS}|\[.*\]\s*=(?!=)|\s*\+=)|\bdef {name}\("
+
+
+def _may_grow(value: Any) -> bool:
+    """Return whether *value* is a collection of many items without a maximum."""
+    if id(type(value)) not in _KINDS or len(value) < LEAST_ITEMS:
+        return False
+    return type(value) is not deque or value.maxlen is None
+
+
+def _size(value: Any) -> int:
+    """Return the bytes in a collection, estimated from some items."""
+    items, seen = list(_items(value, _SAMPLED)), set[int]()
+    return sum(_bytes(item, seen) for item in items) * len(value) // max(len(items), 1)
 
 
 def _items(value: Any, most: int) -> Iterator[Any]:

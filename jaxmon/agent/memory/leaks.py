@@ -268,8 +268,9 @@ YOUNG_GROWTH = 256 << 20
 """Bytes by which a young program must have grown."""
 
 _YOUNG_LOOKS, _YOUNG_CALLS, _YOUNG_ARRAYS = 5, 100, 16
-# The first calls are not like the others.
-_WARM_CALLS = 1 / 4
+# The first calls are not like the others; after so many more than it grew for, what
+# has not grown has stopped.
+_WARM_CALLS, _STILL_CALLS = 1 / 4, 1 / 2
 
 
 class _YoungLook(NamedTuple):
@@ -286,10 +287,13 @@ class YoungDetector:
     Attributes:
         leaks: arrays that accumulate, by device.
         host: growth of the host's memory beside arrays of the CPU, if that goes on.
+        risen: bytes of it since the first call.
     """
 
     def __init__(self) -> None:
         self._looks: list[_YoungLook] = []
+        self._rest: int | None = None
+        self.risen = 0
         self.leaks: dict[str, Leak] = {}
         self.host: HostGrowth | None = None
 
@@ -306,6 +310,9 @@ class YoungDetector:
             now: seconds on a monotonic clock.
         """
         looks = self._looks
+        if calls:
+            self._rest = resident if self._rest is None else self._rest
+            self.risen = resident - self._rest
         if looks and calls <= looks[-1].calls:
             return
         devices = {
@@ -319,6 +326,10 @@ class YoungDetector:
         later = [look for look in looks if look.calls >= calls * _WARM_CALLS]
         if len(later) >= _YOUNG_LOOKS and calls >= _YOUNG_CALLS:
             self._judge(later)
+
+    def goes_on(self, growth: Leak | HostGrowth, calls: int) -> bool:
+        """Return whether *growth* may go on: a snapshot follows soon if it does."""
+        return calls - self._looks[-1].calls <= growth.calls * _STILL_CALLS
 
     def _judge(self, looks: Sequence[_YoungLook]) -> None:
         first, last = looks[0], looks[-1]

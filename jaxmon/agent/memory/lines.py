@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _LINES = 5
 # A collection must hold so much of what has grown.
 _OF_GROWTH = 0.5
-_FIND_SECONDS, _FIND_PAUSES = 1.0, 50
+# After so much of what is judged, it is kept what there was before.
+_EARLY = 0.25
+_FIND_SECONDS, _FIND_PAUSES = 0.25, 50
 
 
 class Suspicion:
@@ -138,13 +140,14 @@ class Suspicion:
         """Return how the rest of the process grows, if it does."""
         from jaxmon.agent.memory.leaks import host_seconds_left  # noqa: PLC0415
 
-        growth = None if self._young is None else self._young.host
-        if growth is None:
+        young, holder = self._young, self._holder("")
+        growth = None if young is None else young.host
+        if holder.backlog:
+            return facts.HostGrowth(holder.bytes, holder=holder)
+        if young is None or growth is None or not young.goes_on(growth, self._calls()):
             return facts.HostGrowth()
-        return growth.replace(
-            full_in_seconds=host_seconds_left(growth),
-            holder=self._holder(""),
-        )
+        left = host_seconds_left(growth)
+        return growth.replace(full_in_seconds=left, holder=holder)
 
     def _holder(self, device: str) -> facts.MemoryHolder:
         """Return what holds much of what grew on *device*, or on the host."""
@@ -155,25 +158,31 @@ class Suspicion:
         Find what holds what has grown: while the program runs, for at its end its
         variables may be gone. Takes at most a fiftieth of the time.
         """
+        from jaxmon.agent.memory.leaks import YOUNG_GROWTH  # noqa: PLC0415
+
         grown = {device: leak.growth_bytes for device, leak in self._leaks.items()}
-        if self._young is not None and self._young.host is not None:
-            grown[""] = self._young.host.growth_bytes
-        if not grown or monotonic() < self._find_at:
+        host = None if self._young is None else self._young.host
+        risen = 0 if self._young is None else self._young.risen
+        if host is not None or risen >= YOUNG_GROWTH * _OF_GROWTH:
+            grown[""] = risen if host is None else host.growth_bytes
+        early = risen >= YOUNG_GROWTH * _EARLY
+        if not (grown or early) or monotonic() < self._find_at:
             return
-        before = thread_time()
+        before, again = thread_time(), False
         try:
             if self._holders is None:
                 from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
 
-                self._holders = HolderFinder(self._sites)
-                return
+                self._holders, grown = HolderFinder(self._sites), {}
+            again = self._holders.searched
             for device, growth in grown.items():
-                found = self._holders.largest(growth * _OF_GROWTH)
-                if found.name:
+                known = bool(device or host) and not self._holder(device).backlog
+                found = self._holders.largest(growth * _OF_GROWTH, search=known)
+                if found.name and (known or found.backlog):
                     self._held[device] = found
         except Exception:  # noqa: BLE001 - contained: the growth is known without
             self._guard.failed("holders", stays_on=True)
-        pause = max(_FIND_SECONDS, _FIND_PAUSES * (thread_time() - before))
+        pause = max(_FIND_SECONDS, again * _FIND_PAUSES * (thread_time() - before))
         self._find_at = monotonic() + pause
 
     def drop(self) -> None:
@@ -193,6 +202,9 @@ class Suspicion:
             [
                 self._fact(leak).replace(holder=self._holder(leak.device))
                 for leak in list(self._leaks.values())
+                if not leak.calls
+                or self._young is None
+                or self._young.goes_on(leak, self._calls())
             ]
         )
 
@@ -295,22 +307,26 @@ class MemoryLines(Part):
         self._forget()
 
     def refresh(self, *, asked: bool) -> None:
-        """Take a snapshot now, unless disabled."""
-        del asked
-        self.take_snapshot()
+        """Take a snapshot now, unless disabled; unasked, the program ends."""
+        # What has grown may have been freed by then, which says nothing about it.
+        freed = not asked and (self._suspicion.used() or 0) < self._used
+        self.take_snapshot(judge=not freed)
 
     def explain(self) -> Explanation:
         """Return the source lines that hold memory."""
         return Explanation({"allocations": self.snapshot})
 
-    def take_snapshot(self) -> None:
+    def take_snapshot(self, *, judge: bool = True) -> None:
         """Take a snapshot now, on this thread; does nothing if disabled."""
         if self._interval:
-            self.profile()
+            self.profile(judge=judge)
 
-    def profile(self) -> MemoryProfile:
+    def profile(self, *, judge: bool = True) -> MemoryProfile:
         """
         Return the memory holders; empty before the program has initialised a backend.
+
+        Args:
+            judge: whether what grows is judged by it.
 
         Raises:
             ProfileError: JAX's profile cannot be read.
@@ -335,7 +351,7 @@ class MemoryLines(Part):
             self._last = profile
             self._first = self._first or profile
             self._keep_peaks(profile)
-            if self._interval:
+            if self._interval and judge:
                 self._suspicion.judge(profile, tuple(devices.values()))
         return profile
 

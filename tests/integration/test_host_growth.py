@@ -1,0 +1,54 @@
+"""What is said of programs whose memory on the host grows, or only seems to."""
+
+import re
+
+import pytest
+
+from tests.helpers.processes import ROOT, run_python
+
+
+PROGRAM = ROOT / "tests" / "programs" / "host_growth.py"
+GROWS = {
+    "module_list": r"HISTORY \(list,",
+    "local_list": r"a local variable \(list,",
+    "cached_function": r"features \(lru_cache,",
+    "attribute": r"Server\.answers \(dict,",
+    "unbounded_queue": r"load\.ready \(Queue,",
+    "loader_that_ends": r"load\.ready \(Queue,",
+    "executor": r"SimpleQueue \(SimpleQueue,",
+}
+HEALTHY = (
+    *("bounded_queue", "dataset", "dataset_in_the_background", "filled_cache"),
+    *("bounded_cache", "list_of_work", "replay_buffer", "noise"),
+)
+
+
+def findings_on(name: str) -> str:
+    """Return the findings on a program at its exit, with single spaces."""
+    ended = run_python(
+        *("-m", "jaxmon", "run", "--no-tcp", "--report", str(PROGRAM), name), cwd=ROOT
+    )
+    assert ended.code == 0, ended.err
+    return " ".join(ended.err.partition("FINDINGS")[2].split())
+
+
+@pytest.mark.parametrize("name", GROWS)
+def test_what_grows_is_named_with_its_items_and_line(name: str) -> None:
+    """Within seconds, and first."""
+    found = findings_on(name)
+
+    assert re.search(
+        rf"1\. (?:The memory|load\.ready).*{GROWS[name]} \d+ items\)", found
+    )
+    source = PROGRAM.read_text().splitlines()
+    (number,) = [
+        n for n, line in enumerate(source, 1) if re.search(rf"# adds: .*{name}", line)
+    ]
+    assert f"host_growth.py:{number}" in found
+    assert ("maxsize of a few items" in found) == ("load.ready" in found)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_has_a_maximum_or_stays_is_not_accused(name: str) -> None:
+    """Filled at once, in the background, up to a size, or freed again."""
+    assert not re.search("on the host grew|holds about", findings_on(name))
