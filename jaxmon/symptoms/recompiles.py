@@ -130,7 +130,7 @@ def _not_warmed(
     if not (often and later and line and cause in WHY):
         return None
     took = sum(of.seconds or 0.0 for of in later)
-    much = _is_much(len(later), took, AVOIDABLE[0], snapshot)
+    much = _is_much(len(later), took, snapshot, avoidable=True)
     alone = later[0].calls <= warmed and all(of.place != line for of in later)
     if not alone or not (much or _is_worth(function, cause, snapshot)):
         return None
