@@ -10,12 +10,9 @@ from tests.helpers.processes import ROOT, run_python
 PROGRAM = ROOT / "tests" / "programs" / "host_growth.py"
 GROWS = {
     "module_list": r"HISTORY \(list,",
-    "local_list": r"a local variable \(list,",
     "cached_function": r"features \(lru_cache,",
-    "attribute": r"Server\.answers \(dict,",
     "unbounded_queue": r"load\.ready \(Queue,",
     "loader_that_ends": r"load\.ready \(Queue,",
-    "executor": r"SimpleQueue \(SimpleQueue,",
 }
 HEALTHY = (
     *("bounded_queue", "dataset", "dataset_in_the_background", "filled_cache"),

@@ -3,9 +3,8 @@ What of the program holds much memory: lists, dicts and the like, by their names
 
 The variables of the program's modules, and what its threads were started with, are
 followed through its objects, and a few items of each collection stand for all. No code
-of the program runs. Local variables of functions are not read: that would keep alive
-what they hold. If no other variable holds what has grown, the garbage collector knows
-the collections that only a running function, or an object of the program, refers to.
+of the program runs. Local variables of functions are not seen: to read them would keep
+alive what they hold.
 """
 
 from __future__ import annotations
@@ -75,43 +74,29 @@ class HolderFinder:
 
     def __init__(self, finder: SourceLineFinder) -> None:
         self._finder = finder
-        # How many items there were at first: by name, by id, and in queues from which
+        # How many items there were at first: by name, and in queues, by id, from which
         # items were taken.
         self._before: dict[str, int] = {}
-        self._lengths: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         for holder, _ in self._found():
             before = self._before.get(holder.name, 0)
             self._before[holder.name] = max(before, holder.items)
 
-    def largest(self, least: float, *, search: bool = False) -> MemoryHolder:
+    def largest(self, least: float) -> MemoryHolder:
         """
         Return the collection that holds most, at least so many bytes, and has more
         items than at first; an empty one if there is none.
-
-        Args:
-            least: bytes.
-            search: go through all objects, if no variable holds so much, for what has
-                grown since the first time that none did.
         """
         found = [
             (holder, variable)
             for holder, variable in self._found()
             if holder.bytes >= least and holder.items > self._before.get(holder.name, 0)
         ]
-        if not found and (search or not self.searched):
-            found = self._search(least)
         if not found:
             return MemoryHolder()
         holder, variable = max(found, key=lambda pair: pair[0].bytes)
         lines = [*dict.fromkeys(lines_with(variable.last, self._finder, variable.file))]
-        many = len(lines) > _MOST_LINES and not variable.file
-        return holder.replace(adds=() if many else tuple(lines[:_MOST_LINES]))
-
-    @property
-    def searched(self) -> bool:
-        """Whether all objects were gone through: that takes a tenth of a second."""
-        return bool(self._lengths)
+        return holder.replace(adds=tuple(lines[:_MOST_LINES]))
 
     def _found(self) -> Iterator[tuple[MemoryHolder, _Variable]]:
         """Yield collections of many items, without those that have a maximum."""
@@ -125,51 +110,6 @@ class HolderFinder:
         before = self._taken.setdefault(id(value), number) if variable.taken else number
         backlog = number >= _BACKLOG * before
         return MemoryHolder(variable.name, kind, number, _size(value), backlog=backlog)
-
-    def _search(self, least: float) -> list[tuple[MemoryHolder, _Variable]]:
-        """Return what holds so much and has grown, if it is known what refers to it."""
-        first, grown = not self._lengths, []
-        for value in filter(_may_grow, self._tracked()):
-            before = self._lengths.setdefault(id(value), len(value) if first else 0)
-            if len(value) > before and _size(value) >= least:
-                grown.append(value)
-        found = []
-        while grown:  # and refers to it no more
-            if (variable := self._referring(grown.pop())) is not None:
-                found.append((self._holder(variable), variable))
-        return found
-
-    def _tracked(self) -> Iterator[Any]:
-        """Yield collections that the garbage collector knows, or an object of them."""
-        users: dict[int, bool] = {}
-        for value in gc.get_objects():
-            kind = type(value)
-            if id(kind) in _KINDS:
-                yield value
-            elif kind is types.CellType:
-                yield from gc.get_referents(value)
-            elif id(kind) not in users:
-                users[id(kind)] = self._is_users(kind)
-            if users.get(id(kind)):
-                yield from fields_of(value).values()
-
-    def _referring(self, value: Any) -> _Variable | None:
-        """Return what alone refers to *value*: an object of the program, or a call."""
-        for owner in gc.get_referrers(value):
-            kind = type(owner)
-            for one in gc.get_referrers(owner) if kind is dict else [owner]:
-                fields = self._fields(one, 0) if self._is_users(type(one)) else ()
-                if held := [field for field in fields if field.value is value]:
-                    return held[0]
-            if module_of(kind) == "_queue":  # as an executor has; it has no maximum
-                last, name = r"\.(?:put|submit)\(", name_of(kind)
-                main = vars(sys.modules["__main__"]).get("__file__") or ""
-                return _Variable(name, last, main, value, 0, name)
-            if kind not in (types.CellType, types.GeneratorType):
-                return None
-        names = _running(self._finder) if _is_in(type(value), (list, deque)) else ()
-        last = rf"\b(?:{'|'.join(names)})\.(?:append|appendleft|extend|insert)\("
-        return _Variable("a local variable", last if names else "(?!)", "", value, 0)
 
     def _variables(self) -> Iterator[_Variable]:
         """Yield what the program's names refer to, from its modules on."""
@@ -257,20 +197,6 @@ class HolderFinder:
 
 
 _MODULE = types.ModuleType
-
-
-def _running(finder: SourceLineFinder) -> set[str]:
-    """Return the variables of functions that run, none if a list is being made."""
-    names = set[str]()
-    for top in sys._current_frames().values():  # noqa: SLF001 - the only way
-        frame: types.FrameType | None = top
-        while frame is not None:
-            code, frame = frame.f_code, frame.f_back
-            if finder.is_user(code.co_filename):
-                if code.co_name.endswith("comp>"):
-                    return set()
-                names |= {*code.co_varnames, *code.co_cellvars}
-    return names
 
 
 def _is_in(kind: type, kinds: tuple[type, ...]) -> bool:

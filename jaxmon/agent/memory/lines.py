@@ -168,21 +168,20 @@ class Suspicion:
         early = risen >= YOUNG_GROWTH * _EARLY
         if not (grown or early) or monotonic() < self._find_at:
             return
-        before, again = thread_time(), False
+        before = thread_time()
         try:
             if self._holders is None:
                 from jaxmon.agent.memory.holders import HolderFinder  # noqa: PLC0415
 
                 self._holders, grown = HolderFinder(self._sites), {}
-            again = self._holders.searched
             for device, growth in grown.items():
                 known = bool(device or host) and not self._holder(device).backlog
-                found = self._holders.largest(growth * _OF_GROWTH, search=known)
+                found = self._holders.largest(growth * _OF_GROWTH)
                 if found.name and (known or found.backlog):
                     self._held[device] = found
         except Exception:  # noqa: BLE001 - contained: the growth is known without
             self._guard.failed("holders", stays_on=True)
-        pause = max(_FIND_SECONDS, again * _FIND_PAUSES * (thread_time() - before))
+        pause = max(_FIND_SECONDS, _FIND_PAUSES * (thread_time() - before))
         self._find_at = monotonic() + pause
 
     def drop(self) -> None:
