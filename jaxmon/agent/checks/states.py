@@ -215,7 +215,7 @@ class States:
         fitting: list[int] = []
         for n, leaf in enumerate(outputs):
             is_float = self._is_float(leaf, _ELEMENTS) and leaf.size >= _FEWEST
-            if (is_float or _is_count(leaf)) and (leaf.shape, leaf.dtype) in given:
+            if (is_float or self._is_count(leaf)) and (leaf.shape, leaf.dtype) in given:
                 (fitting if is_float else counting).append(n)
         if not fitting and not counting:
             return
@@ -232,6 +232,11 @@ class States:
         read = partial(self._read, function, call, names, state, counts, beside)
         arrays = [*state.values(), *counts.values(), *beside]
         self._watcher.submit(Pending(arrays, read))
+
+    def _is_count(self, leaf: Any) -> bool:
+        """Return whether *leaf* is one signed integer."""
+        is_scalar = isinstance(leaf, self._jax.Array) and leaf.shape == ()
+        return is_scalar and str(leaf.dtype).startswith("int")
 
     def of(self, function: Function) -> facts.Frozen:
         """Return the state that does not change, with the line of optax's guard."""
@@ -288,9 +293,3 @@ class States:
             if is_kept and (key in self._kept or len(self._kept) < _MOST_KEPT):
                 self._kept.setdefault(key, kind()).add(array, call)
         self._budget.spend(began)
-
-
-def _is_count(leaf: Any) -> bool:
-    """Return whether *leaf* is one signed integer."""
-    dtype = getattr(leaf, "dtype", None)
-    return getattr(dtype, "kind", "") == "i" and leaf.shape == ()

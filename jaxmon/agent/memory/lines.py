@@ -175,9 +175,9 @@ class Suspicion:
 
                 self._holders, grown = HolderFinder(self._sites), {}
             for device, growth in grown.items():
-                known = bool(device or host) and not self._holder(device).backlog
+                grows = bool(device or host) and not self._holder(device).backlog
                 found = self._holders.largest(growth * _OF_GROWTH)
-                if found.name and (known or found.backlog):
+                if found.name and (grows or found.backlog):
                     self._held[device] = found
         except Exception:  # noqa: BLE001 - contained: the growth is known without
             self._guard.failed("holders", stays_on=True)
