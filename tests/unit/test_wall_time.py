@@ -372,6 +372,7 @@ def test_device_seconds_are_those_of_samples_and_of_all_calls() -> None:
     assert devices.since(now + 60.0, 10) == DeviceTime(0.0, 0.0, is_known=False)
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="looks find their lines")
 def test_collections_are_measured_and_belong_to_their_line():
     """Looks cannot find them; those of compiling are compile time."""
     kept = [{"number": number} for number in range(300_000)]

@@ -282,7 +282,8 @@ class GarbageCollections:
     drops what is raised in a callback of the collector, such as an exception by which
     the program's signal handler ends a wait. So nothing in ours looks for signals: it
     gets the attribute ``start`` or ``stop`` of an object, each a property in C that
-    appends a record. Costs 0.5 µs for each collection.
+    appends a record. Costs 0.5 µs for each collection. Since Python 3.12 their lines
+    are those of the looks that find them.
 
     Args:
         finder: knows whose files are whose.
@@ -294,7 +295,8 @@ class GarbageCollections:
         self._threads = threads
         self._main = main_ident()
         self._records: deque[_Record] = deque(maxlen=_MOST_RECORDS)
-        places = _callers()
+        # Python 3.12 crashes here, while it is traced, if it is asked for a frame.
+        places = _callers() if sys.version_info < (3, 12) else repeat((None, None))
         next(places)
         phases = {
             name: property(self._recorder(name, places)) for name in ("start", "stop")
