@@ -246,10 +246,15 @@ def main() -> None:
     delayed = waited_for_processor() - delayed
     whole = found["since_start"]
     looked = whole["seconds"] - before["seconds"]
+    # Of a state with few looks nothing may be left later, by the correction of all.
+    none = {"seconds": 0.0}
     states = {
-        name: (one["seconds"] - before["states"].get(name, {"seconds": 0.0})["seconds"])
+        name: (
+            whole["states"].get(name, none)["seconds"]
+            - before["states"].get(name, none)["seconds"]
+        )
         / looked
-        for name, one in whole["states"].items()
+        for name in before["states"] | whole["states"]
     }
     document = {
         "truth": {name: one / seconds for name, one in truth.items()},
