@@ -57,6 +57,7 @@ def test_what_is_lost_is_found_with_its_line(tmp_path: Path) -> None:
     assert "output ['tokens'], int32, was 2," in found["tokens_in_steps"]["verdict"]
 
 
+@pytest.mark.exhaustive
 def test_what_is_kept_is_not_accused(tmp_path: Path) -> None:
     """Masters, frozen, converged and clipped weights; caches; resets and hashes."""
     assert findings(tmp_path, "kept") == {}

@@ -58,6 +58,7 @@ def findings(
     return [finding for finding in found if finding["topic"] == "cache"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("used", [TIME, SEED])
 def test_a_constant_of_each_run_is_named_with_its_line(tmp_path, used):
     """From the second run on; the first one finds an empty cache."""
@@ -73,6 +74,7 @@ def test_a_constant_of_each_run_is_named_with_its_line(tmp_path, used):
     assert "pass it as an argument" in found["action"]
 
 
+@pytest.mark.exhaustive
 def test_a_cache_that_misses_for_a_good_reason_has_no_obstacle(tmp_path):
     """
     What varies is an argument, which is the advice; the program was edited between the
