@@ -125,8 +125,7 @@ class ProcessLimits:
     recompile_slow = duration(
         "5s",
         "Time of recompiles of a function for one cause that is much, from the first "
-        "on, if the earlier program would have done, or a size is odd; also time_worth "
-        "of the time, ...",
+        "on, if one before would have done, or a size is odd; also time_worth, ...",
     )
     recompile_noticed = duration("1s", "... if they take as long as this.")
     recompile_few = count(
@@ -134,9 +133,7 @@ class ProcessLimits:
         "Recompiles for other sizes or values of which that is much, if it is "
         "compile_share of the time as well.",
     )
-    recompile_bucket = count(
-        8, "Common divisor of two sizes from which they may be meant, as buckets are."
-    )
+    recompile_bucket = count(8, "Common divisor of two sizes that may be meant.")
     recompile_scattered = count(
         20,
         "Recompiles of several functions together that are no accident if they take "
