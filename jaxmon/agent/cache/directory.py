@@ -223,9 +223,7 @@ class DirectoryScanner:
             # A single hit shows that the path is right.
             suspects = () if hits else self._listing.elsewhere[:_KEYS]
             self._elsewhere = self._moved(directory, suspects)
-            # To read a module takes one of XLA's numbers, which JAX then compares, too.
-            others = () if self._jax.check_contents else self._listing.elsewhere
-            for other in others:
+            for other in self._listing.elsewhere:
                 for key in tuple(sought[module_of(other)])[:_KEYS]:
                     if (key, other) not in self._compared:
                         self._compare(directory, key, other)
