@@ -40,8 +40,8 @@ PERSISTENT_CACHE_OPERATIONS = ("read", "write")
 # Why JAX's persistent cache cannot hit, or not in every process.
 PERSISTENT_CACHE_OBSTACLES = _words(
     "disabled no_directory unusable_directory not_in_use check_contents "
-    "below_threshold too_large path_in_key private_directory varying_flags "
-    "varying_constant not_writer no_eviction host_callback"
+    "below_threshold too_large path_in_key private_directory varying_flags not_writer "
+    "no_eviction host_callback"
 )
 TPU_TRANSFER_DIRECTIONS = _words(
     "dcn_transmit dcn_receive device_to_host host_to_device"

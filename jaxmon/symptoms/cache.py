@@ -61,7 +61,7 @@ def cache(snapshot: Snapshot) -> Iterator[Finding]:
             "cache",
             of,
             _sentence(obstacle.message),
-            (f"at {obstacle.where}",) if obstacle.where else (),
+            (f"set at {obstacle.where}",) if obstacle.where else (),
             obstacle.advice,
             obstacle.where,
         )

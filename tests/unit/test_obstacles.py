@@ -23,7 +23,6 @@ PROVOKED: dict[str, dict[str, Any]] = {
     "path_in_key": {"hits": 0, "elsewhere": {"jit_step": "/mnt"}},
     "private_directory": {"hits": 0, "writes": 3, "private": "the process id 4711"},
     "varying_flags": {"hits": 0, "writes": 3, "flag": ("--xla_x", "the time 17")},
-    "varying_constant": {"varying": (2.5, "train.step", "train.py:9")},
     "not_writer": {"refused": {"not_writer": LOST}, "process": 3},
     "no_eviction": {"size": 101},
     "host_callback": {"refused": {"host_callback": LOST}},

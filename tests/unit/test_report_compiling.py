@@ -203,7 +203,7 @@ def test_a_cache_that_stays_empty_is_not_what_was_meant(cache, seconds, is_found
     )
 
     assert [(of.topic, of.where, of.evidence) for of in found] == (
-        [("cache", "a.py:6", ("at a.py:6",))] if is_found else []
+        [("cache", "a.py:6", ("set at a.py:6",))] if is_found else []
     )
 
 

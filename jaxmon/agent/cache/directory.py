@@ -23,9 +23,7 @@ _MOST_BYTES = 32 << 20
 # Beyond either limit, size and number of entries are not reported.
 _MOST_FILES = 100_000
 _SECONDS = 5.0
-_KEYS, _COMPARED = 5, 20
-# Sizes of entries that differ in a constant alone differ by no more of one.
-_ALIKE = 0.1
+_KEYS = 5
 HUNG_SECONDS = 60.0
 """A scan that takes longer counts as hung."""
 # Time between background scans: a hundred times the duration of the last one.
@@ -106,7 +104,7 @@ def scan(
                     continue
                 key = entry.name.removesuffix(SUFFIX)
                 module = module_of(key)
-                if key not in sought.get(module, (key,)) and len(elsewhere) < _COMPARED:
+                if key not in sought.get(module, (key,)) and len(elsewhere) < _KEYS:
                     elsewhere.add(key)
                 try:
                     size += entry.stat().st_size
@@ -147,10 +145,6 @@ class DirectoryScanner:
         jax: state of JAX's cache, and how to read an entry.
         scan: scans a directory.
         clock: seconds, to detect a hung scan.
-
-    Attributes:
-        varying: by key that missed, the line with a constant in which another entry
-            differs from it, and in nothing else.
     """
 
     def __init__(
@@ -165,8 +159,6 @@ class DirectoryScanner:
         self._listing = DirectoryScan()
         self._elsewhere: dict[str, str | None] = {}
         self._made_under: dict[str, str | None] = {}
-        self.varying: dict[str, str] = {}
-        self._compared: set[tuple[str, str]] = set()
         self._since: float | None = None
         self._rests_until = 0.0
 
@@ -221,34 +213,12 @@ class DirectoryScanner:
             writes = self._jax.process == 0
             self._listing = self._scan(directory, sought=sought, writes=writes)
             # A single hit shows that the path is right.
-            suspects = () if hits else self._listing.elsewhere[:_KEYS]
+            suspects = () if hits else self._listing.elsewhere
             self._elsewhere = self._moved(directory, suspects)
-            for other in self._listing.elsewhere:
-                for key in tuple(sought[module_of(other)])[:_KEYS]:
-                    if (key, other) not in self._compared:
-                        self._compare(directory, key, other)
         finally:
             self._since = None
             now = self._clock()
             self._rests_until = now + (now - began) / _SHARE
-
-    def _compare(self, directory: str, *keys: *tuple[str, str]) -> None:
-        from jaxmon.agent.cache.constants import varying_constant  # noqa: PLC0415 - rare
-
-        try:
-            files = [Path(directory, key + SUFFIX) for key in keys]
-            found, other = (file.stat() for file in files)
-            self._compared.add(keys)
-            size = found.st_size
-            if size > _MOST_BYTES or abs(size - other.st_size) > _ALIKE * size:
-                return
-            text, before = (
-                self._jax.text(file.read_bytes(), module_of(keys[0])) for file in files
-            )
-            if where := varying_constant(text, before, other.st_mtime):
-                self.varying[keys[0]] = where
-        except Exception:  # noqa: BLE001 - as above; XLA has errors of its own, too
-            return
 
     def _moved(self, directory: str, keys: Collection[str]) -> dict[str, str | None]:
         """Return those of *keys* not created under *directory*, by module."""

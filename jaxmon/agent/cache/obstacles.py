@@ -124,8 +124,6 @@ class CacheState(NamedTuple):
         elsewhere: programs compiled although the directory has one of that name, with
             the path under which that was created, `None` if unknown. Empty if the path
             is not part of the key.
-        varying: seconds of a compile, the function, and the line with the constant, if
-            the cache has a program that differs in the value of that and nothing else.
     """
 
     enabled: bool = True
@@ -148,7 +146,6 @@ class CacheState(NamedTuple):
     private: str = ""
     flag: tuple[str, str] | None = None
     elsewhere: Mapping[str, str | None] = MappingProxyType({})
-    varying: tuple[float, str, str] | None = None
 
 
 def obstacles(now: CacheState) -> list[Obstacle]:
@@ -235,16 +232,6 @@ def _of_size(now: CacheState) -> Iterator[Obstacle]:
 
 def _of_keys(now: CacheState) -> Iterator[Obstacle]:
     """Yield why no process finds what another wrote; a hit shows that one does."""
-    if now.varying and now.varying[0] >= _WORTH_SECONDS:
-        seconds, name, where = now.varying
-        yield Obstacle(
-            "varying_constant",
-            f"Compiling {name} took {seconds:.1f} s although the cache has a program "
-            "that differs in nothing but the value of a constant.",
-            "Constants are part of the cache key: if this value is another one in each "
-            "run, as a time or a seed, pass it as an argument of the jitted function.",
-            where,
-        )
     if now.hits:
         return
     if now.writes and now.private:

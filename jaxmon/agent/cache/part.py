@@ -29,13 +29,7 @@ from jaxmon.agent.cache.uncached import (
 from jaxmon.agent.context import Context
 from jaxmon.agent.functions import Function
 from jaxmon.agent.jaxlink import patches as patch_targets
-from jaxmon.agent.jaxlink.cache import (
-    JaxCache,
-    failed_at,
-    is_refusal,
-    module_of,
-    written,
-)
+from jaxmon.agent.jaxlink.cache import JaxCache, failed_at, is_refusal, written
 from jaxmon.agent.jaxlink.hooks import HookPlaces, Hooks
 from jaxmon.agent.jaxlink.listeners import CACHE_STORED, TIME_SAVED
 from jaxmon.agent.jaxlink.patches import ModuleProxy
@@ -52,8 +46,6 @@ if TYPE_CHECKING:
     from jaxmon.facts import functions as facts
 
 _EVERY = 30.0
-# A request waits so long for a scan.
-_ASKED_SECONDS = 0.5
 _THRESHOLD = "jax_persistent_cache_min_compile_time_secs"
 
 # Keys that missed are remembered, to recognise our own entries.
@@ -99,8 +91,8 @@ class PersistentCache(Part):
         self._lock = RLock()
         self._saved = self._lost = 0.0
         self._refused = UncachedByReason()
-        self._missing: dict[str, dict[str, tuple[Function, float]]] = {}
-        self._missing_keys = self._scanned = 0
+        self._missing: dict[str, set[str]] = {}
+        self._missing_keys = 0
         self._asked = False
         self._started = wall_time()
         self._queued = False
@@ -229,7 +221,6 @@ class PersistentCache(Part):
         """Scan the directory now, on this thread, and record new obstacles."""
         self._queued = False
         with self._lock:
-            self._scanned = self._missing_keys
             sought = {module: tuple(keys) for module, keys in self._missing.items()}
         self._watch.scan(sought, hits=self._requests["hit"].value)
         for obstacle in self._obstacles():
@@ -252,9 +243,6 @@ class PersistentCache(Part):
         """
         from jaxmon.facts import functions as facts  # noqa: PLC0415 - on request
 
-        if self._scanned != self._missing_keys:  # as in a short run
-            self._scan_soon()
-            self._worker.drain(_ASKED_SECONDS)
         config = self._jax.config
         listing = self._watch.listing
         return facts.Cache(
@@ -298,7 +286,7 @@ class PersistentCache(Part):
         """Record the outcome of a program JAX was about to write."""
         reason = reason_not_stored(attempt, self._jax)
         if reason != "below_threshold":
-            self._remember(function, attempt)
+            self._remember(attempt)
         if attempt.failed:
             return
         if reason is not None:
@@ -308,12 +296,11 @@ class PersistentCache(Part):
             self._writes.add()
             self._errors.over()
 
-    def _remember(self, function: Function, attempt: CacheMiss) -> None:
+    def _remember(self, attempt: CacheMiss) -> None:
         with self._lock:
             if self._missing_keys < _KEYS:
                 self._missing_keys += 1
-                keys = self._missing.setdefault(attempt.module, {})
-                keys[attempt.key] = function, attempt.seconds
+                self._missing.setdefault(attempt.module, set()).add(attempt.key)
         self._scan_soon()
 
     def _scan_periodically(self) -> None:
@@ -355,18 +342,8 @@ class PersistentCache(Part):
                 private=private,
                 flag=flag,
                 elsewhere=self._watch.elsewhere,
-                varying=self._varying_constant(),
             )
         )
-
-    def _varying_constant(self) -> tuple[float, str, str] | None:
-        """Return what costs most, as in `CacheState`, of functions without a hit."""
-        found = []
-        for key, where in self._watch.varying.copy().items():
-            function, seconds = self._missing[module_of(key)][key]
-            if not self._functions[function]["hit"].value:
-                found.append((seconds, function.name, where))
-        return max(found, default=None)
 
     @functools.cached_property
     def _threshold_at(self) -> str:

@@ -20,8 +20,6 @@ XLA_CACHES = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_fil
 """XLA's own caches in the directory, by their name in the setting that enables them."""
 
 
-# Of a module that is read; a part of one is none.
-_MOST_BYTES = 2 << 20
 # What etils.epath needs for these.
 _OF_SCHEME = {"gs": "gcsfs", "s3": "s3fs"}
 
@@ -30,7 +28,6 @@ class JaxCache:
     """Reads, and never changes, the state of the cache of *jax*. Microseconds each."""
 
     def __init__(self, jax: ModuleType) -> None:
-        self._jax = jax
         self._source: Any = jax._src  # noqa: SLF001 - no public name for it
         self.config: Any = jax.config
         self._hashed: dict[str, bool] = {}
@@ -120,26 +117,6 @@ class JaxCache:
         """Undo the compression of an entry."""
         found: bytes = self._source.compilation_cache.decompress_executable(entry)
         return found
-
-    def text(self, entry: bytes, module: str) -> str:
-        """
-        Return the HLO text of *module* in an *entry*, with all constants and lines.
-
-        Raises whatever XLA does if the entry has none.
-        """
-        from jaxmon.agent.jaxlink.executables import printing  # noqa: PLC0415 - rare
-
-        data, name = self.decompress(entry), module.encode()
-        # Its message begins with its name, after the length of the whole.
-        begin = first = data.index(b"\x0a%c%s\x12" % (len(name), name))
-        while first == begin or data[first - 1] & 128:
-            first -= 1
-        size = sum((n & 127) << 7 * i for i, n in enumerate(data[first:begin]))
-        whole = data[begin:][: min(size, _MOST_BYTES)]
-        options = printing(self._jax, origins=True)
-        options.print_large_constants, options.print_backend_config = True, False
-        found = self._source.lib.xla_client.XlaComputation(whole).as_hlo_module()
-        return str(found.to_string(options))
 
     def _xla_caches(self) -> list[str]:
         """Return the options that JAX sets to paths in the directory; since 0.5."""
