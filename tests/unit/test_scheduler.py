@@ -290,23 +290,25 @@ def test_workers_share_a_thread_and_take_turns(scheduler: Scheduler) -> None:
 
 
 FORKING = """
-import os, time
+import os, threading, time
 from jaxmon.agent.guard import Guard
 from jaxmon.agent.scheduler import Scheduler
 from jaxmon.agent.worker import Worker
 
 children = []
+begun, held = threading.Event(), threading.Event()
 
 def fork():
+    begun.set()
+    held.wait()
     if child := os.fork():
         children.append(child)
 
 scheduler = Scheduler(Guard())
-worker = Worker("a", scheduler)
-worker.submit(lambda: None)  # starts the thread, which takes the lock
-assert worker.drain(90)
-with scheduler._lock:
-    worker.submit(fork)
+Worker("a", scheduler).submit(fork)
+begun.wait()
+with scheduler._lock:  # which the thread takes after a job
+    held.set()
     while not children:
         time.sleep(0.001)
     assert os.waitpid(children[0], 0)[0] == children[0]

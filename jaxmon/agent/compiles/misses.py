@@ -65,6 +65,7 @@ class Compile:
     Attributes:
         pending: why a call caused it.
         began: when that call started, or it did, on the performance counter.
+        started: when it did, without what we looked for before.
         looked_up: whether the persistent cache was checked.
         hit: whether the persistent cache had it.
         built: whether XLA compiled it.

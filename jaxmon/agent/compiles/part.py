@@ -156,20 +156,22 @@ class Compiles(Part):
             compile_ = self._outside_of_calls(frame, outer)
         else:
             compile_ = Compile(served[0].function, frame, outer)
-            self._find_cause(compile_, *served)
         compile_.deaf = not self._heard()
         try:
+            # From here on: finding the cause is part of the compile, not of a step.
+            self._timeline.open_compile(compile_.end)
             if served is not None:
                 compile_.began = served[0].started
+                self._find_cause(compile_, *served)
             # The call has traced and lowered since it began. Loading from the
             # persistent cache counts as a compile.
             compile_begins(self._log, compile_.began, compile_.end)
-            self._timeline.open_compile(compile_.end)
             for check in list(self._observers.compiling):
                 check()
             if self._observers.tracer is not None:
                 self._spans.begins(compile_)
             self._thread.latest = self._unsettled[id(compile_)] = compile_
+            compile_.started = now()
             # Not a local variable: a stored traceback would keep it alive.
             return compile_.watched(original)
         except BaseException:  # it does not start
