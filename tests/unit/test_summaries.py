@@ -61,6 +61,19 @@ def test_the_slower_function_is_named_among_many() -> None:
     assert text.endswith("worse than before: layer_7")
 
 
+def test_what_was_won_comes_first() -> None:
+    """The largest gain is the first line, and the first of what is better."""
+    faster = {"layer_7": times(0.002), "layer_8": times(0.005)}
+    found = compare(run(MANY), run({**MANY, **faster}))
+    text = list(lines(found, width=100))
+
+    won = [change.name for change in found.of("better")]
+    assert won == ["layer_7", "layer_8"]
+    assert text[0].startswith("won: layer_7: executing it takes 0.2 times as long: 10 ")
+    assert text[0].endswith(", and 1 more")
+    assert text[-1].startswith("nothing worse among")
+
+
 @pytest.mark.parametrize(
     "after",
     [

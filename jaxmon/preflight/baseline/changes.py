@@ -51,7 +51,7 @@ class RunChange:
 
     The verdict is ``worse`` beyond noise, ``unjudged`` with too few samples that do not
     look worse; a *reason* says why it is that, or ``unclear``. *lost* are seconds of
-    the run after.
+    the run after, negative if they were won.
     """
 
     what: What
@@ -89,12 +89,13 @@ def times(
         return
     verdict, reason = _judged(old, new, of.measure, machine)
     counts = verdict in ("worse", "unclear")
+    lost = (new.middle - old.middle) * calls
     yield RunChange(
         *(*of, old.middle, new.middle, verdict),
         samples=(old.count, new.count),
         reason=reason,
         ranges=((old.low, old.high), (new.low, new.high)),
-        lost=max(new.middle - old.middle, 0.0) * calls if counts else 0.0,
+        lost=lost if verdict == "better" else max(lost, 0.0) if counts else 0.0,
     )
 
 

@@ -99,11 +99,11 @@ def compare(before: Run, after: Run, limits: Limits) -> RunComparison:
             raise BaselineError(msg)
     have_packages = bool(before.packages and after.packages)
     earlier, later = functions(before).keys(), functions(after).keys()
-    # What costs most first.
+    # What costs or has won most first.
     changes = tuple(
         sorted(
             _changes(before, after, limits),
-            key=lambda change: (-change.lost, change.what, change.name, change.measure),
+            key=lambda of: (-abs(of.lost), of.what, of.name, of.measure),
         )
     )
     timed = {change.name for change in changes if change.measure in TIMES}
@@ -185,7 +185,14 @@ def _holders(before: Run, after: Run) -> Iterator[str]:
 
 
 def lines(found: RunComparison, *, width: int) -> Iterator[str]:
-    """Yield the lines to print; what is worse comes last, where a log ends."""
+    """
+    Yield the lines to print: what was won comes first, and what is worse last, where a
+    log ends.
+    """
+    if won := found.of("better"):
+        more = f", and {len(won) - 1} more" if len(won) > 1 else ""
+        text = f"won: {_named(won[0])}: {_outcome(won[0])}{more}"
+        yield from wrapped(clean(text), width, rest=INDENT)
     yield shortened(f"before: {_run(found.before)}", width)
     yield shortened(f"after:  {_run(found.after)}", width)
     for changed in (*found.differences, *_few(found.packages)):
