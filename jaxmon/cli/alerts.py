@@ -13,7 +13,16 @@ from urllib.parse import quote, urlsplit
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import DIRECTORY, NEW_FILE, Number, argument, option, subcommand
+from jaxmon.cli.options import (
+    AS_JSON,
+    DIRECTORY,
+    NEW_FILE,
+    Commands,
+    Number,
+    argument,
+    option,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
@@ -41,7 +50,7 @@ _TIME_SCALE = option(
 )
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Recording rules, alerts and routing, from slo.yaml.
@@ -52,16 +61,24 @@ def command() -> None:
 
 
 @subcommand(command, "slo")
-def print_slo() -> None:
+def print_slo(*, as_json: bool = AS_JSON) -> None:
     """
     Print the default slo.yaml as a starting point.
 
+    Options:
+        as_json: Print its limits as JSON, which --limits accepts as well.
+
     Example:
-      jaxmon alerts slo > slo.yaml
+      jaxmon alerts slo --out slo.yaml
     """
+    from jaxmon.limits import LIMITS, shared
     from jaxmon_alerts import slo
 
-    output.lines(slo.default())
+    if as_json:
+        limits = {name: limit.default for name, limit in LIMITS.items()}
+        output.document({"schema": shared.SCHEMA, "limits": limits})
+    else:
+        output.lines(slo.default())
 
 
 @subcommand(command)
@@ -98,6 +115,7 @@ def check(
     against: str | None = option(str, metavar="DIRECTORY|URL"),
     form: Format = _FORM,
     time_scale: float = _TIME_SCALE,
+    as_json: bool = AS_JSON,
 ) -> None:
     """
     Validate SLO_FILE and the rules generated from it.
@@ -125,12 +143,15 @@ def check(
     reports = list(problems(render(slos, options)))
     if against:
         reports += _differences(against, slos, options, form)
-    for report in reports:
+    if as_json:
+        output.document({"slos": len(slos.slos), "problems": reports})
+    elif not reports:
+        output.line(f"{len(slos.slos)} SLOs: no problems")
+    for report in [] if as_json else reports:
         output.lines(report)
     if reports:
         msg = f"{len(reports)} problem(s) found"
         raise CommandError(msg)
-    output.line(f"{len(slos.slos)} SLOs: no problems")
 
 
 def _differences(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import argument, flag, option, subcommand
+from jaxmon.cli.options import AS_JSON, Commands, argument, flag, option, subcommand
 from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MISUSE = 2
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Record what a program costs to compile and run, and compare.
@@ -83,8 +83,9 @@ def compare(
     ),
     strict: bool = flag(),
     runs: int = _RUNS,
+    as_json: bool = AS_JSON,
     words: tuple[str, ...] = argument(metavar="[FILE] [-- COMMAND...]", nargs=-1),
-) -> None:
+) -> int:
     """
     Run COMMAND and compare its measures with those in FILE.
 
@@ -111,7 +112,7 @@ def compare(
     """
     from jaxmon.limits.shared import current
     from jaxmon.preflight.baseline.compare import compare as compare_records
-    from jaxmon.preflight.baseline.compare import lines
+    from jaxmon.preflight.baseline.compare import document, lines
     from jaxmon.preflight.baseline.record import Baseline, read, tolerances
     from jaxmon.preflight.baseline.run import compare_runs
 
@@ -129,12 +130,15 @@ def compare(
             comparison = compare_records(before, read(other), allowed)
         else:
             comparison = compare_runs(before, _measure(command, runs), runs, allowed)
-    output.lines(lines(comparison, width=output.report_width()))
-    if strict and (comparison.new or comparison.vanished):
-        output.line("--strict: new and vanished functions are regressions")
-        sys.exit(1)
-    if comparison.worse:
-        sys.exit(1)
+    if as_json:
+        output.document(document(comparison))
+    else:
+        output.lines(lines(comparison, width=output.report_width()))
+    differs = strict and bool(comparison.new or comparison.vanished)
+    if differs:
+        text = "--strict: new and vanished functions are regressions"
+        output.line(text, err=as_json)
+    return 1 if differs or comparison.worse else 0
 
 
 def _measure(words: Sequence[str], runs: int) -> Runner:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from jaxmon.cli import output
-from jaxmon.cli.options import AS_JSON, RUN_DIR, argument, subcommand
+from jaxmon.cli.options import OF_PROCESS, RUN_DIR, argument, subcommand
 from jaxmon.errors import BaselineError, CommandError
 
 
@@ -15,11 +14,11 @@ def command(
     *,
     before: str = argument(),
     after: str = argument(),
-    as_json: bool = AS_JSON,
+    as_json: bool = OF_PROCESS,
     run_dir: Path | None = RUN_DIR,
-) -> None:
+) -> int:
     """
-    Compare two runs: what takes longer, recompiles more or needs more memory.
+    Compare two runs: what takes longer, or needs more.
 
     Compared are execution and dispatch time of each function, its compiles and errors,
     steps, requests, memory, versions and flags. A time is worse if three quarters of
@@ -57,5 +56,4 @@ def command(
         output.document(in_json(found))
     else:
         output.lines(lines(found, width=output.report_width()))
-    if found.of("worse"):
-        sys.exit(1)
+    return 1 if found.of("worse") else 0

@@ -15,12 +15,13 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import (
+    AS_JSON,
     FILE,
     LABEL,
+    Commands,
     Parsed,
     Url,
     collected,
-    flag,
     option,
     subcommand,
 )
@@ -165,7 +166,7 @@ def _length(value: str) -> timedelta:
     return length
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Hold back the alerts that a deployment causes, while it lasts.
@@ -181,6 +182,7 @@ def command() -> None:
 def start(
     *,
     scope: dict[str, str] = _SCOPE,
+    as_json: bool = AS_JSON,
     length: timedelta = option(Parsed("duration", _length), "--max", default="30m"),
     reason: str = option(str, default="deployment"),
     by: str | None = option(str, metavar="NAME"),
@@ -197,6 +199,7 @@ def start(
     knows of the deployment, and the exit code is 1.
 
     Options:
+        as_json: Print the window as JSON, as `jaxmon deploy list` does.
         length: When the window closes by itself, 1m to 4h from now.
         reason: For its comment.
         by: Who opens it; by default, this user and host.
@@ -224,7 +227,10 @@ def start(
             now=now,
         )
         end = window.end
-        output.line(f"open for {window.service}, {_until(window, now)}")
+        if as_json:
+            output.document([_document(window)])
+        else:
+            output.line(f"open for {window.service}, {_until(window, now)}")
         # The clocks of this host and Alertmanager may differ by seconds.
         if window.end - now < length - SHORTEST:
             output.line(
@@ -235,7 +241,8 @@ def start(
     if note is not None:
         with attempts.of("Grafana shows the deployment", "Grafana does not show it"):
             numbers = note.begin(reason, now, end)
-            output.line(f"noted in Grafana as annotation {_listed(numbers)}")
+            text = f"noted in Grafana as annotation {_listed(numbers)}"
+            output.line(text, err=as_json)
     attempts.check()
 
 
@@ -243,6 +250,7 @@ def start(
 def stop(
     *,
     scope: dict[str, str] = _SCOPE,
+    as_json: bool = AS_JSON,
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
     grafana_url: str | None = _GRAFANA,
@@ -252,6 +260,9 @@ def stop(
     Close the deploy window with exactly these labels.
 
     Succeeds if there is none, so that a pipeline can always end with it.
+
+    Options:
+        as_json: Print what was closed as JSON, as `jaxmon deploy list` does.
     """
     windows = _windows(alertmanager, access)
     note = noted(grafana_url, grafana_token_file, access, scope)
@@ -261,7 +272,9 @@ def stop(
         "no deploy window is open", "the deploy window may be open until it ends"
     ):
         closed = windows.stop(scope)
-        for window in closed:
+        if as_json:
+            output.document(list(map(_document, closed)))
+        for window in [] if as_json else closed:
             output.line(f"closed for {window.service}")
         if not closed:
             output.line(f"no deploy window is open for {wanted}", err=True)
@@ -271,7 +284,8 @@ def stop(
         ):
             ended = note.finish(datetime.now(UTC))
             if ended:
-                output.line(f"annotation {_listed(ended)} in Grafana ends now")
+                text = f"annotation {_listed(ended)} in Grafana ends now"
+                output.line(text, err=as_json)
             else:
                 output.line(f"Grafana shows no deployment of {wanted}", err=True)
     attempts.check()
@@ -280,19 +294,14 @@ def stop(
 @subcommand(command, "list")
 def list_windows(
     *,
-    as_json: bool = flag("--json"),
+    as_json: bool = AS_JSON,
     alertmanager: str = ALERTMANAGER,
     access: Access = ACCESS,
 ) -> None:
-    """
-    List the open deploy windows.
-
-    Options:
-        as_json: Print them as JSON.
-    """
+    """List the open deploy windows."""
     found = _windows(alertmanager, access).open()
     if as_json:
-        output.document([_document(window) for window in found])
+        output.document(list(map(_document, found)))
         return
     now = datetime.now(UTC)
     for window in found:

@@ -8,10 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from jaxmon.cli import output
-from jaxmon.cli.options import RUN_DIR, flag, subcommand
+from jaxmon.cli.options import AS_JSON, RUN_DIR, flag, subcommand
 
 
 if TYPE_CHECKING:
@@ -21,29 +19,31 @@ if TYPE_CHECKING:
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failure": "FAIL"}
 
 
-@subcommand(epilog="Exits with 1 if a check fails or, with --strict, on a warning.")
-@click.pass_context
+@subcommand()
 def command(
-    ctx: click.Context,
     *,
-    as_json: bool = flag("--json"),
+    as_json: bool = AS_JSON,
     strict: bool = flag(),
     verbose: bool = flag("--verbose", "-v"),
     skip_jax: bool = flag(),
     run_dir: Path | None = RUN_DIR,
-) -> None:
+) -> int:
     """
-    Check this environment: incompatible versions, hooks that cannot attach, cache
-    problems, sockets, drivers.
+    Check this environment before a program runs in it.
 
-    Run it where the program will run, as its user and with its environment. No
-    accelerator is initialised: JAX is tested on the CPU, in a separate process.
+    It finds incompatible versions, hooks that cannot attach, and problems of the cache,
+    sockets and drivers. Run it where the program will run, as its user and with its
+    environment. No accelerator is initialised: JAX is tested on the CPU, in a separate
+    process.
 
     Options:
-        as_json: Print the findings as JSON.
         strict: Also exit with 1 on warnings.
         verbose: Also show checks that passed.
         skip_jax: Skip the checks that import JAX (hooks, cache); faster.
+
+    Exit codes:
+      0 no check failed
+      1 a check failed or, with --strict, gave a warning
     """
     from jaxmon.preflight.doctor import worst
 
@@ -53,8 +53,7 @@ def command(
     else:
         _print(found, verbose=verbose)
     grave = worst(found)
-    if grave == "failure" or (strict and grave == "warning"):
-        ctx.exit(1)
+    return 1 if grave == "failure" or (strict and grave == "warning") else 0
 
 
 def _findings(run_dir: Path | None, *, skip_jax: bool) -> list[Check]:

@@ -13,8 +13,8 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import (
-    AS_JSON,
     JUDGED_RUN_DIR,
+    OF_PROCESS,
     WORKER,
     Number,
     flag,
@@ -43,7 +43,7 @@ def command(
     *,
     worker: str | None = WORKER,
     everyone: bool = flag("--all"),
-    as_json: bool = AS_JSON,
+    as_json: bool = OF_PROCESS,
     only_stacks: bool = flag("--stacks"),
     watch: bool = flag(),
     every: float = option(Number(1, 3600), default=_EVERY),
@@ -51,9 +51,10 @@ def command(
     run_dir: Path | None = JUDGED_RUN_DIR,
 ) -> None:
     """
-    Explain a running process: where its time goes, what it recompiles and why, which
-    source lines hold device memory or block on transfers, and why the persistent cache
-    misses.
+    Explain what slows a running process down, and what to do.
+
+    It shows where the time goes, what is recompiled and why, which source lines hold
+    device memory or block on transfers, and why the persistent cache misses.
 
     WORKER is the process's number, as in the `worker` label, its pid, or its name: that
     of its script or module, or the beginning of its command line. If several are

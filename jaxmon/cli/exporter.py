@@ -40,7 +40,7 @@ def command(
     ),
 ) -> None:
     """
-    Serve the metrics of this host: its JAX processes, GPUs and itself.
+    Serve the metrics of this host: JAX processes, GPUs, itself.
 
     Collects from every instrumented process on the host over Unix sockets, so
     Prometheus has one target per host. Runs until SIGTERM or SIGINT.

@@ -12,8 +12,9 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import (
-    AS_JSON,
     LIMITS,
+    OF_PROCESS,
+    Commands,
     Number,
     argument,
     beside,
@@ -38,7 +39,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Judge the processes of a `jax.distributed` job together.
@@ -54,11 +55,12 @@ def why(
     after: float | None = option(Number(1, 86_400)),
     stacks: bool = beside(flag(), LIMITS),
     watch: bool = flag(),
-    as_json: bool = AS_JSON,
-) -> None:
+    as_json: bool = OF_PROCESS,
+) -> int:
     """
-    Say whether a job gets on, and which rank the others wait for, and why: in a hang,
-    or at every step.
+    Say whether a job gets on, and which rank the others wait for.
+
+    They may wait in a hang, or at every step; the cause is said, too.
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.
@@ -95,16 +97,13 @@ def why(
         if not watch:
             break
         time.sleep(_EVERY)
-    if state.value == "hung":
-        raise click.exceptions.Exit(_HUNG)
-    if state.value == "unknown":
-        raise click.exceptions.Exit(_NOTHING)
+    return {"hung": _HUNG, "unknown": _NOTHING}.get(state.value, 0)
 
 
 @subcommand(command, "post-mortem")
-def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> None:
+def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) -> int:
     """
-    Say which process of a job failed first, how, and on which line.
+    Say which process of a job failed first, how and where.
 
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
@@ -131,10 +130,10 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = AS_JSON) -> No
             failed = line.startswith("FAILED")
             output.line(line, colour="red" if failed else None)
     if any(job.failed for job in found.jobs):
-        raise click.exceptions.Exit(_FAILED)
+        return _FAILED
     missing = any(job.missing for job in found.jobs)
-    if not found.jobs or missing or any(host.trouble for host in found.hosts):
-        raise click.exceptions.Exit(_NOTHING)
+    unknown = not found.jobs or missing or any(host.trouble for host in found.hosts)
+    return _NOTHING if unknown else 0
 
 
 @subcommand(command)
@@ -144,10 +143,10 @@ def goodput(
         click.Path(exists=True, path_type=Path), nargs=-1
     ),
     sidecars: Sidecars = SIDECARS,
-    as_json: bool = AS_JSON,
-) -> None:
+    as_json: bool = OF_PROCESS,
+) -> int:
     """
-    Say what the wall time of a run went into, over all its attempts.
+    Say what a run spent its wall time on, over all its attempts.
 
     PATHS are records of runs, or the directories that contain them (`run_state`); they
     can be read when nothing runs. With --targets and the like, asks the sidecars
@@ -180,7 +179,7 @@ def goodput(
         raise CommandError(broken[0], details=broken[1:], exit_code=_BROKEN)
     if not found:
         output.line("no record of a run was found", err=True)
-        raise click.exceptions.Exit(_NOTHING)
+    return 0 if found else _NOTHING
 
 
 def _read(paths: tuple[Path, ...], broken: list[str]) -> Iterator[RunRecord]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from jaxmon.cli.options import Commands
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.version import version
 
@@ -26,30 +27,42 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _INTERRUPTED = 128 + signal.SIGINT
 _ENDED_UNREAD = 128 + signal.SIGPIPE
 
-COMMANDS = {
-    "run": "jaxmon.cli.run",
-    "ps": "jaxmon.cli.ps",
-    "top": "jaxmon.cli.top.command",
-    "explain": "jaxmon.cli.explain",
-    "job": "jaxmon.cli.job",
-    "report": "jaxmon.cli.report",
-    "compare": "jaxmon.cli.compare",
-    "bundle": "jaxmon.cli.bundle.command",
-    "exporter": "jaxmon.cli.exporter",
-    "demo": "jaxmon.cli.gameday.demo",
-    "gameday": "jaxmon.cli.gameday.command",
-    "profile": "jaxmon.cli.profile",
-    "doctor": "jaxmon.cli.doctor",
-    "alerts": "jaxmon.cli.alerts",
-    "deploy": "jaxmon.cli.deploy",
-    "slo": "jaxmon.cli.slo",
-    "baseline": "jaxmon.cli.baseline",
-    "signatures": "jaxmon.cli.signatures",
-    "warmup": "jaxmon.cli.warmup",
-    "runbook": "jaxmon.cli.runbook",
-    "dashboards": "jaxmon.cli.dashboards.command",
-    "generate": "jaxmon.cli.generate",
+GROUPS = {
+    "Look": {
+        "ps": "jaxmon.cli.ps",
+        "top": "jaxmon.cli.top.command",
+        "explain": "jaxmon.cli.explain",
+        "job": "jaxmon.cli.job",
+        "profile": "jaxmon.cli.profile",
+        "report": "jaxmon.cli.report",
+        "compare": "jaxmon.cli.compare",
+    },
+    "Operate": {
+        "run": "jaxmon.cli.run",
+        "exporter": "jaxmon.cli.exporter",
+        "bundle": "jaxmon.cli.bundle.command",
+        "runbook": "jaxmon.cli.runbook",
+        "deploy": "jaxmon.cli.deploy",
+    },
+    "Alert": {
+        "alerts": "jaxmon.cli.alerts",
+        "slo": "jaxmon.cli.slo",
+        "dashboards": "jaxmon.cli.dashboards.command",
+        "gameday": "jaxmon.cli.gameday.command",
+    },
+    "Prepare": {
+        "demo": "jaxmon.cli.gameday.demo",
+        "doctor": "jaxmon.cli.doctor",
+        "signatures": "jaxmon.cli.signatures",
+        "warmup": "jaxmon.cli.warmup",
+        "completion": "jaxmon.cli.completion",
+    },
+    "Develop": {
+        "baseline": "jaxmon.cli.baseline",
+        "generate": "jaxmon.cli.generate",
+    },
 }
+COMMANDS = {name: place for of in GROUPS.values() for name, place in of.items()}
 
 
 def load(name: str) -> click.Command:
@@ -58,8 +71,12 @@ def load(name: str) -> click.Command:
     return command
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Subcommands that are imported when they are looked up."""
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+        del ctx
+        yield from ((title, list(names)) for title, names in GROUPS.items())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -91,10 +108,13 @@ class _Commands(click.Group):
     epilog="""
 \b
 Exit codes of all commands, besides their own:
+  0 done
+  1 an error, which is on standard error
+  2 usage error: invalid command, option, argument or variable
   74 output could not be written, for example because the disk is full
   130 interrupted by Ctrl-C
-  143 terminated by SIGTERM
   141 output pipe closed
+  143 terminated by SIGTERM
 """,
 )
 @click.version_option(version(), "-V", "--version", prog_name="jaxmon")

@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
+from jaxmon.cli import output
 from jaxmon.errors import CommandError, ConfigFileError, SloError
 from jaxmon.settings import declared, described, meanings
 
@@ -27,10 +28,58 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
+# Longer than any sentence of a help.
+_WHOLE = 1000
 _CHOSEN = f"{__name__}.limits"
 # Where exit codes or examples begin; click keeps lines after a backspace.
 _ENDING = r"(?m)^(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
+
+
+class Commands(click.Group):
+    """Several commands: their help has whole lines; a mistyped name gets a hint."""
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+        """Yield what help lists: titles, each with the names below it."""
+        yield "Commands", self.list_commands(ctx)
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write each command with the first sentence of its help."""
+        longest = max(map(len, self.list_commands(ctx)))
+        for title, names in self.sections(ctx):
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{name:{longest}}", command.get_short_help_str(_WHOLE))
+                        for name, command in found
+                        if command is not None
+                    ]
+                )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with; one may mean another that is."""
+        from difflib import get_close_matches
+
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            paths = {path: path.rpartition(" ")[2] for path in self.paths(ctx)}
+            close = get_close_matches(name, paths.values())
+            meant = [path for path, word in paths.items() if word in close]
+            hint = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def paths(self, ctx: click.Context) -> Iterator[str]:
+        """Yield all commands, and those below them, as they are typed."""
+        for name in self.list_commands(ctx):
+            yield (path := f"{ctx.command_path} {name}")
+            if isinstance(command := self.get_command(ctx, name), click.Group):
+                yield from (f"{path} {below}" for below in command.commands)
 
 
 class Parameter(NamedTuple):
@@ -49,6 +98,7 @@ def subcommand(
     Return a decorator that makes a command, of *group* if it is one of several. The
     defaults of its parameters say how they are declared; its docstring is the help, in
     which ``Options:`` says what each is for, and what comes after is printed as it is.
+    What it returns is the exit code.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -56,6 +106,7 @@ def subcommand(
         about, *rest = re.split(_ENDING, text, maxsplit=1)
         function.__doc__, texts = described(about, "Options")
         declared = inspect.signature(function).parameters
+        function = _exits(function)
         if unknown := sorted(texts.keys() - declared):
             msg = f"{function.__name__} has no options {unknown}; correct its docstring"
             raise ValueError(msg)
@@ -70,6 +121,15 @@ def subcommand(
         return made
 
     return decorate
+
+
+def _exits(function: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def called(**given: Any) -> None:
+        if code := function(**given):
+            raise click.exceptions.Exit(code)
+
+    return called
 
 
 def option(kind: Any, *flags: str, meaning: str = "", **given: Any) -> Any:
@@ -103,7 +163,39 @@ def argument(kind: Any = str, **given: Any) -> Any:
 
 
 WORKER = argument(required=False)
-AS_JSON = flag("--json", meaning="Print everything as JSON.")
+
+
+def printed(*, private: bool = False) -> Any:
+    """
+    Return the default of ``as_json`` of a command that prints a result: as text, or as
+    JSON with ``--json``; and with ``--out``, to a file, which only its owner can read
+    if *private*.
+    """
+
+    def add(name: str, meaning: str) -> Callable[[F], F]:
+        def wrapped(function: F) -> F:
+            @functools.wraps(function)
+            def called(*, out: Path | None, **given: Any) -> Any:
+                if out is not None and given.get("watch"):
+                    msg = "--watch prints again and again; omit it or --out"
+                    raise click.UsageError(msg)
+                with output.written(out, private=private):
+                    return function(**given)
+
+            whose = ", for its owner only" if private else ""
+            file = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+            meant = f"Write to this file{whose}, instead of standard output."
+            found = click.option("--out", type=file, help=meant)(cast("F", called))
+            meant = meaning or "Print everything as JSON."
+            return click.option("--json", name, is_flag=True, help=meant)(found)
+
+        return wrapped
+
+    return Parameter(add)
+
+
+AS_JSON = printed()
+OF_PROCESS = printed(private=True)
 
 
 def beside(parameter: Any, hidden: Callable[[F], F]) -> Any:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
-from jaxmon.errors import CommandError
+from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.host.formats.layout import clean, shortened
 from jaxmon.host.http.redaction import Secrets
 
 
 _SECRETS = "jaxmon.secrets"
+_KEPT = "jaxmon.out"
 # Anything shorter is not a secret, and occurs in ordinary words.
 _LEAST_SECRET = 8
 _LONGEST = 1000
@@ -33,6 +36,37 @@ def hide(*secrets: str) -> None:
     """Redact *secrets* in everything the running command prints from now on."""
     long = (secret for secret in secrets if len(secret) >= _LEAST_SECRET)
     click.get_current_context().meta[_SECRETS] = Secrets(*long)
+
+
+@contextmanager
+def written(path: Path | None, *, private: bool = False) -> Iterator[None]:
+    """
+    Write the block's output to the file *path*, whole, once the block has ended, also
+    with an exit code or an error of ours after it printed something; *private* is for
+    the owner only. `None` and ``-`` are standard output. Raises `CommandError`: the
+    file cannot be written, which is known before the block runs.
+    """
+    if path is None or str(path) == "-":
+        yield
+        return
+    from jaxmon.host.files import whole
+
+    if reason := whole.unwritable(path):
+        msg = f"cannot write {path}: {reason}"
+        raise CommandError(msg)
+    meta = click.get_current_context().meta
+    kept: list[str] = meta.setdefault(_KEPT, [])
+    error: Exception | None = None
+    try:
+        yield
+    except (JaxmonError, click.exceptions.Exit) as raised:
+        error = raised
+    finally:
+        del meta[_KEPT]
+    if kept or error is None:
+        whole.write(path, "".join(kept).encode("utf-8", "replace"), private=private)
+    if error is not None:
+        raise error
 
 
 def line(
@@ -107,7 +141,7 @@ def is_terminal(
 ) -> bool:
     """Return whether *stream*, `None` if closed, is a terminal that can be drawn on."""
     environ = os.environ if environ is None else environ
-    if stream is None or not stream.isatty():
+    if stream is None or not stream.isatty() or _kept() is not None:
         return False
     return environ.get("TERM", "dumb") != "dumb"
 
@@ -124,6 +158,10 @@ def unprintable(reason: str) -> CommandError:
 
 
 def _echo(text: str | bytes, *, err: bool = False, newline: bool = True) -> None:
+    kept = None if err else _kept()
+    if kept is not None and isinstance(text, str):
+        kept.append(click.unstyle(text) + "\n" * newline)
+        return
     if sys.stdout is None and not err:
         reason = "it is closed"
         raise unprintable(reason)
@@ -148,6 +186,16 @@ def _redacted(value: Any) -> Any:
 
 
 def _secrets() -> Secrets:
-    context = click.get_current_context(silent=True)
-    found = None if context is None else context.meta.get(_SECRETS)
+    found = _of_command(_SECRETS)
     return found if isinstance(found, Secrets) else Secrets()
+
+
+def _kept() -> list[str] | None:
+    """Return what is kept for a file, `None` if output is printed."""
+    found: list[str] | None = _of_command(_KEPT)
+    return found
+
+
+def _of_command(key: str) -> Any:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(key)

@@ -81,9 +81,10 @@ def command(
     run_dir: Path | None = RUN_DIR,
 ) -> None:
     """
-    Record a device trace of a running process and list the source lines that take the
-    most time, with their function and what they do. WORKER is the process's number, pid
-    or name, optional if only one is running.
+    Record where device time goes in a running process.
+
+    Listed are the source lines that take the most time, with their function and what
+    they do. WORKER is the process's number, pid or name, optional if only one runs.
 
     Also writes files for XProf and Perfetto. The process is slowed down slightly
     while recording. On GPUs this requires JAXMON_PROFILE_GPU=1 in the program; it is

@@ -12,9 +12,9 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import (
-    AS_JSON,
     BASE_URL,
     JUDGED_RUN_DIR,
+    OF_PROCESS,
     Number,
     flag,
     limits_of,
@@ -76,7 +76,7 @@ _PROCESSES: Fields[ProcessView] = (
 @subcommand()
 def command(
     *,
-    as_json: bool = AS_JSON,
+    as_json: bool = OF_PROCESS,
     ended: bool = flag(),
     seconds: float = option(Number(0, 60), default=1.0),
     url: str | None = option(BASE_URL),
@@ -84,7 +84,7 @@ def command(
     access: Access = ACCESS,
 ) -> None:
     """
-    List the observed processes of this host, or of the host of a sidecar.
+    List the observed processes of a host, and how they are.
 
     Of each: its slot (the `worker` label), pid, age and state, how many requests or
     steps a second it does, its command, and what is wrong with it. A process that

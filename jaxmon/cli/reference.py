@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import Field, fields
 from typing import Any
@@ -28,9 +29,51 @@ _SOURCES = {
 }
 
 
+_ALIKE = """
+What prints a result prints it as JSON with `--json`, and writes it to a file with
+`--out FILE`, whole or not at all. What writes several files takes a directory with
+`--out`. `--format` is the form in which generated files are written. A mistyped command
+or option is answered with those that look like it.
+
+`jaxmon completion install` has bash, fish or zsh complete commands, options and files.
+"""
+
+
 def commands(command: click.Command, name: str) -> str:
-    """Return `docs/cli.md`: *command* and its subcommands, as *name* prints them."""
-    return page(HEADER, "# Commands", *_sections(command, name, None))
+    """
+    Return `docs/cli.md`: *command* and its subcommands, as *name* prints them, and the
+    exit codes of all.
+    """
+    rows = [row for found, path in _all(command, name) for row in _codes(found, path)]
+    return page(
+        HEADER,
+        "# Commands",
+        _ALIKE,
+        *_sections(command, name, None),
+        "## Exit codes",
+        "Those of `jaxmon` are of all commands; a command that is not listed has no "
+        "others.",
+        table(("Command", "Code", "Meaning"), rows),
+    )
+
+
+def _all(command: click.Command, path: str) -> Iterator[tuple[click.Command, str]]:
+    yield command, path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for child in command.list_commands(context):
+            if (found := command.get_command(context, child)) and not found.hidden:
+                yield from _all(found, f"{path} {child}")
+
+
+def _codes(command: click.Command, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each exit code that the help of *command* declares."""
+    _, _, declared = (command.epilog or "").partition("Exit codes")
+    codes = declared.partition("\n\n")[0].partition(":\n")[2]
+    # Further lines of a meaning are indented deeper.
+    for entry in re.split(r"\n(?=  \S)", codes.rstrip()) if codes else ():
+        code, *meaning = entry.replace("otherwise,", "otherwise").split()
+        yield f"`{path}`", code, " ".join(meaning)
 
 
 def _sections(

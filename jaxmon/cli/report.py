@@ -35,13 +35,13 @@ def command(
     run_dir: Path | None = JUDGED_RUN_DIR,
 ) -> None:
     """
-    Write a report of a running process: one page, and a summary in JSON.
+    Write a report of a running process: a page and a summary.
 
-    The page shows findings, charts, where the time went, recompiles with what differed,
-    memory by source line, requests, steps and versions. It loads nothing, and can be
-    opened from a disk, sent and printed. Of the command line it has the script, names
-    of options and plain values of common ones. It does have source lines, argument
-    names and shapes, so only its owner can read it.
+    The summary is JSON. The page shows findings, charts, where the time went,
+    recompiles with what differed, memory by source line, requests, steps and versions.
+    It loads nothing, and can be opened from a disk, sent and printed. Of the command
+    line it has the script, names of options and plain values of common ones. It does
+    have source lines, argument names and shapes, so only its owner can read it.
 
     WORKER is the process's number, pid or name. The program keeps running.
 

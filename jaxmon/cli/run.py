@@ -38,7 +38,7 @@ def command(
     args: tuple[str, ...] = argument(click.UNPROCESSED, nargs=-1),
 ) -> None:
     """
-    Run PROGRAM like `python PROGRAM ARGS...`, instrumented by jaxmon.
+    Run PROGRAM as `python` does, instrumented by jaxmon.
 
     jaxmon starts when the program imports JAX. Options override the JAXMON_* variables
     of the same name. Processes forked before JAX is imported each get their own agent.

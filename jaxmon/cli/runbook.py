@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import LABEL, argument, option, subcommand
+from jaxmon.cli.options import AS_JSON, LABEL, Commands, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -35,7 +35,7 @@ _PLACEHOLDER = r"\$([a-z_]+)"
 _ANY = ".*"
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Show the runbook of an alert, and guides for what has none.
@@ -45,14 +45,18 @@ def command() -> None:
 
 
 @subcommand(command, "list")
-def list_names() -> None:
+def list_names(*, as_json: bool = AS_JSON) -> None:
     """
-    List guides and runbooks with their meaning; one line each if the output is not a
-    terminal.
+    List guides and runbooks with their meaning.
+
+    Each takes one line if the output is not a terminal.
     """
     from jaxmon.host.formats.layout import wrapped
 
     every = {**GUIDES, **{name: summary(name) for name in names()}}
+    if as_json:
+        output.document(every)
+        return
     longest = max(map(len, every))
     indent = " " * (longest + 2)
     for name, meaning in every.items():
@@ -69,11 +73,13 @@ def show(
     *,
     name: str = argument(),
     labels: tuple[tuple[str, str], ...] = option(LABEL, "--label", multiple=True),
+    as_json: bool = AS_JSON,
 ) -> None:
     """
-    Print the runbook of the alert NAME, or a guide, with queries to paste.
+    Print the runbook of the alert NAME, or a guide.
 
-    Queries select what the labels say; labels that are not given match everything.
+    Its queries can be pasted. They select what the labels say; labels that are not
+    given match everything.
 
     Options:
         labels: A label of the alert, for the queries; may be repeated.
@@ -85,7 +91,11 @@ def show(
     found = {name.lower(): name for name in (*GUIDES, *names())}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
         if spelling in found:
-            output.lines(filled(read(found[spelling]), dict(labels)))
+            text = filled(read(found[spelling]), dict(labels))
+            if as_json:
+                output.document({"name": found[spelling], "text": text})
+            else:
+                output.lines(text)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"

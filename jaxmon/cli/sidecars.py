@@ -22,6 +22,7 @@ from jaxmon.cli import output
 from jaxmon.cli.options import FILE, Url, collected, option
 from jaxmon.cli.servers import ACCESS, Access, token_in
 from jaxmon.errors import CommandError, ConfigFileError, JaxmonError
+from jaxmon.settings import SIDECAR_PORT
 
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _AT_ONCE = 64
 # `[::1]:9467` as well.
 _TARGET = r"(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?/?"
 _SCHEMES = ("http", "https")
+_HERE = f"127.0.0.1:{SIDECAR_PORT}"
 
 
 def _refused(reason: str) -> CommandError:
@@ -58,8 +60,6 @@ class ScrapeTarget(NamedTuple):
 
 def parsed(text: str, *, scheme: str) -> ScrapeTarget:
     """Return the target in *text*: ``host:port``, or ``host``."""
-    from jaxmon.settings import SIDECAR_PORT
-
     match = re.fullmatch(_TARGET, text.strip())
     port = SIDECAR_PORT if match is None or match[3] is None else int(match[3])
     if match is None or not 0 < port < 1 << 16:
@@ -172,11 +172,11 @@ def _from_yaml(text: str) -> Any:
 @dataclass(frozen=True, slots=True)
 class Sidecars:
     """
-    The sidecars of a job, as they were given.
+    The sidecars of a job, as they were given; that of this host, if none were.
 
     Options:
-        targets: Sidecars to ask, separated by commas; repeatable. All addresses of a
-            name are asked. The default port is 9467.
+        targets: Sidecars to ask, separated by commas; repeatable; by default, that of
+            this host. All addresses of a name are asked. The default port is 9467.
         files: Ask those in this file, in the format of Prometheus's file_sd;
             repeatable.
         urls: Ask those that this address returns, as for Prometheus's http_sd;
@@ -225,7 +225,14 @@ class Sidecars:
             return answer
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
-            return list(pool.map(ask, targets))
+            hosts = list(pool.map(ask, targets))
+        if self._are_here and hosts[0].trouble:
+            msg = (
+                f"the sidecar of this host, {_HERE}: {hosts[0].trouble}. For others, "
+                "give --targets, --file-sd or --http-sd"
+            )
+            raise click.UsageError(msg)
+        return hosts
 
     def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
         """Return a function that makes a session for so many seconds."""
@@ -260,9 +267,6 @@ class Sidecars:
         return connect
 
     def _found(self) -> list[ScrapeTarget]:
-        if not (self.targets or self.files or self.urls):
-            msg = "give --targets, --file-sd or --http-sd"
-            raise click.UsageError(msg)
         found = list(expanded(self._given()))
         if not found:
             reason = "there are no targets"
@@ -272,9 +276,14 @@ class Sidecars:
             raise _refused(reason)
         return found
 
+    @property
+    def _are_here(self) -> bool:
+        """Whether none was given, which leaves that of this host."""
+        return not (self.targets or self.files or self.urls)
+
     def _given(self) -> Iterator[ScrapeTarget]:
         scheme, access = self.scheme, self.access
-        for text in self.targets:
+        for text in (_HERE,) if self._are_here else self.targets:
             for target in filter(str.strip, text.split(",")):
                 yield parsed(target, scheme=scheme)
         for path in self.files:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import NEW_FILE, RUN_DIR, WORKER, argument, option, subcommand
+from jaxmon.cli.options import (
+    AS_JSON,
+    RUN_DIR,
+    WORKER,
+    Commands,
+    argument,
+    subcommand,
+)
 from jaxmon.errors import CommandError
 
 
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from jaxmon.facts.signatures import Document
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Export what a running process was compiled for, for warm starts.
@@ -30,17 +37,17 @@ def command() -> None:
 def export(
     *,
     worker: str | None = WORKER,
-    file: Path | None = option(NEW_FILE, "--output"),
+    as_json: bool = AS_JSON,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
     """
-    Write each function's recorded signatures: shapes, types, static arguments.
+    Print each function's signatures: shapes, types, static arguments.
 
     WORKER is the process's number, as in the `worker` label, its pid or its name;
     required only if several are running. No values of arrays are written.
 
     Options:
-        file: Write to this file instead of standard output.
+        as_json: For all commands; this one prints nothing else.
 
     Exit codes:
       0 the file was written
@@ -48,22 +55,13 @@ def export(
       2 several are running and none was selected, or none or several have that name
 
     Examples:
-      jaxmon signatures export --output signatures.json
+      jaxmon signatures export --out signatures.json
       jaxmon signatures export 3 | jq '.functions[].function'
     """
-    from jaxmon.host.files import whole
-
+    del as_json
     found = _of_worker(worker, run_dir)
     count = sum(len(function.signatures) for function in found.functions)
-    if file is None:
-        output.document(found.as_json())
-    else:
-        text = json.dumps(found.as_json(), indent=1) + "\n"
-        try:
-            whole.write(file, text.encode())
-        except OSError as error:
-            msg = f"cannot write {file}: {error.strerror or error}"
-            raise CommandError(msg) from error
+    output.document(found.as_json())
     functions = len(found.functions)
     output.line(f"{functions} functions, {count} signatures", err=True)
     for function in found.functions:
@@ -77,10 +75,11 @@ def export(
 def buckets(
     *,
     source: str | None = argument(metavar="[FILE|WORKER]", required=False),
+    as_json: bool = AS_JSON,
     run_dir: Path | None = RUN_DIR,
 ) -> None:
     """
-    Propose sizes to pad to, so that few programs serve all recorded signatures.
+    Propose sizes to pad to, so that few programs serve all signatures.
 
     Each line has the number of programs, the fraction of elements that would be
     padding, weighted by calls, and the sizes.
@@ -102,6 +101,9 @@ def buckets(
     )
     document = read(Path(str(source))) if is_file else _of_worker(source, run_dir)
     found = proposals(document)
+    if as_json:
+        output.document([asdict(proposed) for proposed in found])
+        return
     if not found:
         output.line("no function has signatures that differ only in sizes")
     for proposed in found:

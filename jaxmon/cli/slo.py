@@ -11,7 +11,16 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.markdown import escaped, table
-from jaxmon.cli.options import MOMENT, NEW_FILE, Number, Whole, option, subcommand
+from jaxmon.cli.options import (
+    AS_JSON,
+    MOMENT,
+    NEW_FILE,
+    Commands,
+    Number,
+    Whole,
+    option,
+    subcommand,
+)
 from jaxmon.cli.servers import ACCESS, Access, prometheus
 
 
@@ -25,7 +34,7 @@ _MOST_ALERTS = 30
 _HOUR, _MINUTE = 3600.0, 60.0
 
 
-@click.group
+@click.group(cls=Commands)
 def command() -> None:
     """
     Report how the objectives of slo.yaml fared.
@@ -42,9 +51,7 @@ def report(
     days: int = option(Whole(1, 90), default=7),
     until: datetime | None = option(MOMENT),
     price: float | None = option(Number(min=0), "--price-per-hour", metavar="DOLLARS"),
-    form: str = option(
-        click.Choice(["markdown", "json"]), "--format", default="markdown"
-    ),
+    as_json: bool = AS_JSON,
     access: Access = ACCESS,
 ) -> None:
     """
@@ -59,10 +66,9 @@ def report(
         until: When they end: a date or time in ISO format, whose time zone days have,
             UTC unless given; by default, now.
         price: Price of an accelerator hour; by default, as the sidecars export it.
-        form: What to print.
 
     Example, on Monday morning:
-      jaxmon slo report --prometheus https://prometheus.example.org > report.md
+      jaxmon slo report --prometheus https://prometheus.example.org --out report.md
     """
     from jaxmon_alerts import slo
     from jaxmon_alerts.prometheus import Prometheus
@@ -80,7 +86,7 @@ def report(
         price=price,
     )
     found = collector.collect()
-    if form == "json":
+    if as_json:
         output.document(_document(found))
         return
     output.lines(_markdown(found))

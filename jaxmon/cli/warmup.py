@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmon.cli import output
-from jaxmon.cli.options import NEW_FILE, Number, Whole, option, subcommand
+from jaxmon.cli.options import AS_JSON, NEW_FILE, Number, Whole, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -28,15 +27,15 @@ def command(
     modules: tuple[str, ...] = option(str, "--module", multiple=True, metavar="MODULE"),
     main: str | None = option(str, metavar="MODULE"),
     timeout: float = option(Number(1, 86_400), default=600.0),
-) -> None:
+    as_json: bool = AS_JSON,
+) -> int:
     """
-    Compile the signatures in a file into JAX's persistent cache, so that the next
-    process loads them instead.
+    Compile the signatures in a file into JAX's persistent cache.
 
-    Imports the program's modules, from the current directory or the Python path, in
-    separate processes, and lowers each function without calling it. Run it with the
-    same JAX, XLA flags and device kind as the service: all are part of the cache's
-    keys.
+    The next process then loads them instead. Imports the program's modules, from the
+    current directory or the Python path, in separate processes, and lowers each
+    function without calling it. Run it with the same JAX, XLA flags and device kind as
+    the service: all are part of the cache's keys.
 
     Options:
         file: File written by `jaxmon signatures export`. Its modules are imported.
@@ -94,12 +93,13 @@ def command(
         status: sum(result.status == status for result in results)
         for status in STATUSES
     }
-    output.line(", ".join(f"{number} {status}" for status, number in counts.items()))
-    for finished in results:
-        if finished.status == FAILED:
-            output.line(_text(finished))
-    if counts[FAILED] or len(results) < total:
-        sys.exit(1)
+    if as_json:
+        output.document(list(map(dataclasses.asdict, results)))
+    else:
+        output.line(", ".join(f"{of} {status}" for status, of in counts.items()))
+        failed = (result for result in results if result.status == FAILED)
+        output.lines(map(_text, failed))
+    return 1 if counts[FAILED] or len(results) < total else 0
 
 
 def _text(result: Result) -> str:

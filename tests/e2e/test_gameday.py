@@ -98,7 +98,7 @@ def test_every_fault_brings_its_alert(programs, nvml_library, run_dir, tmp_path,
     file is left.
     """
     path = tmp_path / "results.json"
-    arguments = (*names, f"--json={path}", f"--driver={nvml_library}")
+    arguments = (*names, "--json", f"--out={path}", f"--driver={nvml_library}")
     environ = shared_cache(tmp_path)
     with gameday(run_dir, *arguments, command=_PRELOADED, **environ) as process:
         out, err = process.communicate(timeout=DEADLINE)
@@ -112,17 +112,18 @@ def test_every_fault_brings_its_alert(programs, nvml_library, run_dir, tmp_path,
         assert one["resolved"] > 0
         assert one["severity"] in {"page", "ticket"}
         assert one["unexpected"] == []
-        assert f"panel    {one['panel']} ({one['board']})" in out
-        assert f"runbook  {one['runbook']}" in out
-    assert f"{len(names)} of {len(names)} passed" in out
+        assert f"panel    {one['panel']} ({one['board']})" in err
+        assert f"runbook  {one['runbook']}" in err
+    assert f"{len(names)} of {len(names)} passed" in err
+    assert out == ""
     assert list(run_dir.iterdir()) == []
 
 
 def test_an_interrupted_game_day_leaves_nothing(programs, run_dir):
     """Ctrl-C ends all processes, also those that are stopped, and removes all files."""
     with gameday(run_dir, "freeze") as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+        assert process.stderr is not None
+        for line in process.stderr:
             if "broken: " in line:
                 break
         children = psutil.Process(process.pid).children()
@@ -145,7 +146,7 @@ def test_a_stack_in_use_is_drilled(
     with Children(clean_environ(), tmp_path) as children:
         theirs = stack.start(programs, children, tmp_path, targets={}, webhook=None)
         arguments = (
-            *("oom", f"--json={path}", f"--against={theirs.prometheus}/"),
+            *("oom", "--json", f"--out={path}", f"--against={theirs.prometheus}/"),
             *(f"--targets={theirs.targets}", f"--time-scale={stack.SCALE}"),
         )
         with gameday(run_dir, *arguments) as process:
@@ -160,7 +161,7 @@ def test_a_stack_in_use_is_drilled(
         assert json.loads(theirs.targets.read_text()) == []
     [result] = json.loads(path.read_text())
     assert (result["alert"], result["outcome"]) == ("JaxmonOutOfMemory", "passed")
-    assert re.search(r"Watching http://\S+; what it must scrape is in ", out)
+    assert re.search(r"Watching http://\S+; what it must scrape is in ", err)
 
 
 def test_a_stack_that_does_not_respond_is_reported(run_dir, tmp_path):

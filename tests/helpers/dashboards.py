@@ -415,13 +415,13 @@ class Site:
         """Run ``push``; what it prints fits 80 columns, addresses aside."""
         backups = ("--backup-dir", str(self.directory / "backups"))
         done = self.run("push", *backups, *options, files=files, **environ)
-        if "json" not in options:
+        if "--json" not in options:
             wide = [line for line in done.out.splitlines() if len(line) > 80]
             assert [line for line in wide if "/" not in line] == []
         return done
 
     def outcomes(self, *options: str) -> tuple[int, dict[str, str]]:
-        done = self.push("--output", "json", *options)
+        done = self.push("--json", *options)
         found = json.loads(done.out)["dashboards"]
         return done.code, {one["uid"]: one["outcome"] for one in found}
 

@@ -243,9 +243,9 @@ def test_a_dry_run_shows_what_would_be_refused(pushed):
 
 
 def test_json_holds_everything(pushed):
-    """`--output json` is one object with what the text says."""
+    """`--json` is one object with what the text says."""
     pushed.grafana.edit("jaxmon-oncall", refresh="5s")
-    done = pushed.push("--output", "json")
+    done = pushed.push("--json")
     told = json.loads(done.out)
     assert told["grafana"] == {
         "url": pushed.grafana.url,
@@ -325,7 +325,7 @@ def test_generated_dashboards_are_pushed_without_files(site):
     for path in built.glob("*.json"):
         body = json.loads(path.read_text())
         assert content(site.grafana.body(body["uid"])) == content(body)
-    again = json.loads(site.push("--output", "json", files=()).out)
+    again = json.loads(site.push("--json", files=()).out)
     assert again["summary"] == {"unchanged": len(list(built.glob("*.json")))}
 
 

@@ -52,7 +52,7 @@ def test_new_dashboards_get_the_model_that_was_asked_for(site, form, v2):
     """Without a wish that is the classic one, which every Grafana has."""
     site.push("--format", form, files=()).ok()
     assert {row.v2 for row in site.grafana.rows.values()} == {v2}
-    again = site.push("--format", form, "--output", "json", files=())
+    again = site.push("--format", form, "--json", files=())
     told = json.loads(again.out)
     assert told["summary"] == {"unchanged": len(site.grafana.rows)}
     assert {one["format"] for one in told["dashboards"]} == {"v2" if v2 else "classic"}

@@ -98,7 +98,7 @@ def test_a_grafana_that_repeats_the_token(refused, status, tmp_path):
             ("push", *backups, *common),
             ("push", "--force", *backups, *common),
             ("push", "--force", "--dry-run", *backups, *common),
-            ("push", "--force", "--output", "json", *backups, *common),
+            ("push", "--force", "--json", *backups, *common),
             ("diff", *common),
         ):
             result = CliRunner().invoke(

@@ -178,7 +178,7 @@ def report(
 @pytest.fixture(scope="module")
 def document(prometheus: Prometheus) -> dict[str, Any]:
     """Return the report as JSON."""
-    done = report(prometheus, "--format=json")
+    done = report(prometheus, "--json")
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.output)
     return found
@@ -234,9 +234,7 @@ def test_days_are_those_of_the_calendar(prometheus, hours, offset, worst):
     """A report that ends in the afternoon has two partial days, and says so."""
     until, zone = int(END + hours * 3600), timezone(timedelta(hours=offset))
     done = report(prometheus, until=until, zone=zone)
-    found = json.loads(
-        report(prometheus, "--format=json", until=until, zone=zone).output
-    )
+    found = json.loads(report(prometheus, "--json", until=until, zone=zone).output)
     (web,) = [one for one in found["objectives"] if "web" in one["service"]]
     ends = sorted(map(float, web["error_ratio_by_day"]))
 
@@ -296,7 +294,7 @@ def test_cost_counts_what_is_held(document):
 
 def test_a_given_price_replaces_the_recorded_one(prometheus):
     """--price-per-hour applies to every accelerator hour."""
-    done = report(prometheus, "--format=json", "--price-per-hour=10")
+    done = report(prometheus, "--json", "--price-per-hour=10")
     (cost,) = json.loads(done.output)["cost"]
 
     assert cost["dollars"] == pytest.approx(cost["accelerator_hours"] * 10)
@@ -350,7 +348,7 @@ def test_a_query_that_fails_leaves_out_its_part(prometheus, tmp_path):
     # Enough for the counts of one route, too few for the samples of four GPUs.
     options = ("--query.max-samples=6000",)
     with Prometheus(tmp_path, {}, options=options) as limited:
-        found = json.loads(report(limited, "--format=json").output)
+        found = json.loads(report(limited, "--json").output)
 
     assert len(found["objectives"]) == 2
     assert "too many samples" in found["missing"]["Cost"]

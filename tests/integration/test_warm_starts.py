@@ -103,7 +103,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         requests()()
         service.inner(1.0)
         command = [sys.executable, "-m", "jaxmon", "signatures", "export",
-                   "--output", "signatures.json"]
+                   "--out", "signatures.json"]
         subprocess.run(command, check=True)
     """
     run_dir = tmp_path_factory.mktemp("r")

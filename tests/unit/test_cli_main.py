@@ -326,4 +326,4 @@ def test_a_command_without_its_subcommand_is_the_help(args):
 
     assert result.code == 2
     assert result.err.startswith("Usage: jaxmon")
-    assert "\nCommands:\n" in result.err
+    assert f"\n{'Commands' if args else 'Look'}:\n" in result.err

@@ -12,10 +12,12 @@ import click
 
 from jaxmon.cli import output
 from jaxmon.cli.options import (
+    AS_JSON,
     DIRECTORY,
     MOMENT,
     NEW_FILE,
     RUNBOOK_BASE,
+    Commands,
     Parsed,
     Whole,
     argument,
@@ -153,7 +155,7 @@ def folder_of(uid: str, title: str = "") -> Folder:
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
-@click.group(no_args_is_help=True)
+@click.group(cls=Commands)
 def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
@@ -193,9 +195,7 @@ def build(
 
 
 @subcommand(command, epilog=GRAFANA_HELP)
-@click.pass_context
 def push(
-    ctx: click.Context,
     *,
     files: tuple[Path, ...] = FILES,
     url: str = GRAFANA_URL,
@@ -207,10 +207,8 @@ def push(
     dry_run: bool = flag(),
     force: bool = flag(),
     backup_dir: Path = option(DIRECTORY, default="jaxmon-backups"),
-    output_form: str = option(
-        click.Choice(["text", "json"]), "--output", default="text"
-    ),
-) -> None:
+    as_json: bool = AS_JSON,
+) -> int:
     """
     Push dashboards to Grafana without losing edits.
 
@@ -223,7 +221,6 @@ def push(
         dry_run: Show what would be done without writing anything.
         force: Back up and replace dashboards that were edited or moved by hand.
         backup_dir: Directory for the backups of --force.
-        output_form: Output format.
 
     Exit codes:
       0 Grafana has these dashboards
@@ -257,19 +254,17 @@ def push(
         dry_run=dry_run,
         results=job.preview(plan) if dry_run else job.apply(plan),
     )
-    if output_form == "json":
+    if as_json:
         output.document(pushed.document())
     else:
         output.lines(pushed.lines())
     if advice := pushed.advice():
         output.lines(advice, err=True)
-    ctx.exit(pushed.exit_code())
+    return pushed.exit_code()
 
 
 @subcommand(command, epilog=GRAFANA_HELP)
-@click.pass_context
 def diff(
-    ctx: click.Context,
     *,
     files: tuple[Path, ...] = FILES,
     url: str = GRAFANA_URL,
@@ -277,7 +272,8 @@ def diff(
     folder: str = FOLDER,
     shape: Generation = GENERATED,
     form: Choice = FORMAT,
-) -> None:
+    as_json: bool = AS_JSON,
+) -> int:
     """
     Show what a push would change in Grafana.
 
@@ -285,10 +281,10 @@ def diff(
     and empty members are ignored.
 
     Exit codes:
-      0   Grafana has exactly these dashboards
-      1   an error
+      0 Grafana has exactly these dashboards
+      1 an error
       2 usage error
-      3   at least one is missing or differs
+      3 at least one is missing or differs
 
     Example:
       jaxmon dashboards diff --url https://example.com/grafana
@@ -301,19 +297,24 @@ def diff(
     dashboards = shape.dashboards(files, form)
     grafana = Grafana(access.grafana(url))
     plan = make_plan(grafana, dashboards, place)
+    found = []
     for step in plan.steps:
         uid = step.desired.uid
         if step.state is Relation.UNKNOWN:
             raise CommandError(step.reason)
+        lines = [] if step.state is Relation.V2 else step.diff()
+        found.append((uid, step.state.value, step.reason, lines))
         if step.state is Relation.UNCHANGED:
             output.line(f"{uid}: no difference", err=True)
         else:
             output.line(f"{uid}: {step.state}: {step.reason}".rstrip(": "), err=True)
-        if step.state is not Relation.V2:
-            for line in step.diff():
-                output.line(line, colour=_COLOURS.get(line[:1]))
+        for line in [] if as_json else lines:
+            output.line(line, colour=_COLOURS.get(line[:1]))
+    if as_json:
+        keys = ("uid", "state", "reason", "diff")
+        output.document([dict(zip(keys, step, strict=True)) for step in found])
     same = all(step.state is Relation.UNCHANGED for step in plan.steps)
-    ctx.exit(0 if same else DIFFERENT)
+    return 0 if same else DIFFERENT
 
 
 @subcommand(command, epilog=GRAFANA_HELP)
@@ -327,6 +328,7 @@ def annotate(
     end: datetime | None = option(MOMENT),
     dashboard: str = option(str, metavar="UID", default=""),
     number: int | None = option(Whole(1), "--id"),
+    as_json: bool = AS_JSON,
 ) -> None:
     """
     Note a deployment in Grafana, and print the annotation's ID.
@@ -371,7 +373,10 @@ def annotate(
     number = annotations.add(session, deployment)
     tags = ", ".join(deployment.tags)
     output.line(f"noted at {_shown(start)}, with the tags {tags}", err=True)
-    output.line(number)
+    if as_json:
+        output.document({"id": number, "tags": deployment.tags})
+    else:
+        output.line(number)
 
 
 def _given(name: str, value: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +17,7 @@ from jaxmon.cli import output
 from jaxmon.cli.gameday.screen import BOLD, QUIET, WARNING, Line, clock, view
 from jaxmon.cli.main import require
 from jaxmon.cli.options import (
+    AS_JSON,
     BASE_URL,
     DIRECTORY,
     NEW_FILE,
@@ -29,7 +29,7 @@ from jaxmon.cli.options import (
     subcommand,
 )
 from jaxmon.errors import CommandError
-from jaxmon.host.files import whole
+from jaxmon.facts.record import encoded
 from jaxmon.host.files import whole as scratch
 from jaxmon.host.formats.layout import INDENT, UNKNOWN, Column, table, wrapped
 from jaxmon_alerts.gameday import children as programs
@@ -112,7 +112,7 @@ class ProgressLog:
             name, text = drill.scenario.name, progress(drill)
             if drill.phase is not DrillPhase.WAITING and self._shown.get(name) != text:
                 self._shown[name] = text
-                output.line(f"  {elapsed}  {name:<{_NAME}}{text}")
+                output.line(f"  {elapsed}  {name:<{_NAME}}{text}", err=True)
 
 
 def drawn(
@@ -255,7 +255,7 @@ def command(
     names: Sequence[str] = argument(nargs=-1, metavar="[SCENARIO]..."),
     every: bool = flag("--all"),
     listed: bool = flag("--list"),
-    path: Path | None = option(NEW_FILE, "--json"),
+    as_json: bool = AS_JSON,
     parallel: int | None = option(Whole(1, 64)),
     against: str | None = option(BASE_URL),
     targets: Path | None = option(NEW_FILE),
@@ -266,7 +266,7 @@ def command(
     ),
 ) -> None:
     """
-    Break programs on purpose, and check that each fault brings its alert.
+    Break programs on purpose, and check that alerts fire.
 
     For each SCENARIO, starts a real JAX program and a sidecar, waits until no alert
     fires, breaks the program, waits for the alert, mends the program, and waits until
@@ -281,7 +281,7 @@ def command(
     Options:
         every: Drill every scenario.
         listed: List the scenarios and exit.
-        path: Write the results to this file.
+        as_json: Print the results as JSON, or the scenarios of --list.
         parallel: Scenarios that run at the same time; default: 4 per processor.
         against: Watch the alerts of this Prometheus instead of starting one.
         targets: With --against: file for its file_sd_configs, in JSON.
@@ -296,12 +296,15 @@ def command(
     Examples:
       jaxmon gameday --list
       jaxmon gameday recompile oom
-      jaxmon gameday --all --json results.json
+      jaxmon gameday --all --json --out results.json
       jaxmon gameday --all --against https://prometheus.staging.example.com \\
           --targets /etc/prometheus/gameday.json --host 10.0.0.7
     """
     if listed:
-        output.lines(listing(SCENARIOS, width=output.report_width()))
+        if as_json:
+            output.document([encoded(asdict(scenario)) for scenario in SCENARIOS])
+        else:
+            output.lines(listing(SCENARIOS, width=output.report_width()))
         return
     if (against is None) != (targets is None):
         msg = "--against and --targets belong together: give both, or neither"
@@ -309,9 +312,6 @@ def command(
     scenarios = _chosen(names, every=every, driven=library is not None)
     library = require_driver(library) if library is not None else None
     require("gameday", "jax", "flax", "optax")
-    if path is not None:
-        # What cannot be written is better known now than in the end.
-        whole.write(path, b"[]\n")
     with (
         scratch.directory("jaxmon-gameday-") as directory,
         Children(
@@ -336,7 +336,7 @@ def command(
             for scenario in scenarios
         ]
         _run(drills, site, parallel)
-    _conclude(drills, path)
+    _conclude(drills, as_json=as_json)
 
 
 def _run(drills: Sequence[Drill], site: AlertSite, parallel: int | None) -> None:
@@ -400,20 +400,15 @@ def _start_next(
         drill.start(now)
 
 
-def _conclude(drills: Sequence[Drill], path: Path | None) -> None:
-    """
-    Print the results, and write them to *path*. Raises `CommandError`: a drill failed.
-    """
+def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
+    """Print the results. Raises `CommandError`: a drill failed."""
     places = places_of(drill.scenario.alert for drill in drills)
-    if path is not None:
-        text = json.dumps(document(drills, places), indent=2)
-        whole.write(path, f"{text}\n".encode())
-    output.line()
-    output.lines(table_of(drills, width=output.report_width()))
-    output.line()
-    output.lines(guidance(drills, places))
-    output.line()
-    output.line(verdict(drills))
+    shown = table_of(drills, width=output.report_width())
+    shown += ["", *guidance(drills, places), "", verdict(drills)]
+    # One wants to see at once what an hour has brought.
+    output.lines(["", *shown], err=as_json)
+    if as_json:
+        output.document(document(drills, places))
     if failed := [drill for drill in drills if drill.result.outcome != "passed"]:
         msg = "the game day found faults in the alerts"
         details = [f"{drill.scenario.name}: {drill.result.reason}" for drill in failed]
@@ -432,7 +427,8 @@ def _chosen(names: Sequence[str], *, every: bool, driven: bool) -> Sequence[Scen
             if scenario.needs_driver and not driven
         ]
         if left_out:
-            output.line(f"Without --driver, not drilled: {', '.join(left_out)}")
+            text = f"Without --driver, not drilled: {', '.join(left_out)}"
+            output.line(text, err=True)
         return [scenario for scenario in SCENARIOS if scenario.name not in left_out]
     names_of_all = ", ".join(BY_NAME)
     if not names:
@@ -460,7 +456,8 @@ def _site(
         theirs = TheirSite(against.rstrip("/"), targets, scale)
         theirs.firing()
         theirs.scrape({})
-        output.line(f"Watching {against}; what it must scrape is in {targets}")
+        text = f"Watching {against}; what it must scrape is in {targets}"
+        output.line(text, err=True)
         try:
             yield theirs
         finally:
@@ -474,7 +471,8 @@ def _site(
         raise CommandError(msg)
     output.line(
         f"Starting Prometheus and Alertmanager, {stack.SCALE} times as fast as in "
-        "production ..."
+        "production ...",
+        err=True,
     )
     with Receiver() as receiver:
         running = stack.start(

@@ -36,7 +36,7 @@ def command(
     access: Access = ACCESS,
 ) -> None:
     """
-    Show live whether users are all right, and what the processes of this host do.
+    Show live whether users are all right, and what processes do.
 
     At the top stands the answer, with its reasons; below, each process with what is
     wrong with it, its rates, errors, latency, compiles and memory; at the bottom,

@@ -55,6 +55,17 @@ def write(
         raise
 
 
+def unwritable(path: Path) -> str:
+    """Return why the file *path* cannot be written, empty if it seems that it can."""
+    if path.exists() and not path.is_file():
+        return f"it is {kind(path.stat().st_mode)}"
+    if not path.parent.is_dir():
+        return "its directory does not exist"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return "its directory cannot be written to"
+    return ""
+
+
 def _require_regular(target: Path) -> None:
     """Reject a device, a pipe or anything else that a file would replace."""
     with suppress(FileNotFoundError):

@@ -28,11 +28,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import comb
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from jaxmon.errors import BaselineError
 from jaxmon.host.formats.layout import (
@@ -81,6 +81,9 @@ _LAYOUT = (
 _VERDICTS = {"worse": "WORSE", "within": "ok"}
 _MANY = 10
 _EXACT = 1_000_000
+
+SCHEMA = 1
+"""Version of what `document` returns."""
 
 RISK = 0.01
 """Maximum probability of an accusation where nothing has changed."""
@@ -362,6 +365,18 @@ def _orders(before: int, after: int, pairs: int) -> int:
     if not before or not after:
         return int(not pairs)
     return _orders(before - 1, after, pairs - after) + _orders(before, after - 1, pairs)
+
+
+def document(comparison: CostComparison) -> dict[str, Any]:
+    """Return the comparison in JSON types."""
+    found = {key: getattr(comparison, key) for key in comparison.__slots__}
+    sides = {side: found.pop(side).versions for side in ("before", "after")}
+    for key in ("changes", "times"):
+        found[key] = [
+            {**asdict(change), "allowed": change.allowed and str(change.allowed)}
+            for change in found[key]
+        ]
+    return {"schema": SCHEMA, "worse": len(comparison.worse), **sides, **found}
 
 
 def lines(comparison: CostComparison, *, width: int = 80) -> Iterator[str]:

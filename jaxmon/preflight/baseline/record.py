@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,6 @@ from jaxmon.errors import BaselineError, ConfigFileError
 from jaxmon.facts.functions import LEAST_SECONDS
 from jaxmon.host.files import bounded as bounded_file
 from jaxmon.host.files import whole as whole_file
-from jaxmon.host.files.bounded import kind
 from jaxmon.host.formats import json_text
 from jaxmon.host.formats.json_text import require_list, require_object
 from jaxmon.limits import LIMITS, Limits
@@ -309,14 +307,7 @@ def write(record: Baseline, path: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Check that *path* is writable."""
-    reason = None
-    if path.exists() and not path.is_file():
-        reason = f"it is {kind(path.stat().st_mode)}"
-    elif not path.parent.is_dir():
-        reason = "its directory does not exist"
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        reason = "its directory cannot be written to"
-    if reason is not None:
+    if reason := whole_file.unwritable(path):
         msg = f"cannot write {path}: {reason}"
         raise BaselineError(msg)
 
