@@ -190,6 +190,7 @@ def test_a_log_reports_what_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [re.sub(r"^ +| +steps.*", "", line) for line in lines] == [
         "0:00:00",
         "0:00:00  fault x begins",
+        "0:00:00  Not known: no instrumented process runs here.",
         "0:00:01  fault x",
         "0:00:01  pending  ticket  Told  route=/a",
         "0:00:02  firing  ticket  Told  route=/a",

@@ -81,6 +81,19 @@ def test_the_demo_offers_what_one_process_can_have() -> None:
     assert PLACES.keys().isdisjoint({"cold", "diverge", "gpu-lost", "vanish"})
 
 
+def test_the_demo_says_what_a_fault_needs() -> None:
+    """Every fault of the game day is accepted, or its needs and its drill are named."""
+    for name in BY_NAME.keys() - PLACES.keys():
+        result = CliRunner().invoke(main, ["demo", "--break", name])
+        assert result.exit_code == 2, name
+        assert f"{name} needs {BY_NAME[name].needs}, which the demo" in result.output
+        assert f"run: jaxmon gameday {name}" in result.output
+    for name in PLACES:
+        arguments = ["demo", "--break", name, "--duration", "1"]
+        result = CliRunner().invoke(main, arguments)
+        assert "ends before the fault starts" in result.output, name
+
+
 def test_the_list_describes_every_scenario() -> None:
     """One reads what breaks, and which alert reports it."""
     result = CliRunner().invoke(main, ["gameday", "--list"])

@@ -2,7 +2,7 @@
 The faults: what breaks in which program, and which alert must report it.
 
 Definitions only, for ``jaxmon gameday``, which drills them, and for ``jaxmon demo
---break``, which offers those that need no process of their own.
+--break``, which has those that need nothing else.
 """
 
 from __future__ import annotations
@@ -89,10 +89,17 @@ class Scenario:
         return self.means == "driver"
 
     @property
-    def in_demo(self) -> bool:
-        """Whether one process of the demo can have the fault while the others run."""
-        alone = self.program in ("serve", "train") and self.processes == 1
-        return alone and self.means == "signal" and not self.environ
+    def needs(self) -> str:
+        """What it needs that the demo has not, empty if a program there can have it."""
+        if self.needs_driver:
+            return "a stand-in for the GPU driver"
+        if self.processes > 1:
+            return f"{self.processes} processes of one service"
+        if self.program not in ("serve", "train"):
+            return "a program of its own"
+        if self.means not in ("signal", "freeze"):
+            return "a process that it may end"
+        return ""
 
     def expects(self, alert: str) -> bool:
         """Return whether *alert* may arrive while this is drilled."""

@@ -52,14 +52,19 @@ _PORT = SIDECAR_PORT
 _PORTS = 64
 _START_SECONDS = 90.0
 _REDRAW_SECONDS = 1.0
+_BREAK_AFTER = 30.0
 _PROGRAMS = {"serve": "serving", "train": "training"}
 
 PLACES = {
     scenario.name: _PROGRAMS[scenario.program]
     for scenario in SCENARIOS
-    if scenario.in_demo
+    if not scenario.needs
 }
 """In which of the demo's programs each fault is."""
+_SIGNALS = {
+    "signal": (signal.SIGUSR1, signal.SIGUSR2),
+    "freeze": (signal.SIGSTOP, signal.SIGCONT),
+}
 
 
 @subcommand()
@@ -67,8 +72,10 @@ def command(
     *,
     duration: float | None = option(Number(min=1)),
     port: int = option(Whole(1, 65535), default=_PORT),
-    fault: str | None = option(click.Choice(sorted(PLACES)), "--break"),
-    break_after: float = option(Number(min=0), default=30.0),
+    fault: str | None = option(
+        click.Choice(sorted(BY_NAME)), "--break", metavar="FAULT"
+    ),
+    break_after: float | None = option(Number(min=0)),
     break_for: float = option(Number(min=1), default=60.0),
     alerting: bool = option(bool, "--prometheus/--no-prometheus", default=True),
     webhook: str | None = option(BASE_URL),
@@ -88,8 +95,10 @@ def command(
     Options:
         duration: Run for this many seconds after startup; default: until Ctrl-C.
         port: TCP port of the sidecar; if taken, the next free one.
-        fault: Inject a fault; `jaxmon gameday --list` describes each.
-        break_after: Seconds until the fault starts.
+        fault: Inject a fault, one of `jaxmon gameday --list`. Some need more than the
+            demo has, and are for a game day.
+        break_after: Seconds until the fault starts; by default, 30, or as many as it
+            takes to know what is usual.
         break_for: Duration of the fault in seconds.
         alerting: Run Prometheus and Alertmanager if installed.
         webhook: Base URL for Alertmanager notifications; /page and /ticket are
@@ -99,7 +108,16 @@ def command(
       jaxmon demo --duration 60
       jaxmon demo --break stall
     """
+    if fault and (missing := BY_NAME[fault].needs):
+        driver = " --driver DIRECTORY" if BY_NAME[fault].needs_driver else ""
+        msg = (
+            f"{fault} needs {missing}, which the demo lacks; run: jaxmon gameday "
+            f"{fault}{driver}"
+        )
+        raise click.UsageError(msg)
     require("demo", "jax", "flax", "optax")
+    if break_after is None:
+        break_after = max(_BREAK_AFTER, BY_NAME[fault].usual_for) if fault else 0.0
     if fault and duration is not None and duration <= break_after:
         msg = (
             f"--duration {duration:g} ends before the fault starts, after "
@@ -138,8 +156,8 @@ class Fault:
         """Signal *child* if the fault starts or ends now, *elapsed* seconds on."""
         if (broken := self.is_active(elapsed)) != self._applied:
             self._applied = broken
-            number = signal.SIGUSR1 if broken else signal.SIGUSR2
-            child.process.send_signal(number)
+            begin, end = _SIGNALS[BY_NAME[self.name].means]
+            child.process.send_signal(begin if broken else end)
 
     def is_active(self, elapsed: float) -> bool:
         """Return whether the fault is active."""
@@ -183,8 +201,9 @@ def _start(
     for name, module in (("training", "train"), ("serving", "serve")):
         faulty = fault is not None and fault.place == name
         arguments = ["--fault", fault.name] if fault and faulty else []
+        environ = dict(BY_NAME[fault.name].environ) if fault and faulty else {}
         workloads[name] = programs.start_program(
-            children, module, *arguments, name=name
+            children, module, *arguments, name=name, environ=environ
         )
     agents = {
         f"{name} metrics": child.says(programs.AGENT_READY, seconds=_START_SECONDS)

@@ -102,9 +102,10 @@ class SceneLog:
         self._next = 0.0
         self._active: set[str] = set()
         self._broken = False
+        self._answered: tuple[object, ...] = ()
 
     def show(self, scene: DisplayState) -> None:
-        """Print a line when one is due, or a fault or an alert starts or ends."""
+        """Print a line when due, and when a fault, an alert or the answer changes."""
         time = clock(scene.elapsed)
         due = scene.elapsed >= self._next
         if due:
@@ -113,6 +114,9 @@ class SceneLog:
         if scene.fault and (due or scene.broken != self._broken):
             output.line(f"  {time}  {scene.fault}")
         self._broken = scene.broken
+        if (told := _gist(scene.summary)) != self._answered and told[0]:
+            self._answered = told
+            output.line(f"  {time}  {scene.summary.answer.text}")
         described = [str(alert) for alert in scene.alerts or ()]
         for alert in described:
             if alert not in self._active:
@@ -122,6 +126,13 @@ class SceneLog:
             if state == "firing":
                 output.line(f"  {time}  resolved  {rest}")
         self._active = set(described)
+
+
+def _gist(summary: Summary) -> tuple[object, ...]:
+    """Return what the answer says without its numbers, which change all the time."""
+    answer = summary.answer
+    reasons = [(reason.kind, reason.subject) for reason in answer.reasons[:1]]
+    return (answer.text and answer.state, *reasons)
 
 
 def drawn(
@@ -138,6 +149,9 @@ def drawn(
     above = [*_where(places, width), _BLANK, ((time, QUIET),)]
     if scene.fault:
         above.append(((f"  {scene.fault}", WARNING),))
+    for text in wrapped(clean(scene.summary.answer.text), width - 1, first=INDENT):
+        bad = scene.summary.answer.state in ("failing", "degraded")
+        above.append(((text, WARNING if bad else BOLD),))
     room = height - len(above)
     below: list[Line] = []
     if scene.alerts is not None:
