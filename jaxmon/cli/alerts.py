@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
 
 import click
 
@@ -17,7 +16,6 @@ from jaxmon.cli.options import (
     AS_JSON,
     DIRECTORY,
     NEW_FILE,
-    Commands,
     Number,
     argument,
     option,
@@ -50,7 +48,7 @@ _TIME_SCALE = option(
 )
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Recording rules, alerts and routing, from slo.yaml.
@@ -74,11 +72,9 @@ def print_slo(*, as_json: bool = AS_JSON) -> None:
     from jaxmon.limits import LIMITS, shared
     from jaxmon_alerts import slo
 
-    if as_json:
-        limits = {name: limit.default for name, limit in LIMITS.items()}
-        output.document({"schema": shared.SCHEMA, "limits": limits})
-    else:
-        output.lines(slo.default())
+    limits = {name: limit.default for name, limit in LIMITS.items()}
+    document = {"schema": shared.SCHEMA, "limits": limits}
+    output.result(document, slo.default(), as_json=as_json)
 
 
 @subcommand(command)
@@ -143,12 +139,9 @@ def check(
     reports = list(problems(render(slos, options)))
     if against:
         reports += _differences(against, slos, options, form)
-    if as_json:
-        output.document({"slos": len(slos.slos), "problems": reports})
-    elif not reports:
-        output.line(f"{len(slos.slos)} SLOs: no problems")
-    for report in [] if as_json else reports:
-        output.lines(report)
+    text = "".join(reports) or f"{len(slos.slos)} SLOs: no problems"
+    document = {"slos": len(slos.slos), "problems": reports}
+    output.result(document, text, as_json=as_json)
     if reports:
         msg = f"{len(reports)} problem(s) found"
         raise CommandError(msg)
@@ -201,7 +194,6 @@ def problems(files: Mapping[str, str]) -> Iterator[str]:
 
 _OURS = "jaxmon-"
 _SERVER_SECONDS = 30.0
-_MAX_BYTES = 64 << 20
 
 Document = Mapping[str, Any]
 
@@ -270,29 +262,21 @@ class _Server:
     def formatted(self, query: str) -> str:
         """Return *query* as the server writes it."""
         if query not in self._formatted:
-            found = self._get(f"format_query?query={quote(query, safe='')}")
+            found = self._get("format_query", {"query": query})
             self._formatted[query] = str(found)
         return self._formatted[query]
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         from http import HTTPStatus
-        from http.client import HTTPException
 
-        from jaxmon.host.http import client
-        from jaxmon.host.http.urls import place_of, target_of
+        from jaxmon.host.http.session import MonitoringError, Session
 
-        url = f"{self._url}/api/v1/{path}"
-        parts = urlsplit(url)
         try:
-            response = client.get(
-                place_of(parts),
-                target_of(parts),
-                seconds=_SERVER_SECONDS,
-                max_bytes=_MAX_BYTES,
-            )
+            session = Session("Prometheus", self._url, timeout=_SERVER_SECONDS)
+            response = session.get(f"/api/v1/{path}", query)
             if response.status == HTTPStatus.OK:
                 return response.json()["data"]
-        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        except (MonitoringError, ValueError, KeyError, TypeError) as error:
             msg = f"{self._url} does not respond like a Prometheus: {error}"
             raise CommandError(msg) from error
         msg = f"{self._url} returned HTTP status {response.status} for {path[:40]}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import AS_JSON, Commands, argument, flag, option, subcommand
+from jaxmon.cli.options import AS_JSON, argument, flag, option, subcommand
 from jaxmon.errors import BaselineError, CommandError, JaxmonError
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MISUSE = 2
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Record what a program costs to compile and run, and compare.
@@ -130,14 +130,12 @@ def compare(
             comparison = compare_records(before, read(other), allowed)
         else:
             comparison = compare_runs(before, _measure(command, runs), runs, allowed)
-    if as_json:
-        output.document(document(comparison))
-    else:
-        output.lines(lines(comparison, width=output.report_width()))
+    text = lines(comparison, width=output.report_width())
+    output.result(document(comparison), text, as_json=as_json)
     differs = strict and bool(comparison.new or comparison.vanished)
     if differs:
-        text = "--strict: new and vanished functions are regressions"
-        output.line(text, err=as_json)
+        reason = "--strict: new and vanished functions are regressions"
+        output.line(reason, err=as_json)
     return 1 if differs or comparison.worse else 0
 
 

@@ -52,8 +52,6 @@ def command(
         )
     except BaselineError as error:
         raise CommandError(str(error), exit_code=2) from error
-    if as_json:
-        output.document(in_json(found))
-    else:
-        output.lines(lines(found, width=output.report_width()))
+    text = lines(found, width=output.report_width())
+    output.result(in_json(found), text, as_json=as_json)
     return 1 if found.of("worse") else 0

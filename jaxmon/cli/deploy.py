@@ -18,7 +18,6 @@ from jaxmon.cli.options import (
     AS_JSON,
     FILE,
     LABEL,
-    Commands,
     Parsed,
     Url,
     collected,
@@ -166,7 +165,7 @@ def _length(value: str) -> timedelta:
     return length
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Hold back the alerts that a deployment causes, while it lasts.
@@ -227,10 +226,8 @@ def start(
             now=now,
         )
         end = window.end
-        if as_json:
-            output.document([_document(window)])
-        else:
-            output.line(f"open for {window.service}, {_until(window, now)}")
+        shown = f"open for {window.service}, {_until(window, now)}"
+        output.result([_document(window)], shown, as_json=as_json)
         # The clocks of this host and Alertmanager may differ by seconds.
         if window.end - now < length - SHORTEST:
             output.line(
@@ -241,8 +238,8 @@ def start(
     if note is not None:
         with attempts.of("Grafana shows the deployment", "Grafana does not show it"):
             numbers = note.begin(reason, now, end)
-            text = f"noted in Grafana as annotation {_listed(numbers)}"
-            output.line(text, err=as_json)
+            shown = f"noted in Grafana as annotation {_listed(numbers)}"
+            output.line(shown, err=as_json)
     attempts.check()
 
 
@@ -272,10 +269,8 @@ def stop(
         "no deploy window is open", "the deploy window may be open until it ends"
     ):
         closed = windows.stop(scope)
-        if as_json:
-            output.document(list(map(_document, closed)))
-        for window in [] if as_json else closed:
-            output.line(f"closed for {window.service}")
+        lines = [f"closed for {window.service}" for window in closed]
+        output.result(list(map(_document, closed)), lines, as_json=as_json)
         if not closed:
             output.line(f"no deploy window is open for {wanted}", err=True)
     if note is not None:
@@ -300,15 +295,13 @@ def list_windows(
 ) -> None:
     """List the open deploy windows."""
     found = _windows(alertmanager, access).open()
-    if as_json:
-        output.document(list(map(_document, found)))
-        return
     now = datetime.now(UTC)
-    for window in found:
-        output.line(
-            f"{window.service}  {_until(window, now)}  by {window.by}: {window.comment}"
-        )
-    if not found:
+    text = [
+        f"{window.service}  {_until(window, now)}  by {window.by}: {window.comment}"
+        for window in found
+    ]
+    output.result(list(map(_document, found)), text, as_json=as_json)
+    if not (found or as_json):
         output.line("no deploy window is open", err=True)
 
 

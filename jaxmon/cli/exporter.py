@@ -71,7 +71,6 @@ def command(
       0   stopped by SIGTERM or SIGINT
       1   could not start: the address is in use or not local; or, if enabled, exited
           because the GPU driver was upgraded or removed
-      2   usage error: invalid option or variable
 
     Example:
       jaxmon exporter --port 9467 --run-dir /run/jaxmon

@@ -14,7 +14,6 @@ from jaxmon.cli import output
 from jaxmon.cli.options import (
     LIMITS,
     OF_PROCESS,
-    Commands,
     Number,
     argument,
     beside,
@@ -39,7 +38,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 _COLOURS = {"hung": "red", "waiting": "yellow", "progressing": "green"}
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Judge the processes of a `jax.distributed` job together.
@@ -58,9 +57,9 @@ def why(
     as_json: bool = OF_PROCESS,
 ) -> int:
     """
-    Say whether a job gets on, and which rank the others wait for.
+    Say whether a job gets on, and which rank holds it up.
 
-    They may wait in a hang, or at every step; the cause is said, too.
+    The others wait for it in a hang, or at every step; the cause is said, too.
 
     Asks the sidecars of all its hosts at the same time, which were started with
     `--peer-access`, and waits --timeout seconds for all of them together.
@@ -74,7 +73,6 @@ def why(
     Exit codes:
       0 all jobs get on, are over, or wait for what may take its time
       1 a job hangs
-      2 usage error
       3 no host answered, no process of a job runs there, or it is unknown whether
         a job gets on
 
@@ -111,7 +109,6 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
     Exit codes:
       0 no process of a job has failed
       1 one has
-      2 usage error
       3 no host answered, no process of a job ran there within the last hour, or no
         failure is known, but a host or a rank is missing
 

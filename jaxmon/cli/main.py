@@ -16,7 +16,6 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from jaxmon.cli.options import Commands
 from jaxmon.errors import CommandError, JaxmonError
 from jaxmon.version import version
 
@@ -26,43 +25,25 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # has had enough.
 _INTERRUPTED = 128 + signal.SIGINT
 _ENDED_UNREAD = 128 + signal.SIGPIPE
+# Longer than any sentence of a help.
+_WHOLE = 1000
 
 GROUPS = {
-    "Look": {
-        "ps": "jaxmon.cli.ps",
-        "top": "jaxmon.cli.top.command",
-        "explain": "jaxmon.cli.explain",
-        "job": "jaxmon.cli.job",
-        "profile": "jaxmon.cli.profile",
-        "report": "jaxmon.cli.report",
-        "compare": "jaxmon.cli.compare",
-    },
-    "Operate": {
-        "run": "jaxmon.cli.run",
-        "exporter": "jaxmon.cli.exporter",
-        "bundle": "jaxmon.cli.bundle.command",
-        "runbook": "jaxmon.cli.runbook",
-        "deploy": "jaxmon.cli.deploy",
-    },
-    "Alert": {
-        "alerts": "jaxmon.cli.alerts",
-        "slo": "jaxmon.cli.slo",
-        "dashboards": "jaxmon.cli.dashboards.command",
-        "gameday": "jaxmon.cli.gameday.command",
-    },
-    "Prepare": {
-        "demo": "jaxmon.cli.gameday.demo",
-        "doctor": "jaxmon.cli.doctor",
-        "signatures": "jaxmon.cli.signatures",
-        "warmup": "jaxmon.cli.warmup",
-        "completion": "jaxmon.cli.completion",
-    },
-    "Develop": {
-        "baseline": "jaxmon.cli.baseline",
-        "generate": "jaxmon.cli.generate",
-    },
+    "Look": ("ps", "top", "explain", "job", "profile", "report", "compare"),
+    "Operate": ("run", "exporter", "bundle", "runbook", "deploy"),
+    "Alert": ("alerts", "slo", "dashboards", "gameday"),
+    "Prepare": ("demo", "doctor", "signatures", "warmup", "completion"),
+    "Develop": ("baseline", "generate"),
 }
-COMMANDS = {name: place for of in GROUPS.values() for name, place in of.items()}
+"""What help lists, by the time when it is wanted."""
+
+_PACKAGES = ("top", "bundle", "dashboards", "gameday")
+_PLACES = {"demo": "gameday.demo", **{name: f"{name}.command" for name in _PACKAGES}}
+COMMANDS = {
+    name: f"jaxmon.cli.{_PLACES.get(name, name)}"
+    for names in GROUPS.values()
+    for name in names
+}
 
 
 def load(name: str) -> click.Command:
@@ -71,12 +52,40 @@ def load(name: str) -> click.Command:
     return command
 
 
-class _Commands(Commands):
+def _paths() -> Iterator[str]:
+    """Yield all commands, and those below them."""
+    for name in COMMANDS:
+        yield name
+        yield from (f"{name} {below}" for below in getattr(load(name), "commands", ()))
+
+
+class _Commands(click.Group):
     """Subcommands that are imported when they are looked up."""
 
-    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
-        del ctx
-        yield from ((title, list(names)) for title, names in GROUPS.items())
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with the first sentence of its help, never cut."""
+        longest = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                texts = (load(name).get_short_help_str(_WHOLE) for name in names)
+                padded = (f"{name:{longest}}" for name in names)
+                formatter.write_dl(list(zip(padded, texts, strict=True)))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with, or suggest those alike."""
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS:
+            from difflib import get_close_matches
+
+            # By their last word: of commands below others, too.
+            paths = {f"jaxmon {path}": path.rpartition(" ")[2] for path in _paths()}
+            close = get_close_matches(name, paths.values())
+            alike = [repr(path) for path, word in paths.items() if word in close]
+            hint = f" Did you mean {' or '.join(alike)}?" if alike else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

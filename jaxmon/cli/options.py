@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,58 +28,10 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
-# Longer than any sentence of a help.
-_WHOLE = 1000
 _CHOSEN = f"{__name__}.limits"
 # Where exit codes or examples begin; click keeps lines after a backspace.
 _ENDING = r"(?m)^(?=(?:Endpoints|Exit codes|Examples?)[^\n]*:$)"
 _LABEL = r"([a-zA-Z_][a-zA-Z0-9_]*)=(.+)"
-
-
-class Commands(click.Group):
-    """Several commands: their help has whole lines; a mistyped name gets a hint."""
-
-    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
-        """Yield what help lists: titles, each with the names below it."""
-        yield "Commands", self.list_commands(ctx)
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """Write each command with the first sentence of its help."""
-        longest = max(map(len, self.list_commands(ctx)))
-        for title, names in self.sections(ctx):
-            found = ((name, self.get_command(ctx, name)) for name in names)
-            with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (f"{name:{longest}}", command.get_short_help_str(_WHOLE))
-                        for name, command in found
-                        if command is not None
-                    ]
-                )
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* begin with; one may mean another that is."""
-        from difflib import get_close_matches
-
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            paths = {path: path.rpartition(" ")[2] for path in self.paths(ctx)}
-            close = get_close_matches(name, paths.values())
-            meant = [path for path, word in paths.items() if word in close]
-            hint = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
-    def paths(self, ctx: click.Context) -> Iterator[str]:
-        """Yield all commands, and those below them, as they are typed."""
-        for name in self.list_commands(ctx):
-            yield (path := f"{ctx.command_path} {name}")
-            if isinstance(command := self.get_command(ctx, name), click.Group):
-                yield from (f"{path} {below}" for below in command.commands)
 
 
 class Parameter(NamedTuple):

@@ -11,7 +11,8 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,7 +24,6 @@ from jaxmon.host.http.redaction import Secrets
 
 
 _SECRETS = "jaxmon.secrets"
-_KEPT = "jaxmon.out"
 # Anything shorter is not a secret, and occurs in ordinary words.
 _LEAST_SECRET = 8
 _LONGEST = 1000
@@ -54,17 +54,14 @@ def written(path: Path | None, *, private: bool = False) -> Iterator[None]:
     if reason := whole.unwritable(path):
         msg = f"cannot write {path}: {reason}"
         raise CommandError(msg)
-    meta = click.get_current_context().meta
-    kept: list[str] = meta.setdefault(_KEPT, [])
-    error: Exception | None = None
+    kept, error = StringIO(), None
     try:
-        yield
+        with redirect_stdout(kept):
+            yield
     except (JaxmonError, click.exceptions.Exit) as raised:
         error = raised
-    finally:
-        del meta[_KEPT]
-    if kept or error is None:
-        whole.write(path, "".join(kept).encode("utf-8", "replace"), private=private)
+    if (text := kept.getvalue()) or error is None:
+        whole.write(path, text.encode("utf-8", "replace"), private=private)
     if error is not None:
         raise error
 
@@ -111,6 +108,14 @@ def document(data: Any) -> None:
     _echo(text.replace("\x7f", "\\u007f"))
 
 
+def result(data: Any, text: str | Iterable[str], *, as_json: bool) -> None:
+    """Print a result: *data*, or the *text* that is made of it."""
+    if as_json:
+        document(data)
+    else:
+        lines(text)
+
+
 def binary(data: bytes) -> None:
     """Write *data* to standard output as it is."""
     if is_terminal(sys.stdout):
@@ -141,7 +146,7 @@ def is_terminal(
 ) -> bool:
     """Return whether *stream*, `None` if closed, is a terminal that can be drawn on."""
     environ = os.environ if environ is None else environ
-    if stream is None or not stream.isatty() or _kept() is not None:
+    if stream is None or not stream.isatty():
         return False
     return environ.get("TERM", "dumb") != "dumb"
 
@@ -158,10 +163,6 @@ def unprintable(reason: str) -> CommandError:
 
 
 def _echo(text: str | bytes, *, err: bool = False, newline: bool = True) -> None:
-    kept = None if err else _kept()
-    if kept is not None and isinstance(text, str):
-        kept.append(click.unstyle(text) + "\n" * newline)
-        return
     if sys.stdout is None and not err:
         reason = "it is closed"
         raise unprintable(reason)
@@ -186,16 +187,6 @@ def _redacted(value: Any) -> Any:
 
 
 def _secrets() -> Secrets:
-    found = _of_command(_SECRETS)
-    return found if isinstance(found, Secrets) else Secrets()
-
-
-def _kept() -> list[str] | None:
-    """Return what is kept for a file, `None` if output is printed."""
-    found: list[str] | None = _of_command(_KEPT)
-    return found
-
-
-def _of_command(key: str) -> Any:
     context = click.get_current_context(silent=True)
-    return None if context is None else context.meta.get(key)
+    found = None if context is None else context.meta.get(_SECRETS)
+    return found if isinstance(found, Secrets) else Secrets()

@@ -35,7 +35,7 @@ What prints a result prints it as JSON with `--json`, and writes it to a file wi
 `--out`. `--format` is the form in which generated files are written. A mistyped command
 or option is answered with those that look like it.
 
-`jaxmon completion install` has bash, fish or zsh complete commands, options and files.
+`jaxmon completion` has bash, fish or zsh complete commands, options and files.
 """
 
 
@@ -44,41 +44,25 @@ def commands(command: click.Command, name: str) -> str:
     Return `docs/cli.md`: *command* and its subcommands, as *name* prints them, and the
     exit codes of all.
     """
-    rows = [row for found, path in _all(command, name) for row in _codes(found, path)]
+    contexts = list(_contexts(command, name, None))
     return page(
         HEADER,
         "# Commands",
         _ALIKE,
-        *_sections(command, name, None),
+        *map(_section, contexts),
         "## Exit codes",
         "Those of `jaxmon` are of all commands; a command that is not listed has no "
         "others.",
-        table(("Command", "Code", "Meaning"), rows),
+        table(
+            ("Command", "Code", "Meaning"),
+            (row for context in contexts for row in _codes(context)),
+        ),
     )
 
 
-def _all(command: click.Command, path: str) -> Iterator[tuple[click.Command, str]]:
-    yield command, path
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for child in command.list_commands(context):
-            if (found := command.get_command(context, child)) and not found.hidden:
-                yield from _all(found, f"{path} {child}")
-
-
-def _codes(command: click.Command, path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each exit code that the help of *command* declares."""
-    _, _, declared = (command.epilog or "").partition("Exit codes")
-    codes = declared.partition("\n\n")[0].partition(":\n")[2]
-    # Further lines of a meaning are indented deeper.
-    for entry in re.split(r"\n(?=  \S)", codes.rstrip()) if codes else ():
-        code, *meaning = entry.replace("otherwise,", "otherwise").split()
-        yield f"`{path}`", code, " ".join(meaning)
-
-
-def _sections(
+def _contexts(
     command: click.Command, name: str, parent: click.Context | None
-) -> Iterator[str]:
+) -> Iterator[click.Context]:
     # A separate context: width and colour must not follow the terminal.
     context = click.Context(
         command,
@@ -89,13 +73,27 @@ def _sections(
         color=False,
         help_option_names=["-h", "--help"],
     )
-    yield f"## {context.command_path}"
-    yield f"```text\n{command.get_help(context).rstrip()}\n```"
+    yield context
     if isinstance(command, click.Group):
         for child in command.list_commands(context):
             found = command.get_command(context, child)
             if found is not None and not found.hidden:
-                yield from _sections(found, child, context)
+                yield from _contexts(found, child, context)
+
+
+def _section(context: click.Context) -> str:
+    text = context.command.get_help(context).rstrip()
+    return f"## {context.command_path}\n\n```text\n{text}\n```"
+
+
+def _codes(context: click.Context) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each exit code that the help of a command declares."""
+    _, _, declared = (context.command.epilog or "").partition("Exit codes")
+    codes = declared.partition("\n\n")[0].partition(":\n")[2]
+    # Further lines of a meaning are indented deeper.
+    for entry in re.split(r"\n(?=  \S)", codes.rstrip()) if codes else ():
+        code, *meaning = entry.replace("otherwise,", "otherwise").split()
+        yield f"`{context.command_path}`", code, " ".join(meaning)
 
 
 def metrics(listed: Sequence[Metric] = catalog.METRICS) -> str:
@@ -282,13 +280,9 @@ def _sidecar(exporter: click.Command) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table; a ``|`` inside a cell is escaped."""
-    lines = [_row(head), _row(["---"] * len(head))]
-    lines += [_row([cell.replace("|", "\\|") for cell in row]) for row in rows]
-    return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    every = [head, ["---"] * len(head), *cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in every)
 
 
 def page(*parts: str) -> str:

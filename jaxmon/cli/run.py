@@ -52,7 +52,6 @@ def command(
         no_tcp: Serve on the Unix socket only.
 
     Exit codes:
-      2 usage error: invalid option or variable
       otherwise, that of PROGRAM
 
     Examples:

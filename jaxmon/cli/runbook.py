@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jaxmon.cli import output
-from jaxmon.cli.options import AS_JSON, LABEL, Commands, argument, option, subcommand
+from jaxmon.cli.options import AS_JSON, LABEL, argument, option, subcommand
 from jaxmon.errors import CommandError
 
 
@@ -35,7 +35,7 @@ _PLACEHOLDER = r"\$([a-z_]+)"
 _ANY = ".*"
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Show the runbook of an alert, and guides for what has none.
@@ -92,10 +92,8 @@ def show(
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
         if spelling in found:
             text = filled(read(found[spelling]), dict(labels))
-            if as_json:
-                output.document({"name": found[spelling], "text": text})
-            else:
-                output.lines(text)
+            document = {"name": found[spelling], "text": text}
+            output.result(document, text, as_json=as_json)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"

@@ -217,7 +217,9 @@ class Sidecars:
             try:
                 answer = _asked(target, connect(target, left), stacks=stacks)
             except (MonitoringError, ValueError) as error:
-                return JobHost(target.name, str(error))
+                named = self.targets or self.files or self.urls
+                hint = "" if named else "; give others by --targets"
+                return JobHost(target.name, f"{error}{hint}")
             left = end - time.monotonic()
             if timed and left > 0:
                 with suppress(MonitoringError, ValueError):
@@ -225,14 +227,7 @@ class Sidecars:
             return answer
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(targets)), "jaxmon-job") as pool:
-            hosts = list(pool.map(ask, targets))
-        if self._are_here and hosts[0].trouble:
-            msg = (
-                f"the sidecar of this host, {_HERE}: {hosts[0].trouble}. For others, "
-                "give --targets, --file-sd or --http-sd"
-            )
-            raise click.UsageError(msg)
-        return hosts
+            return list(pool.map(ask, targets))
 
     def _connect(self) -> Callable[[ScrapeTarget, float], Session]:
         """Return a function that makes a session for so many seconds."""
@@ -276,14 +271,9 @@ class Sidecars:
             raise _refused(reason)
         return found
 
-    @property
-    def _are_here(self) -> bool:
-        """Whether none was given, which leaves that of this host."""
-        return not (self.targets or self.files or self.urls)
-
     def _given(self) -> Iterator[ScrapeTarget]:
         scheme, access = self.scheme, self.access
-        for text in (_HERE,) if self._are_here else self.targets:
+        for text in self.targets or (() if self.files or self.urls else (_HERE,)):
             for target in filter(str.strip, text.split(",")):
                 yield parsed(target, scheme=scheme)
         for path in self.files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from jaxmon.cli.options import (
     AS_JSON,
     RUN_DIR,
     WORKER,
-    Commands,
     argument,
     subcommand,
 )
@@ -22,9 +22,10 @@ from jaxmon.errors import CommandError
 
 if TYPE_CHECKING:
     from jaxmon.facts.signatures import Document
+    from jaxmon.preflight.warming import Buckets
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Export what a running process was compiled for, for warm starts.
@@ -101,21 +102,22 @@ def buckets(
     )
     document = read(Path(str(source))) if is_file else _of_worker(source, run_dir)
     found = proposals(document)
-    if as_json:
-        output.document([asdict(proposed) for proposed in found])
-        return
+    output.result(list(map(asdict, found)), _lines(found), as_json=as_json)
+
+
+def _lines(found: Sequence[Buckets]) -> Iterator[str]:
     if not found:
-        output.line("no function has signatures that differ only in sizes")
+        yield "no function has signatures that differ only in sizes"
     for proposed in found:
         weight = "weighted by calls" if proposed.weighted else "calls are unknown"
-        output.line(f"{proposed.function}: {proposed.programs} programs ({weight})")
+        yield f"{proposed.function}: {proposed.programs} programs ({weight})"
         for proposal in proposed.proposals:
             sizes = "; ".join(
                 f"{name}: {', '.join(map(str, values))}"
                 for name, values in proposal.sizes.items()
             )
             costs = f"{proposal.programs:3} programs  {proposal.waste:6.1%} padding"
-            output.line(f"  {costs}  {sizes}")
+            yield f"  {costs}  {sizes}"
 
 
 def _of_worker(worker: str | None, run_dir: Path | None) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from jaxmon.cli.options import (
     AS_JSON,
     MOMENT,
     NEW_FILE,
-    Commands,
     Number,
     Whole,
     option,
@@ -34,7 +34,7 @@ _MOST_ALERTS = 30
 _HOUR, _MINUTE = 3600.0, 60.0
 
 
-@click.group(cls=Commands)
+@click.group
 def command() -> None:
     """
     Report how the objectives of slo.yaml fared.
@@ -86,10 +86,7 @@ def report(
         price=price,
     )
     found = collector.collect()
-    if as_json:
-        output.document(_document(found))
-        return
-    output.lines(_markdown(found))
+    output.result(_document(found), _markdown(found), as_json=as_json)
 
 
 def _document(found: SloReport) -> dict[str, Any]:
@@ -114,17 +111,7 @@ def _document(found: SloReport) -> dict[str, Any]:
             }
             for objective in found.objectives
         ],
-        "alerts": [
-            {
-                "name": alert.name,
-                "severity": alert.severity,
-                "service": alert.service,
-                "count": alert.count,
-                "seconds": alert.seconds,
-                "times": [list(time) for time in alert.times],
-            }
-            for alert in found.fired
-        ],
+        "alerts": [{**asdict(alert), "count": alert.count} for alert in found.fired],
         "causes": {
             key: [
                 {"service": cause.service, **cause.labels, "value": cause.value}

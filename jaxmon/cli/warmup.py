@@ -93,12 +93,10 @@ def command(
         status: sum(result.status == status for result in results)
         for status in STATUSES
     }
-    if as_json:
-        output.document(list(map(dataclasses.asdict, results)))
-    else:
-        output.line(", ".join(f"{of} {status}" for status, of in counts.items()))
-        failed = (result for result in results if result.status == FAILED)
-        output.lines(map(_text, failed))
+    totals = ", ".join(f"{number} {status}" for status, number in counts.items())
+    failed = [_text(result) for result in results if result.status == FAILED]
+    documents = list(map(dataclasses.asdict, results))
+    output.result(documents, [totals, *failed], as_json=as_json)
     return 1 if counts[FAILED] or len(results) < total else 0
 
 

@@ -17,7 +17,6 @@ from jaxmon.cli.options import (
     MOMENT,
     NEW_FILE,
     RUNBOOK_BASE,
-    Commands,
     Parsed,
     Whole,
     argument,
@@ -155,7 +154,7 @@ def folder_of(uid: str, title: str = "") -> Folder:
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
-@click.group(cls=Commands)
+@click.group(no_args_is_help=True)
 def command() -> None:
     """Generate the Grafana dashboards and push them to Grafana."""
 
@@ -225,7 +224,6 @@ def push(
     Exit codes:
       0 Grafana has these dashboards
       1 an error before pushing, or for every dashboard
-      2 usage error
       3 refused: at least one was edited by hand, belongs to someone else, is
           provisioned, stored in the other model, or waits for approval in Grafana;
           the others were pushed
@@ -254,10 +252,7 @@ def push(
         dry_run=dry_run,
         results=job.preview(plan) if dry_run else job.apply(plan),
     )
-    if as_json:
-        output.document(pushed.document())
-    else:
-        output.lines(pushed.lines())
+    output.result(pushed.document(), pushed.lines(), as_json=as_json)
     if advice := pushed.advice():
         output.lines(advice, err=True)
     return pushed.exit_code()
@@ -282,8 +277,6 @@ def diff(
 
     Exit codes:
       0 Grafana has exactly these dashboards
-      1 an error
-      2 usage error
       3 at least one is missing or differs
 
     Example:
@@ -373,10 +366,8 @@ def annotate(
     number = annotations.add(session, deployment)
     tags = ", ".join(deployment.tags)
     output.line(f"noted at {_shown(start)}, with the tags {tags}", err=True)
-    if as_json:
-        output.document({"id": number, "tags": deployment.tags})
-    else:
-        output.line(number)
+    document = {"id": number, "tags": deployment.tags}
+    output.result(document, str(number), as_json=as_json)
 
 
 def _given(name: str, value: str | None) -> str:

@@ -301,10 +301,9 @@ def command(
           --targets /etc/prometheus/gameday.json --host 10.0.0.7
     """
     if listed:
-        if as_json:
-            output.document([encoded(asdict(scenario)) for scenario in SCENARIOS])
-        else:
-            output.lines(listing(SCENARIOS, width=output.report_width()))
+        every_scenario = [encoded(asdict(scenario)) for scenario in SCENARIOS]
+        text = listing(SCENARIOS, width=output.report_width())
+        output.result(every_scenario, text, as_json=as_json)
         return
     if (against is None) != (targets is None):
         msg = "--against and --targets belong together: give both, or neither"
