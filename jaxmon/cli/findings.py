@@ -87,13 +87,8 @@ def judged(workers: Iterable[AgentProcess], limits: Limits) -> list[Judged]:
             snapshots[worker.number] = read(worker.overview, found, limits)
             host.add(worker.number, snapshots[worker.number])
     every = [
-        Judged(
-            worker,
-            snapshots[worker.number],
-            host.of(worker.number),
-            events[worker.number],
-        )
-        if worker.number in snapshots
+        Judged(worker, snapshots[number], host.of(number), events[number])
+        if (number := worker.number) in snapshots
         else Judged(worker, Snapshot(), (), {})
         for worker in workers
     ]

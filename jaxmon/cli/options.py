@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from jaxmon.cli import output
-from jaxmon.errors import CommandError, ConfigFileError, SloError
+from jaxmon.errors import CommandError, ConfigFileError
 from jaxmon.settings import declared, described, meanings
 
 
@@ -322,8 +322,6 @@ def from_file(path: Path) -> Limits:
         from jaxmon_alerts import slo
 
         return slo.load(path).limits
-    except SloError as error:
-        raise CommandError(str(error)) from error
     except (OSError, ConfigFileError) as error:
         msg = f"{path}: {error}"
         raise CommandError(msg) from error

@@ -30,12 +30,9 @@ _SOURCES = {
 
 
 _ALIKE = """
-What prints a result prints it as JSON with `--json`, and writes it to a file with
-`--out FILE`, whole or not at all. What writes several files takes a directory with
-`--out`. `--format` is the form in which generated files are written. A mistyped command
-or option is answered with those that look like it.
-
-`jaxmon completion` has bash, fish or zsh complete commands, options and files.
+Results are printed as JSON with `--json`, and written to a file with `--out FILE`,
+whole or not at all. What writes several files takes a directory with `--out`.
+`--format` is the form of generated files. `jaxmon completion` installs completion.
 """
 
 

@@ -54,18 +54,14 @@ def list_names(*, as_json: bool = AS_JSON) -> None:
     from jaxmon.host.formats.layout import wrapped
 
     every = {**GUIDES, **{name: summary(name) for name in names()}}
-    if as_json:
-        output.document(every)
-        return
-    longest = max(map(len, every))
-    indent = " " * (longest + 2)
-    for name, meaning in every.items():
-        head = f"{name:{longest}}  "
-        if output.is_terminal(sys.stdout):
-            lines = wrapped(meaning, output.report_width(), first=head, rest=indent)
-        else:
-            lines = [f"{head}{meaning}"]
-        output.lines(lines)
+    size = max(map(len, every)) + 2
+    width = output.report_width() if output.is_terminal(sys.stdout) else sys.maxsize
+    text = [
+        line
+        for name, meaning in every.items()
+        for line in wrapped(meaning, width, first=f"{name:{size}}", rest=" " * size)
+    ]
+    output.result(every, text, as_json=as_json)
 
 
 @subcommand(command)

@@ -202,10 +202,6 @@ def _described(
     events = _document(archive, worker, "events")
     environment = _document(archive, worker, "environment")
     archive.add_json(f"{place}/overview.json", overview)
-    if events:
-        archive.add_json(f"{place}/events.json", events)
-    if environment:
-        archive.add_json(f"{place}/environment.json", environment)
     facts_of_environment = from_json(Environment, environment)
     if facts_of_environment.packages:
         pins = "".join(
@@ -214,7 +210,6 @@ def _described(
         )
         archive.add(f"{place}/packages.txt", pins)
     if threads := _document(archive, worker, "stacks"):
-        archive.add_json(f"{place}/stacks.json", threads)
         archive.add(f"{place}/stacks.txt", "\n".join(stacks(threads, _WIDTH)) + "\n")
     snapshot = read(overview, events, limits)
     findings = find(snapshot, [])
@@ -243,12 +238,15 @@ def _describe_trouble(archive: Archive, worker: AgentProcess) -> None:
 
 
 def _document(archive: Archive, worker: AgentProcess, page: str) -> dict[str, Any]:
-    """Return a debug page of *worker*, an empty object if it could not be had."""
+    """Add and return a debug page of *worker*, an empty object if there is none."""
+    found: dict[str, Any] = {}
     try:
-        return responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
+        found = responses.decoded(_fetch([worker], f"/debug/{page}")[worker.number])
     except FetchError as error:
         archive.missing[f"worker {worker.number}, {page}"] = str(error)
-        return {}
+    if found:
+        archive.add_json(f"worker-{worker.number}/{page}.json", found)
+    return found
 
 
 def _fetch(workers: list[AgentProcess], target: str) -> dict[str, str | FetchError]:

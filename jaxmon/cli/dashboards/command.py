@@ -296,7 +296,9 @@ def diff(
         if step.state is Relation.UNKNOWN:
             raise CommandError(step.reason)
         lines = [] if step.state is Relation.V2 else step.diff()
-        found.append((uid, step.state.value, step.reason, lines))
+        found.append(
+            {"uid": uid, "state": step.state, "reason": step.reason, "diff": lines}
+        )
         if step.state is Relation.UNCHANGED:
             output.line(f"{uid}: no difference", err=True)
         else:
@@ -304,8 +306,7 @@ def diff(
         for line in [] if as_json else lines:
             output.line(line, colour=_COLOURS.get(line[:1]))
     if as_json:
-        keys = ("uid", "state", "reason", "diff")
-        output.document([dict(zip(keys, step, strict=True)) for step in found])
+        output.document(found)
     same = all(step.state is Relation.UNCHANGED for step in plan.steps)
     return 0 if same else DIFFERENT
 

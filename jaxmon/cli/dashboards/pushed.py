@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from jaxmon.host.formats.layout import clean
@@ -54,17 +54,11 @@ class PushReport:
             "dry_run": self.dry_run,
             "dashboards": [
                 {
-                    "uid": result.uid,
-                    "title": result.title,
-                    "state": result.state.value,
-                    "outcome": result.outcome.value,
-                    "format": result.model,
-                    "reason": result.reason,
-                    "version": result.version,
-                    "url": result.url,
+                    **{"format" if key == "model" else key: of for key, of in whole},
                     "backup": str(result.backup) if result.backup else None,
                 }
                 for result in self.results
+                for whole in [asdict(result).items()]
             ],
             "summary": self._counts(),
         }
