@@ -52,7 +52,7 @@ class HostSource(Protocol):
     name: str
 
     def families(self) -> list[Family]:
-        """Return what is measured now. Raises `CommandError`: nothing could be read."""
+        """Return what is measured now. Raises `JaxmonError`: nothing could be read."""
 
     def limits(self) -> Limits:
         """Return the limits to judge by, as far as they are known."""
@@ -106,15 +106,12 @@ class Sidecar:
     def families(self) -> list[Family]:
         """Read ``/metrics``, and at first the limits."""
         from jaxmon.exposition.parse import parse, to_family
-        from jaxmon.host.http.session import MonitoringError
 
+        if self._limits is None:
+            self.verdict(Limits())
+        text = self._session.get("/metrics").body.decode(errors="replace")
         try:
-            if self._limits is None:
-                self.verdict(Limits())
-            text = self._session.get("/metrics").body.decode(errors="replace")
             return [to_family(parsed) for parsed in parse(text)]
-        except MonitoringError as error:
-            raise CommandError(str(error)) from error
         except PageError as error:
             msg = f"{self.name} is no sidecar of jaxmon: {error}"
             raise CommandError(msg) from error
@@ -137,8 +134,6 @@ class Sidecar:
 
     def processes(self) -> tuple[Summary, list[ProcessView]]:
         """Return the host and its processes by slot, as the sidecar sees them."""
-        from jaxmon.host.http.session import MonitoringError
-
         try:
             whole = self._status({})
             found = [
@@ -147,8 +142,6 @@ class Sidecar:
                 for alone in [self._status({"worker": listed.worker})]
                 for agent in alone.agents[:1]
             ]
-        except MonitoringError as error:
-            raise CommandError(str(error)) from error
         except ValueError as error:
             msg = (
                 f"{self.name} is no sidecar of jaxmon, or of an older release: {error}"

@@ -291,11 +291,7 @@ def _write(out: Path, name: str, space: bytes, planes: Iterable[Any]) -> dict[st
         "xprof": directory / f"{host}.xplane.pb",
         "perfetto": directory / f"{host}.trace.json.gz",
     }
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        whole_file.write(files["xprof"], space)
-        whole_file.write(files["perfetto"], perfetto.render(planes))
-    except OSError as error:
-        msg = f"cannot write to {directory}: {error.strerror}; choose another --out"
-        raise CommandError(msg) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    whole_file.write(files["xprof"], space)
+    whole_file.write(files["perfetto"], perfetto.render(planes))
     return {name: str(path) for name, path in files.items()}

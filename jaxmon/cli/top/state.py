@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, TypeAlias
 
 from jaxmon.cli.host import HostReader, ProcessView
-from jaxmon.errors import CommandError
+from jaxmon.errors import JaxmonError
 from jaxmon.facts.status import Summary
 from jaxmon.threads import DaemonThread
 
@@ -204,8 +204,8 @@ class Reader:
                     used = time.thread_time() - used
                     judged, pause = began, max(_FINDINGS_EVERY, used / _MOST_OF_A_CORE)
                     self._show()
-            except CommandError as error:
-                self._trouble(error.message)
+            except JaxmonError as error:
+                self._trouble(str(error))
             except Exception as error:  # noqa: BLE001 - shown, and tried again
                 self._trouble(f"{type(error).__name__}: {error}")
             left = self._every - (time.monotonic() - began)
