@@ -404,7 +404,7 @@ def _conclude(drills: Sequence[Drill], *, as_json: bool) -> None:
     places = places_of(drill.scenario.alert for drill in drills)
     shown = table_of(drills, width=output.report_width())
     shown += ["", *guidance(drills, places), "", verdict(drills)]
-    # One wants to see at once what an hour has brought.
+    # Standard error shows the table even if the results go to a file.
     output.lines(["", *shown], err=as_json)
     if as_json:
         output.document(document(drills, places))

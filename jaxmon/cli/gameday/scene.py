@@ -114,8 +114,8 @@ class SceneLog:
         if scene.fault and (due or scene.broken != self._broken):
             output.line(f"  {time}  {scene.fault}")
         self._broken = scene.broken
-        if (told := _gist(scene.summary)) != self._answered and told[0]:
-            self._answered = told
+        if (gist := _gist(scene.summary)) != self._answered and gist[0]:
+            self._answered = gist
             output.line(f"  {time}  {scene.summary.answer.text}")
         described = [str(alert) for alert in scene.alerts or ()]
         for alert in described:
