@@ -82,10 +82,14 @@ def show(
       jaxmon runbook show triage
       jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
     """
-    found = {name.lower(): name for name in (*GUIDES, *names())}
+    from jaxmon.symptoms.alert import FORMER_NAMES
+
+    found = {name.lower(): name for name in (*GUIDES, *names(), *FORMER_NAMES)}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
-        if spelling in found:
-            output.lines(filled(read(found[spelling]), dict(labels)))
+        if known := found.get(spelling):
+            if instead := FORMER_NAMES.get(known):
+                output.line(f"{known} is no alert any more; see {instead}:", err=True)
+            output.lines(filled(read(instead or known), dict(labels)))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"

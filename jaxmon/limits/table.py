@@ -351,13 +351,7 @@ class FleetLimits:
         20, "Recompiles of a function within recompile_window that count as a storm."
     )
     compile_failures = count(3, "Failed compiles of a function within compile_window.")
-    compile_slow = ratio(
-        0.05, "Maximum fraction of a service's compiles that take longer than a second."
-    )
-    compiles = count(
-        20, "Minimum number of compiles within compile_window for compile_slow."
-    )
-    compile_window = duration("30m", "Window in which compiles are judged.")
+    compile_window = duration("30m", "Window in which failed compiles are counted.")
     thundering = count(
         4,
         "Minimum number of processes that compile the same function within "
@@ -465,13 +459,9 @@ class FleetLimits:
     accelerator_used = duration(
         "10m", "A lost device pages if a program used it within this window."
     )
-    accelerator_busy = ratio(
-        0.6, "Minimum mean utilisation of accelerators that a program uses."
-    )
     accelerator_idle = ratio(
         0.02, "Mean utilisation up to which an accelerator in use is idle."
     )
-    accelerator_window = duration("1h", "Window over which utilisation is averaged.")
     xid_window = duration("10m", "Window for critical Xid errors.")
     ecc_window = duration("10m", "Window for uncorrectable GPU memory errors.")
     reset_needed_for = duration("10m", "How long a reset must be requested.")

@@ -16,7 +16,6 @@ from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
 from jaxmon.symptoms.symptom import (
-    BUDGET,
     HINT,
     TIME,
     Finding,
@@ -34,9 +33,6 @@ NO_CACHE = (
 
 TOPICS_OF_HOST = ("compiled_together",)
 """Topics of findings that each of several processes has."""
-
-
-_BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
@@ -243,17 +239,12 @@ SYMPTOMS = (
         *(None, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         rule=("JaxmonThunderingCompilation", _thundering_compilation),
         together=_compiled_together,
-        other_runbook="JaxmonColdStarts",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("cache", "F6", "Something prevents hits of the persistent cache.", HINT),
         *(cache, catalog.PERSISTENT_CACHE_REQUESTS, "Debug: Persistent cache hit rate"),
         missing="an objective can say how often it must hit",
-        other_runbook=_BUDGET_BURN,
-    ),
-    Symptom(
-        *("cache_budget", "F6", "The persistent cache misses too often."),
-        rule=(_BUDGET_BURN, None),
-        missing=BUDGET,
+        other_runbook="JaxmonThunderingCompilation",
     ),
 )

@@ -7,20 +7,19 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
 from jaxmon.symptoms.alert import (
     COUNT,
+    MONITORING_ALERT,
     PAGE,
-    PROCESS,
     TICKET,
     Alert,
     Severity,
     SiteLimits,
 )
 from jaxmon.symptoms.reason import listed, reason
-from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
+from jaxmon.symptoms.symptom import AlertBuilder, Symptom
 
 
 _HOST = ("job", "instance")
@@ -99,7 +98,7 @@ def _lost_gpus() -> Expr:
     Return the GPUs that are down, but for those that a driver took with it.
 
     An upgrade of the driver takes every GPU of a host from the sidecar's sight, while
-    programs run on: that is JaxmonCollectorDown.
+    programs run on: that is JaxmonMonitoringDegraded.
     """
     gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
@@ -187,57 +186,12 @@ def _tpu_runtime_down(limits: Limits) -> Alert:
     )
 
 
-def _underused(limits: Limits) -> Alert:
-    busy = _busy(limits).avg("job")
-    # What a server does depends on its callers.
-    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
-    low = (busy < limits.accelerator_busy).and_(loops)
-    return Alert(
-        expr=low.and_(busy > limits.accelerator_idle),
-        for_=limits.accelerator_window,
-        summary=(
-            "The accelerators of job {{ $labels.job }} were busy for "
-            "{{ $value | humanizePercentage }} of the last "
-            f"{limits.accelerator_window}."
-        ),
-    )
-
-
-def idle(limits: Limits) -> Alert:
-    """Alert on a job that holds accelerators and does not use them."""
-    busy = _busy(limits).max("job")
-    # A program needs a while to load what it will work on.
-    window = durations.seconds(limits.accelerator_window)
-    old = gauge(catalog.UPTIME_SECONDS) > window
-    running = gauge(catalog.RUNTIME_INFO).and_(old, *PROCESS).max("job")
-    return Alert(
-        expr=(busy < limits.accelerator_idle).and_(running),
-        for_=limits.accelerator_window,
-        description="A job holds accelerators that no one else can use, and idles.",
-        summary=(
-            "No accelerator of job {{ $labels.job }} was busy for more than "
-            "{{ $value | humanizePercentage }} of the last "
-            f"{limits.accelerator_window}."
-        ),
-    )
-
-
-def _busy(limits: Limits) -> Expr:
-    """Return the mean utilisation of accelerators in use, with their user's labels."""
-    window = limits.accelerator_window
-    mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
-    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
-    tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
-    return gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
-        tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=())
-    )
-
-
-def _alert(
-    name: str, sentence: str, alert: str, build: AlertBuilder, mode: Mode = "F7"
-) -> Symptom:
+def _alert(name: str, sentence: str, alert: str, build: AlertBuilder) -> Symptom:
     missing = "the live page lists accelerators, without a judgement"
-    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
+    return Symptom(name, "F7", sentence, rule=(alert, build), missing=missing)
+
+
+_GPU_FAULT = "JaxmonGpuFault"
 
 
 SYMPTOMS = (
@@ -247,22 +201,12 @@ SYMPTOMS = (
         rule=("JaxmonAcceleratorLost", _accelerator_lost),
         wait="accelerator_lost_for",
     ),
-    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", _gpu_xid),
-    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", _gpu_ecc_errors),
-    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", _gpu_needs_reset),
+    _alert("xid", "A GPU reported a critical error.", _GPU_FAULT, _gpu_xid),
+    _alert("ecc", "A GPU has faulty memory.", _GPU_FAULT, _gpu_ecc_errors),
+    _alert("reset", "A GPU needs a reset.", _GPU_FAULT, _gpu_needs_reset),
     _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", _gpu_throttled),
     _alert(
         *("tpu_runtime", "A program uses TPUs whose runtime does not respond."),
-        *("JaxmonTpuRuntimeDown", _tpu_runtime_down),
-    ),
-    _alert(
-        *("underused", "Accelerators of a training job wait, usually for the host."),
-        *("JaxmonAcceleratorUnderused", _underused),
-        mode="",
-    ),
-    _alert(
-        *("idle_accelerators", "A job holds idle accelerators."),
-        *("JaxmonAcceleratorIdle", idle),
-        mode="",
+        *(MONITORING_ALERT, _tpu_runtime_down),
     ),
 )

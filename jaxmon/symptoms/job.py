@@ -169,13 +169,13 @@ SYMPTOMS = (
     ),
     Symptom(
         *("rank_slow", "F7", "A rank is slow at every step."),
-        rule=("JaxmonRankSlow", _rank_slow),
+        rule=("JaxmonStraggler", _rank_slow),
         ranks=("rank_slow_share",),
     ),
     Symptom(
         *("rank_starved", "F7", "A rank waits for a processor most of the time."),
         ranks=("rank_starved_share",),
-        missing="JaxmonRankSlow says it if the others wait",
+        missing="JaxmonStraggler says it if the others wait",
     ),
     Symptom(
         *("rank_compiles", "F6", "A rank compiles what the persistent cache has."),
@@ -184,7 +184,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("nccl", "F8", "Ranks of a job are behind in their collectives, or missing."),
-        rule=("JaxmonNcclStuck", _nccl_stuck),
+        rule=("JaxmonRankStuck", _nccl_stuck),
         ranks=_STUCK,
     ),
     Symptom(

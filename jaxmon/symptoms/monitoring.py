@@ -14,7 +14,15 @@ from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
 from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
 from jaxmon.symptoms import starts
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.symptoms.alert import (
+    COUNT,
+    MONITORING_ALERT,
+    PAGE,
+    PROCESS,
+    TICKET,
+    Alert,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import listed, period, processes, reason
 from jaxmon.symptoms.symptom import (
     HINT,
@@ -279,28 +287,28 @@ SYMPTOMS = (
     ),
     Symptom(
         *("hook_inactive", "", "An agent hook is inactive."),
-        rule=("JaxmonAgentHookInactive", _agent_hook_inactive),
+        rule=(MONITORING_ALERT, _agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
         *("collector_down", "", "A sidecar collector is failing."),
-        rule=("JaxmonCollectorDown", _collector_down),
+        rule=(MONITORING_ALERT, _collector_down),
         missing="the page lists them",
     ),
     Symptom(
         *("web_config", "", "A sidecar cannot load its web configuration."),
-        rule=("JaxmonWebConfigFailed", _web_config_failed),
+        rule=(MONITORING_ALERT, _web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
         *(_metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
-        rule=("JaxmonExportFailing", _export_failing),
+        rule=(MONITORING_ALERT, _export_failing),
     ),
     Symptom(
         *("spans", "", "A process drops the spans of requests and compiles.", HINT),
         *(_spans, catalog.DROPPED, "Debug: Dropped spans by process"),
-        rule=("JaxmonSpansDropped", _spans_dropped),
+        rule=(MONITORING_ALERT, _spans_dropped),
         reason=_spans_missing,
         wait="export_failing_for",
     ),

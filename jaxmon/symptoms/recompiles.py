@@ -442,13 +442,13 @@ SYMPTOMS = (
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),
         *(scattered, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        missing="what it costs is in JaxmonCompileSlow",
+        missing="the weekly report has what compiles cost",
         other_runbook="JaxmonRecompileStorm",
     ),
     Symptom(
         *("evicted", "F3", "Programs are evicted, and compiled again.", TIME),
         *(evicted, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        missing="what it costs is in JaxmonCompileSlow",
+        missing="the weekly report has what compiles cost",
         other_runbook="JaxmonRecompileStorm",
     ),
 )

@@ -447,6 +447,7 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
+_COLD = "JaxmonColdStartBudgetBurn"
 SYMPTOMS = (
     Symptom(
         *("requests", "F4", "Requests of a route fail.", FAILURE),
@@ -469,13 +470,13 @@ SYMPTOMS = (
     Symptom(
         *("cold_requests", "F1", "Many requests are waiting for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
-        rule=("JaxmonColdStarts", _cold_starts),
+        rule=(_COLD, _cold_starts),
         reason=routes,
         because=_why_waiting,
     ),
     Symptom(
         *("cold_latency", "F1", "Requests that wait for a compile wait too long."),
-        rule=("JaxmonColdLatency", _cold_latency),
+        rule=(_COLD, _cold_latency),
         missing=NO_SCREEN,
     ),
     Symptom(
@@ -489,7 +490,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("cold_start_budget", "F1", "Too many requests wait."),
-        rule=("JaxmonColdStartBudgetBurn", None),
+        rule=(_COLD, None),
         missing=BUDGET,
     ),
     Symptom(

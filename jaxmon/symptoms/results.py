@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from jaxmon import catalog, promql
 from jaxmon.facts.functions import Output
@@ -21,6 +22,7 @@ from jaxmon.facts.status import Reason
 from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
+from jaxmon.promql.events import Events
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
@@ -309,15 +311,11 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 
-def _check_failed(limits: Limits) -> Alert:
+def _check_failed(checks: Events, limits: Limits) -> Alert:
     window = limits.check_window
-    failed = eq("outcome", "failed")
-    determinism, gradients = (
-        checks.within(window, failed).sum("job", "function") > 0
-        for checks in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
-    )
+    failed = checks.within(window, eq("outcome", "failed")).sum("job", "function")
     return Alert(
-        expr=determinism.or_(gradients),
+        expr=failed > 0,
         description=(
             "A determinism or gradient check failed: results differ between two runs "
             "on the same input, or gradients from finite differences."
@@ -417,6 +415,7 @@ def _double(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+_CHECK_FAILED = "JaxmonCheckFailed"
 SYMPTOMS = (
     Symptom(
         *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
@@ -458,13 +457,13 @@ SYMPTOMS = (
     Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),
-        rule=("JaxmonCheckFailed", _check_failed),
+        rule=(_CHECK_FAILED, partial(_check_failed, events.DETERMINISM_CHECKS)),
         severity=TICKET,
     ),
     Symptom(
         *("gradients", "F4", "Gradients differ from finite differences.", FAILURE),
         *(determinism, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
-        rule=("JaxmonCheckFailed", _check_failed),
+        rule=(_CHECK_FAILED, partial(_check_failed, events.GRADIENT_CHECKS)),
         severity=TICKET,
     ),
     Symptom(
@@ -476,11 +475,11 @@ SYMPTOMS = (
         *("same_key", "F4", "Each call draws the same random numbers.", FAILURE),
         finding=_same_keys,
         severity=TICKET,
-        missing="JaxmonKeyReuse is about keys that JAX rejects",
+        missing="JaxmonCheckFailed is about keys that JAX rejects",
     ),
     Symptom(
         *("key_reuse", "F4", "A PRNG key is used twice, so its random numbers repeat."),
-        rule=("JaxmonKeyReuse", _key_reuse),
+        rule=(_CHECK_FAILED, _key_reuse),
         missing=NO_SCREEN,
     ),
     Symptom(

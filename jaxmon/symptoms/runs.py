@@ -420,7 +420,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("checkpoint_age", "F8", "A run makes no checkpoints."),
-        rule=("JaxmonCheckpointAge", _checkpoint_age),
+        rule=("JaxmonCheckpointFailed", _checkpoint_age),
         missing=NO_SCREEN,
     ),
 )

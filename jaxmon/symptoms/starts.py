@@ -180,7 +180,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("not_ready", "F1", "A process does not become ready."),
-        rule=("JaxmonNotReady", _not_ready),
+        rule=("JaxmonWarmupFailed", _not_ready),
         missing=NO_SCREEN,
     ),
     Symptom(

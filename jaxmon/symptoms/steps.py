@@ -424,7 +424,7 @@ def _loops_slow(facts: HostFacts) -> Iterator[Reason]:
 
 
 def slowdown(limits: SiteLimits) -> Iterator[Alert]:
-    """Yield tickets: against the run's and the function's past, a week, a version."""
+    """Yield tickets: against the run's and the function's past, and a version."""
     found = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
     yield Alert(
         expr=found > limits.slowdown,
@@ -437,28 +437,28 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
             "{{ else }}earlier in its run.{{ end }}"
         ),
     )
-    day, week = map(limits.duration, ("1d", "7d"))
-    now = recorded(MEAN, labels=PROGRAM, unit="seconds")
+    day = limits.duration("1d")
     versions = recorded(VERSIONS, labels=VERSION, unit="")
     # An upgrade: processes of a version that the job did not have a day ago.
     yesterday = versions.offset(day)
     upgraded = versions.unless(yesterday, *VERSION).and_(yesterday.max("job"), "job")
-    for against, since, back, only in (
-        ("last_week", "a week ago", week, None),
-        ("version", "before the upgrade", day, upgraded.max("job")),
-    ):
-        ratio = (now / now.offset(back)).max("job", "function")
-        expr = ratio > limits.slowdown
-        yield Alert(
-            expr=expr if only is None else expr.and_(only, "job"),
-            for_=limits.slowdown_for,
-            description=f"{_MEANING} It is the same program, and takes longer.",
-            summary=(
-                "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-                f"{{{{ $value | humanize }}}} times as long as {since}."
-            ),
-            labels=(("against", against),),
-        )
+    slower = than_before(day).max("job", "function") > limits.slowdown
+    yield Alert(
+        expr=slower.and_(upgraded.max("job"), "job"),
+        for_=limits.slowdown_for,
+        description=f"{_MEANING} It is the same program, and takes longer.",
+        summary=(
+            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
+            "{{ $value | humanize }} times as long as before the upgrade."
+        ),
+        labels=(("against", "version"),),
+    )
+
+
+def than_before(back: str) -> Expr:
+    """Return how many times as long each program takes as a duration ago."""
+    now = recorded(MEAN, labels=PROGRAM, unit="seconds")
+    return now / now.offset(back)
 
 
 SYMPTOMS = (

@@ -22,11 +22,9 @@ NAMES = {
     "JaxmonRequestErrorBudgetBurn",
     "JaxmonWarmLatencyBudgetBurn",
     "JaxmonColdStartBudgetBurn",
-    "JaxmonCacheHitRateBudgetBurn",
     "JaxmonStepFreshnessBudgetBurn",
     "JaxmonDeployInProgress",
     "JaxmonRecompileStorm",
-    "JaxmonColdStarts",
     "JaxmonOutOfMemory",
     "JaxmonDeviceMemoryHigh",
     "JaxmonMemoryLeak",
@@ -36,44 +34,27 @@ NAMES = {
     "JaxmonNonFinite",
     "JaxmonCompileStuck",
     "JaxmonSlowdown",
-    "JaxmonGpuEccErrors",
     "JaxmonAcceleratorLost",
     "JaxmonAgentSilent",
-    "JaxmonGpuNeedsReset",
     "JaxmonProgramsDiverge",
     "JaxmonGpuThrottled",
-    "JaxmonTpuRuntimeDown",
-    "JaxmonGpuXid",
     "JaxmonTargetDown",
     "JaxmonServiceVanished",
-    "JaxmonCollectorDown",
-    "JaxmonWebConfigFailed",
-    "JaxmonAgentHookInactive",
-    "JaxmonAcceleratorIdle",
-    "JaxmonAcceleratorUnderused",
     "JaxmonCheckFailed",
     "JaxmonSilentCorruption",
-    "JaxmonCheckpointAge",
     "JaxmonCheckpointFailed",
-    "JaxmonColdLatency",
     "JaxmonCompileFailed",
-    "JaxmonCompileSlow",
     "JaxmonCrashLoop",
-    "JaxmonDataStarvation",
-    "JaxmonExportFailing",
     "JaxmonGoodputLow",
-    "JaxmonKeyReuse",
-    "JaxmonNcclStuck",
-    "JaxmonNotReady",
     "JaxmonRequestsHang",
-    "JaxmonSpansDropped",
-    "JaxmonRankSlow",
     "JaxmonRankStuck",
     "JaxmonRunNoProgress",
     "JaxmonStraggler",
     "JaxmonThunderingCompilation",
     "JaxmonTrainingDied",
     "JaxmonWarmupFailed",
+    "JaxmonGpuFault",
+    "JaxmonMonitoringDegraded",
 }
 FILES = {"recording.yaml", "alerts.yaml", "alertmanager.yaml"}
 
@@ -167,7 +148,7 @@ def test_quick_motion_divides_durations_only():
     )
     storm = next(one for key, one in quick.items() if key[0] == "JaxmonRecompileStorm")
     hook = next(
-        one for key, one in quick.items() if key[0] == "JaxmonAgentHookInactive"
+        one for key, one in quick.items() if ("symptom", "hook_inactive") in key
     )
 
     assert usual.keys() == quick.keys()
@@ -249,7 +230,7 @@ def test_check_accepts_what_is_right(tmp_path):
     result = jaxmon("check", path, "--against", tmp_path / "built")
 
     assert result.exit_code == 0
-    assert "5 SLOs: no problems" in result.output
+    assert "4 SLOs: no problems" in result.output
 
 
 def test_check_names_the_line(tmp_path):

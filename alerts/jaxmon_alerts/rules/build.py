@@ -48,7 +48,7 @@ from jaxmon.symptoms.steps import (
     VERSION,
     VERSIONS,
 )
-from jaxmon.symptoms.time import TIME_ALERTS
+from jaxmon.symptoms.time import TIME_ALERT
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_power
@@ -99,7 +99,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
         ([f'alertname="{DEPLOY_ALERT}"'], [_not(page), *noise], service),
         ([stalled], [_not(stalled), f'slo="{STALLED_SLO}"'], [*service, "loop"]),
         # What a stalled loop waits for takes the time.
-        ([stalled], [f'alertname=~"{"|".join(TIME_ALERTS)}"'], service),
+        ([stalled], [f'alertname="{TIME_ALERT}"'], service),
     )
     return {
         "route": {
@@ -181,10 +181,9 @@ _BOARD = {
         for board, modules in _BOARDS.items()
         for module in modules
         for symptom in module.SYMPTOMS
-        if symptom.rule[1]
+        if symptom.rule[1] and not symptom.alert.endswith("BudgetBurn")
     },
     "JaxmonNonFinite": "jaxmon-training",
-    "JaxmonNotReady": "jaxmon-debug",
     "JaxmonProgramsDiverge": "jaxmon-fleet",
     "JaxmonServiceVanished": "jaxmon-serving",
     "JaxmonSlowdown": "jaxmon-debug",
@@ -317,8 +316,12 @@ def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
         for interval in (_SOON, _LATER, _SELDOM)
     )
     alerts = all_alerts(slos, options)
-    burning = {slo.alert for slo in slos}
-    others = [alert for alert in alerts if alert.name not in burning]
+    burning = {(slo.alert, ("slo", slo.name)) for slo in slos}
+    others = [
+        alert
+        for alert in alerts
+        if burning.isdisjoint((alert.name, label) for label in alert.labels)
+    ]
 
     def rules(found: Iterable[Alert]) -> tuple[Rule, ...]:
         return tuple(document(alert, slos.site) for alert in found)
@@ -338,7 +341,11 @@ def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
             RuleGroup(
                 f"jaxmon-slo-{slo.name}-alerts",
                 soon if slo.page else later,
-                rules(alert for alert in alerts if alert.name == slo.alert),
+                rules(
+                    alert
+                    for alert in alerts
+                    if alert.name == slo.alert and alert not in others
+                ),
             )
             for slo in slos
         ),
