@@ -86,10 +86,10 @@ def show(
 
     found = {name.lower(): name for name in (*GUIDES, *names(), *FORMER_NAMES)}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
-        if known := found.get(spelling):
-            if instead := FORMER_NAMES.get(known):
-                output.line(f"{known} is no alert any more; see {instead}:", err=True)
-            output.lines(filled(read(instead or known), dict(labels)))
+        if title := found.get(spelling):
+            if heir := FORMER_NAMES.get(title):
+                output.line(f"{title} is no alert any more; see {heir}:", err=True)
+            output.lines(filled(read(heir or title), dict(labels)))
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)
     hint = f"did you mean {', '.join(close)}?" if close else "see: jaxmon runbook list"

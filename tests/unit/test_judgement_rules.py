@@ -27,8 +27,7 @@ NO_LIMITS = """
 symptoms/alert.py: scale
 symptoms/answer.py: _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
-symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _SLOW_SECONDS; _WORTH_A_LINE;
-    gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
+symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
@@ -44,7 +43,7 @@ symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
 symptoms/steps.py: _EARLIER; _REPEATS; _RHYTHM; durations.scaled('1h', scale);
-    durations.scaled('5m', scale); map(limits.duration, ('1d', '7d'))
+    durations.scaled('5m', scale); limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;

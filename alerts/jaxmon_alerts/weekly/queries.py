@@ -187,8 +187,8 @@ def busy(window: str) -> Expr:
 def idle(window: str) -> Expr:
     """Return accelerators that services held without use, added up over samples."""
     used = _joined(gauge(catalog.ACCELERATOR_UTILIZATION_RATIO))
-    unused = (used < Limits().accelerator_idle).count(*SERVICE)
-    return unused.over("sum", window, _STEP)
+    unused = (used < Limits().accelerator_idle).count(*SERVICE, "instance")
+    return unused.over("sum", window, _STEP).topk(_TOP)
 
 
 def watts(window: str) -> Expr:
