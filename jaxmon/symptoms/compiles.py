@@ -194,12 +194,24 @@ def _compile_slow(limits: Limits) -> Alert:
     serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
     warm = gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
     number, quick = (
-        counted_series.increase(window).and_(warm, *PROCESS).sum("job")
-        for counted_series in (compiles.count, compiles.at_most(_SLOW_SECONDS))
+        counted_series.increase(window)
+        .and_(warm, *PROCESS)
+        .sum("job")
+        .record(
+            *("job", catalog.COMPILE_SECONDS, f"{what}{window}"),
+            f"Compiles{which} within {window}, of processes that are older.",
+        )
+        for counted_series, what, which in (
+            (compiles.count, "count", ""),
+            (compiles.at_most(_SLOW_SECONDS), "quick", " that were quick"),
+        )
     )
     # Two series of each function, where a quantile would read every bucket. Of a warm
     # process, the one compile with which a series begins does not matter.
-    slow = promql.ratio(number - quick.or_(number * 0), number)
+    slow = promql.ratio(number - quick.or_(number * 0), number).record(
+        *("job", catalog.COMPILE_SECONDS, f"slow_ratio{window}"),
+        f"Fraction of these that took longer than {_SLOW_SECONDS:g} s.",
+    )
     return Alert(
         expr=(slow > limits.compile_slow).and_(number >= limits.compiles).and_(serving),
         description="Compiles of a service are many and slow; requests wait for them.",

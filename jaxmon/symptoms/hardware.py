@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from jaxmon import catalog, promql
 from jaxmon.facts.recent import HostFacts
@@ -55,12 +56,30 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
     gpus, day = _lost_gpus(), limits.duration("1d")
     tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
+    tpus = tpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_tpus"), "TPUs that are down."
+    )
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
-    on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
-    page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
-    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
+    on_gpus = (
+        _used_gpus(window, day)
+        .and_(gpus, "uuid")
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_gpus{window}"),
+            f"GPUs that are down, by the programs that used them within {window}.",
+        )
+    )
+    on_tpus = (
+        _used(window, _TPUS)
+        .and_(tpus, *_DEVICE)
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
+            f"TPUs that are down, by the programs that used them within {window}.",
+        )
+    )
+    page = (on_gpus > 0).or_(on_tpus > 0)
+    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus))
     in_use = (
         "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
         "on it fails or hangs."
@@ -91,7 +110,15 @@ def _used_gpus(window: str, day: str) -> Expr:
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
     wholes = parts.joined(parents, on=("uuid",), take=("parent",))
-    return _used(window, _GPUS).or_(wholes.relabelled("uuid", "parent").max(*_DEVICE))
+    wholes = (
+        wholes.relabelled("uuid", "parent")
+        .max(*_DEVICE)
+        .record(
+            *("instance", catalog.GPU_MIG_INFO, f"used{window}"),
+            f"GPUs of which programs used a part within {window}.",
+        )
+    )
+    return _used(window, _GPUS).or_(wholes)
 
 
 def _lost_gpus() -> Expr:
@@ -104,15 +131,26 @@ def _lost_gpus() -> Expr:
     gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
     blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
-    return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    lost_gpus = gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    return lost_gpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_gpus"),
+        "GPUs that are down, but for those that a driver took with it.",
+    )
 
 
 def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
-    errors = counter(catalog.GPU_XID_ERRORS, critical)
+    errors = counter(catalog.GPU_XID_ERRORS)
     return Alert(
-        expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
+        expr=errors.mishaps(window)
+        .sum(*_DEVICE, "xid")
+        .record(
+            *("instance", catalog.GPU_XID_ERRORS, f"rise{window}"),
+            f"Xids of a GPU within {window}.",
+        )
+        .where(critical)
+        > 0,
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
@@ -126,6 +164,10 @@ def _gpu_ecc_errors(limits: Limits) -> Alert:
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = (
         counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
+    )
+    errors = errors.record(
+        *("instance", catalog.GPU_ECC_ERRORS, f"uncorrected{window}"),
+        f"Uncorrectable memory errors of a GPU within {window}, if it had some.",
     )
     unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
@@ -144,8 +186,12 @@ def _gpu_needs_reset(limits: Limits) -> Alert:
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
     pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
+    pending = rows.or_(pages).record(
+        *("instance", catalog.GPU_ROW_REMAP_PENDING, "any"),
+        "GPUs with a repair of their memory that is pending a reset.",
+    )
     return Alert(
-        expr=action.or_(rows).or_(pages),
+        expr=action.or_(pending),
         for_=limits.reset_needed_for,
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
@@ -188,7 +234,7 @@ def _tpu_runtime_down(limits: Limits) -> Alert:
 
 
 def _underused(limits: Limits) -> Alert:
-    busy = _busy(limits).avg("job")
+    busy = _busy(limits, "avg")
     # What a server does depends on its callers.
     loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
     low = (busy < limits.accelerator_busy).and_(loops)
@@ -205,7 +251,7 @@ def _underused(limits: Limits) -> Alert:
 
 def idle(limits: Limits) -> Alert:
     """Alert on a job that holds accelerators and does not use them."""
-    busy = _busy(limits).max("job")
+    busy = _busy(limits, "max")
     # A program needs a while to load what it will work on.
     window = durations.seconds(limits.accelerator_window)
     old = gauge(catalog.UPTIME_SECONDS) > window
@@ -222,14 +268,30 @@ def idle(limits: Limits) -> Alert:
     )
 
 
-def _busy(limits: Limits) -> Expr:
-    """Return the mean utilisation of accelerators in use, with their user's labels."""
-    window = limits.accelerator_window
-    mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
+def _busy(limits: Limits, how: Literal["avg", "max"]) -> Expr:
+    """Return the mean utilisation of the accelerators that each job uses."""
+    window, metric = limits.accelerator_window, catalog.ACCELERATOR_UTILIZATION_RATIO
+    mean = (
+        gauge_over(metric, "avg", window)
+        .max(*_DEVICE)
+        .record(
+            *("instance", metric, f"avg{window}"),
+            f"Mean utilisation of an accelerator within {window}.",
+        )
+    )
     gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
     tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
-    return gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
-        tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=())
+    tpus = tpus.record(
+        *("worker", catalog.DEVICE_INFO, "tpus"), "TPUs that a process uses."
+    )
+    used = gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
+        tpus.joined(mean, on=_DEVICE, take=())
+    )
+    busiest = {"avg": "the mean accelerator", "max": "the busiest accelerator"}[how]
+    by_job: Expr = getattr(used, how)("job")
+    return by_job.record(
+        *("job", metric, f"{how}{window}"),
+        f"Utilisation within {window} of {busiest} that a job uses.",
     )
 
 

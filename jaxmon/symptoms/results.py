@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jaxmon import catalog, promql
+from jaxmon import catalog
 from jaxmon.facts.functions import Output
 from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
@@ -20,7 +20,8 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events, gauge
+from jaxmon.promql import events, gauge
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
@@ -191,11 +192,8 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
     ticket for other values.
     """
     outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     run = gauge(catalog.VALUE_NONFINITE_RUN)
-    named = promql.re("name", "(?i).*loss.*")
-    loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
-    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    lost = recorded.lossy_values("(?i).*loss.*") >= limits.nonfinite_losses
     others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
     for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
         yield Alert(
@@ -311,9 +309,8 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _check_failed(limits: Limits) -> Alert:
     window = limits.check_window
-    failed = eq("outcome", "failed")
     determinism, gradients = (
-        checks.within(window, failed).sum("job", "function") > 0
+        recorded.failed_checks(checks, window) > 0
         for checks in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
     )
     return Alert(
@@ -335,8 +332,7 @@ def _silent_corruption(limits: Limits) -> Alert:
     on other devices as well.
     """
     window = limits.deviation_window
-    deviations = events.DEVICE_DEVIATIONS.within(window)
-    by_device = deviations.sum(*PROCESS, "device")
+    by_device = recorded.deviations(window)
     alone = (by_device > 0).count(*PROCESS).equals(1)
     return Alert(
         expr=(by_device >= limits.deviations).and_(alone, *PROCESS),

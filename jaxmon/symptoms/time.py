@@ -16,9 +16,9 @@ from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
-from jaxmon.promql import counter, gauge, re
-from jaxmon.symptoms import compiles, memory
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
+from jaxmon.promql import re
+from jaxmon.symptoms import compiles, memory, recorded
+from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -370,13 +370,9 @@ def part(seconds: float, period: Period) -> str:
 def _share_alert(limit: str, limits: Limits) -> Alert:
     _, states, what = _ALERTED[limit]
     window = limits.time_lost_window
-    lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
-    # Of processes in a loop: a server waits for requests, not for data.
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
-    share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
+    lost = recorded.time_in_states(_LOSSES, window).where(re("state", states))
     return Alert(
-        # All ranks wait for the slowest.
-        expr=share.max("job", "state") > getattr(limits, limit),
+        expr=lost > getattr(limits, limit),
         description=f"Training {what}",
         summary=(
             "A process of job {{ $labels.job }} spent "
@@ -386,6 +382,7 @@ def _share_alert(limit: str, limits: Limits) -> Alert:
     )
 
 
+_LOSSES = "|".join(states for _, states, _ in _ALERTED.values())
 TIME_ALERTS = tuple([alert for alert, *_ in _ALERTED.values()])
 _RULES = {
     limit: (alert, partial(_share_alert, limit))

@@ -177,8 +177,11 @@ def needed(alerts: Collection[str], rules: Rules) -> Groups:
     """Return the groups with rules of *alerts*, after those that record for them."""
     found: Groups = []
     for group in rules.alerting:
-        mine = [rule for rule in group["rules"] if rule["alert"] in alerts]
-        if mine:
+        # What it records, others may read; `evaluate` omits the rest.
+        mine = [
+            rule for rule in group["rules"] if rule.get("alert", "") in ("", *alerts)
+        ]
+        if any("alert" in rule for rule in mine):
             text = str(mine)
             prefix = group["name"].removesuffix("alerts")
             found += [
@@ -195,7 +198,7 @@ def needed(alerts: Collection[str], rules: Rules) -> Groups:
                     )
                 )
             ]
-            found.append({**group, "rules": mine})
+        found.append({**group, "rules": mine})
     return found
 
 
