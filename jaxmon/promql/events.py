@@ -17,7 +17,7 @@ from typing import Self
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql import Counter, Expr, Matcher
+from jaxmon.promql import Counter, Expr, Matcher, RecordedSeries
 from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
@@ -27,7 +27,14 @@ RESTARTED, RETURNED = (
 )
 """Recorded for what counts in the same group: processes since its last evaluation."""
 
+CONDITIONS = {
+    RESTARTED: "Processes that started again since the last evaluation of the group.",
+    RETURNED: "Processes that are older than Prometheus has known them.",
+}
+"""What these are, in a sentence each."""
+
 _GROUP = "sloth_id"
+_BEFORE = "what is new is counted from there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +68,13 @@ class Evaluation:
         )
 
 
-def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
+def counted(
+    counter: Counter, when: Evaluation, of: Metric | str, *, rare: bool = False
+) -> Expr:
     """
     Return by how much each series rose since the previous evaluation; of a *rare* rise,
-    only where there is one, which is cheaper.
+    only where there is one, which is cheaper. What rules record for it is named *of* a
+    metric, or of what else no other group counts.
 
     A series that falls started again, as does one whose process did. These, and new
     ones of a new process or of one that is known, count in full. A series that returns
@@ -81,22 +91,34 @@ def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
     def some(series: Expr) -> Expr:
         return series > 0 if rare else series
 
-    now = some(counter.latest(when.interval, back=when.delay))
-    there, before = (
-        some(counter.total().offset(back)) for back in (when.delay, when.before)
-    )
+    now = counter.latest(when.interval, back=when.delay)
+    there, before = (counter.total().offset(back) for back in (when.delay, when.before))
     counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
     young = counting < durations.seconds(when.memory)
-    # While scrapes fail, everything has ended.
-    last = some(counter.latest(when.memory, back=when.before))
-    before = before.or_(last.unless(young, *SCRAPED_LABELS))
-    # If the series is not there, its last sample is of the process before.
     restarted, returned = (
         promql.recorded(name, promql.eq(_GROUP, when.group))
         for name in (RESTARTED, RETURNED)
     )
-    rise = ((now - before) >= 0).unless(there.and_(restarted, *SCRAPED_LABELS))
-    return some(rise.or_(now.unless(returned, *SCRAPED_LABELS)))
+    # While scrapes fail, everything has ended.
+    last = counter.latest(when.memory, back=when.before).unless(before)
+    # If the series is not there, its last sample is of the process before.
+    anew = (there * 0).and_(restarted, *SCRAPED_LABELS)
+    old = now.unless(before).and_(returned, *SCRAPED_LABELS)
+    others = [
+        series.record("worker", of, what, f"{sentence} {_BEFORE}")
+        for series, what, sentence in (
+            (anew, "restarted", "0 for series that started again:"),
+            (last.unless(young, *SCRAPED_LABELS), "lapsed", "The last after a gap:"),
+            (old, "unknown", "All if the process is old, and was not known:"),
+        )
+    ]
+    restarts, lapsed, unknown = others
+    other = restarts.or_(lapsed).or_(unknown)
+    other = other.record(
+        *("worker", of, "before"), "From what is counted, if not the sample before."
+    )
+    now = some(now)
+    return some(((now - other.or_(some(before))) >= 0).or_(now))
 
 
 def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
@@ -153,10 +175,13 @@ class Events:
         level = "job" if self.by else "worker"
         return f"{level}:{self.metric.name.removesuffix('_total')}:delta"
 
-    def rule(self, when: Evaluation) -> tuple[str, Expr]:
-        """Return the name and the expression by which they are recorded."""
-        rise = counted(self._counter, when, rare=not self.by)
-        return self.name, rise.sum(*self.by) if self.by else rise
+    def record(self, when: Evaluation) -> RecordedSeries:
+        """Return how they are recorded."""
+        rise = counted(self._counter, when, self.metric, rare=not self.by)
+        sentence = f"New since the last evaluation. {self.metric.help}"
+        return RecordedSeries(
+            self.name, rise.sum(*self.by) if self.by else rise, sentence
+        )
 
     def within(self, window: str, *matchers: Matcher) -> Expr:
         """Return how many there were within *window*, by all labels."""
@@ -207,6 +232,9 @@ EVERY = (
 )
 
 
-def rules(when: Evaluation) -> dict[str, Expr]:
-    """Return what is recorded, by name, of evaluations *when*."""
-    return {**dict(conditions(when)), **dict(events.rule(when) for events in EVERY)}
+def recorded(when: Evaluation) -> Iterator[RecordedSeries]:
+    """Yield what is recorded of evaluations *when*."""
+    for name, expr in conditions(when):
+        yield RecordedSeries(name, expr, CONDITIONS[name])
+    for events in EVERY:
+        yield events.record(when)

@@ -54,12 +54,30 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
     gpus, day = _lost_gpus(), limits.duration("1d")
     tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
+    tpus = tpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_tpus"), "TPUs that are down."
+    )
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
-    on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
-    page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
-    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
+    on_gpus = (
+        _used_gpus(window, day)
+        .and_(gpus, "uuid")
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_gpus{window}"),
+            f"GPUs that are down, by the programs that used them within {window}.",
+        )
+    )
+    on_tpus = (
+        _used(window, _TPUS)
+        .and_(tpus, *_DEVICE)
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
+            f"TPUs that are down, by the programs that used them within {window}.",
+        )
+    )
+    page = (on_gpus > 0).or_(on_tpus > 0)
+    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus))
     in_use = (
         "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
         "on it fails or hangs."
@@ -90,7 +108,15 @@ def _used_gpus(window: str, day: str) -> Expr:
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
     wholes = parts.joined(parents, on=("uuid",), take=("parent",))
-    return _used(window, _GPUS).or_(wholes.relabelled("uuid", "parent").max(*_DEVICE))
+    wholes = (
+        wholes.relabelled("uuid", "parent")
+        .max(*_DEVICE)
+        .record(
+            *("instance", catalog.GPU_MIG_INFO, f"used{window}"),
+            f"GPUs of which programs used a part within {window}.",
+        )
+    )
+    return _used(window, _GPUS).or_(wholes)
 
 
 def _lost_gpus() -> Expr:
@@ -103,15 +129,26 @@ def _lost_gpus() -> Expr:
     gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
     blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
-    return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    lost_gpus = gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    return lost_gpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_gpus"),
+        "GPUs that are down, but for those that a driver took with it.",
+    )
 
 
 def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
-    errors = counter(catalog.GPU_XID_ERRORS, critical)
+    errors = counter(catalog.GPU_XID_ERRORS)
     return Alert(
-        expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
+        expr=errors.mishaps(window)
+        .sum(*_DEVICE, "xid")
+        .record(
+            *("instance", catalog.GPU_XID_ERRORS, f"rise{window}"),
+            f"Xids of a GPU within {window}.",
+        )
+        .where(critical)
+        > 0,
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
@@ -125,6 +162,10 @@ def _gpu_ecc_errors(limits: Limits) -> Alert:
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = (
         counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
+    )
+    errors = errors.record(
+        *("instance", catalog.GPU_ECC_ERRORS, f"uncorrected{window}"),
+        f"Uncorrectable memory errors of a GPU within {window}, if it had some.",
     )
     unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
@@ -143,8 +184,12 @@ def _gpu_needs_reset(limits: Limits) -> Alert:
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
     pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
+    pending = rows.or_(pages).record(
+        *("instance", catalog.GPU_ROW_REMAP_PENDING, "any"),
+        "GPUs with a repair of their memory that is pending a reset.",
+    )
     return Alert(
-        expr=action.or_(rows).or_(pages),
+        expr=action.or_(pending),
         for_=limits.reset_needed_for,
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "

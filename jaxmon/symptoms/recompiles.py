@@ -423,6 +423,10 @@ def _recompile_storm(limits: Limits) -> Alert:
     starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
     replaced = starts.max(*PROCESS) > 0
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
+    worst = worst.record(
+        *("function", catalog.RECOMPILES, f"max{window}"),
+        f"Recompiles of a function within {window} in the process that has most.",
+    )
     return Alert(
         expr=worst > limits.recompiles,
         summary=(

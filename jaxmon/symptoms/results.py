@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from jaxmon import catalog, promql
+from jaxmon import catalog
 from jaxmon.facts.functions import Output
 from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
@@ -21,8 +21,9 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events, gauge
+from jaxmon.promql import events, gauge
 from jaxmon.promql.events import Events
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
@@ -193,11 +194,8 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
     ticket for other values.
     """
     outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     run = gauge(catalog.VALUE_NONFINITE_RUN)
-    named = promql.re("name", "(?i).*loss.*")
-    loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
-    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    lost = recorded.lossy_values("(?i).*loss.*") >= limits.nonfinite_losses
     others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
     for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
         yield Alert(
@@ -313,7 +311,7 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _check_failed(checks: Events, limits: Limits) -> Alert:
     window = limits.check_window
-    failed = checks.within(window, eq("outcome", "failed")).sum("job", "function")
+    failed = recorded.failed_checks(checks, window)
     return Alert(
         expr=failed > 0,
         description=(
@@ -333,8 +331,7 @@ def _silent_corruption(limits: Limits) -> Alert:
     on other devices as well.
     """
     window = limits.deviation_window
-    deviations = events.DEVICE_DEVIATIONS.within(window)
-    by_device = deviations.sum(*PROCESS, "device")
+    by_device = recorded.deviations(window)
     alone = (by_device > 0).count(*PROCESS).equals(1)
     return Alert(
         expr=(by_device >= limits.deviations).and_(alone, *PROCESS),

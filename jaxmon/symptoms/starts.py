@@ -9,7 +9,8 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
+from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge, gauge_over, re
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
     A_PROCESS,
     COUNT,
@@ -54,10 +55,12 @@ def _deploy_in_progress(limits: SiteLimits) -> Alert:
     )
 
 
-def young_ratio(limits: SiteLimits) -> Expr:
-    """Return the fraction of each job's processes that are young."""
-    recent = young(limits.deploy_window, limits)
-    return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
+def young_ratio(limits: SiteLimits) -> RecordedSeries:
+    """Return how the fraction of each job's processes that are young is recorded."""
+    within = limits.deploy_window
+    ratio = promql.ratio(young(within, limits), recorded.running())
+    sentence = f"Fraction of the processes of a job that are younger than {within}."
+    return RecordedSeries(YOUNG, ratio, sentence)
 
 
 def young(within: str, limits: SiteLimits) -> Expr:
@@ -65,14 +68,8 @@ def young(within: str, limits: SiteLimits) -> Expr:
     Return how many processes of each job are younger than *within*, unless they restart
     so often within an hour that they count as a crash loop.
     """
-    # By their own clocks; and only agents have runtime information: a new sidecar is no
-    # new process.
-    age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
-    recent = (age < durations.seconds(within)).count("job")
-    changes = promql.gauge_changes(
-        catalog.PROCESS_START_TIME_SECONDS, limits.duration("1h")
-    )
-    return recent.unless(changes.max("job") > limits.deploy_restarts)
+    starts = recorded.starts(limits.duration("1h"))
+    return recorded.young(within).unless(starts > limits.deploy_restarts)
 
 
 def _not_ready(limits: Limits) -> Alert:
@@ -151,18 +148,8 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
 
 def _crash_loop(limits: Limits) -> Alert:
     window = limits.crash_window
-    crashes = counter(catalog.AGENT_CRASHES)
-    # Without a sidecar, what is seen is that another process responds.
-    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
-    agents = gauge(catalog.RUNTIME_INFO)
-    seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
-    often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
-    steps, requests = (
-        counter(metric).highest(window).max(*PROCESS) > 0
-        for metric in (catalog.STEPS, catalog.REQUESTS)
-    )
     return Alert(
-        expr=often.unless(steps).unless(requests),
+        expr=recorded.crashes(window) >= limits.crash_starts,
         severity=PAGE,
         keep_for=limits.died_for,
         description="A process keeps crashing before its first step or request.",

@@ -16,9 +16,9 @@ from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, gauge, re
-from jaxmon.symptoms import compiles, memory
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
+from jaxmon.promql import eq, re
+from jaxmon.symptoms import compiles, memory, recorded
+from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -356,18 +356,11 @@ def part(seconds: float, period: Period) -> str:
 
 def _time_lost(limits: Limits) -> Alert:
     window = limits.time_lost_window
-    # Of processes in a loop: a server waits for requests, not for data.
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
-
-    def share(states: str) -> Expr:
-        lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
-        # All ranks wait for the slowest.
-        lost = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
-        return lost.max("job", "state")
-
-    data = share("data_wait") > limits.data_wait
+    lost = recorded.time_in_states("data_wait|eager|gc|gil|blocked", window)
+    data = lost.where(eq("state", "data_wait")) > limits.data_wait
+    rest = lost.where(re("state", "eager|gc|gil|blocked")) > limits.time_lost
     return Alert(
-        expr=data.or_(share("eager|gc|gil|blocked") > limits.time_lost),
+        expr=data.or_(rest),
         description=(
             "Training spends much of its time on its input or on something else than "
             "steps; the accelerators idle meanwhile."

@@ -183,13 +183,18 @@ def needed(alerts: Collection[str], rules: Rules, *symptoms: str) -> Groups:
     """
     found: Groups = []
     for group in rules.alerting:
+        # What it records, others may read; `evaluate` omits the rest.
         mine = [
             rule
             for rule in group["rules"]
-            if rule["alert"] in alerts
-            and (not symptoms or rule["labels"].get("symptom", "") in symptoms)
+            if rule.get("alert", "") in ("", *alerts)
+            and (
+                "record" in rule
+                or not symptoms
+                or rule["labels"].get("symptom", "") in symptoms
+            )
         ]
-        if mine:
+        if any("alert" in rule for rule in mine):
             text = str(mine)
             prefix = group["name"].removesuffix("alerts")
             found += [
@@ -206,7 +211,7 @@ def needed(alerts: Collection[str], rules: Rules, *symptoms: str) -> Groups:
                     )
                 )
             ]
-            found.append({**group, "rules": mine})
+        found.append({**group, "rules": mine})
     return found
 
 

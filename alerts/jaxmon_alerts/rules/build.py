@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import yaml
 
-from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.host.formats.durations import seconds as seconds_in
-from jaxmon.promql import Expr, counter, events, gauge, histogram, recorded
+from jaxmon.promql import (
+    RecordedSeries,
+    events,
+)
 from jaxmon.promql.events import Evaluation
 from jaxmon.promql.expressions import Identity
 from jaxmon.symptoms import (
@@ -32,30 +33,30 @@ from jaxmon.symptoms.alert import (
     DEPLOY_NOISE,
     INFO,
     PAGE,
-    PROCESS,
     TICKET,
     Alert,
     SiteLimits,
 )
-from jaxmon.symptoms.starts import DEPLOY_ALERT, YOUNG, young_ratio
+from jaxmon.symptoms.starts import DEPLOY_ALERT, young_ratio
 from jaxmon.symptoms.steps import (
-    MEAN,
-    PROGRAM,
-    SAMPLES,
-    SECONDS,
     STALLED_ALERT,
     STALLED_SLO,
-    VERSION,
-    VERSIONS,
 )
 from jaxmon.symptoms.time import TIME_ALERT
 from jaxmon_alerts import slo as slo_module
 from jaxmon_alerts.overviews import overview_groups
 from jaxmon_alerts.overviews.hosts import recorded_power
+from jaxmon_alerts.overviews.services import recorded_slowdowns
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.slo import Slo, Slos
-from jaxmon_alerts.slo.model import ERRORS, EVENTS, Pair
-from jaxmon_alerts.slo.recording import Rule, RuleGroup, recording_groups
+from jaxmon_alerts.slo.model import Pair
+from jaxmon_alerts.slo.recording import (
+    Rule,
+    RuleGroup,
+    complete,
+    recording_groups,
+)
+from jaxmon_alerts.slo.recording import recording as recording_rule
 from jaxmon_alerts.slo.site import AlertRoute, Site
 
 
@@ -220,7 +221,7 @@ def document(alert: Alert, site: Site) -> dict[str, Any]:
         runbooks = {"runbook_url": f"{site.runbooks}/{alert.name}.md", **runbooks}
     return {
         "alert": alert.name,
-        "expr": str(alert.expr.at(identity)),
+        "expr": alert.expr,
         **{key: value for key, value in waits.items() if value},
         "labels": {
             "severity": site.severity(alert.severity),
@@ -279,34 +280,33 @@ def all_alerts(
 
 
 def all_groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
-    """Return every group of rules, those that record first."""
-    return [*recording(slos, options), *groups(slos, options)]
+    """Return every group of rules, with the labels of the site, overviews first."""
+    found = complete([*recording(slos, options), *groups(slos, options)])
+    return [group.identified(slos.site.identity) for group in found]
 
 
 def recording(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
-    """Return the groups of recording rules, with the labels of the site."""
+    """Return the groups of recording rules."""
     scale, when = options.scale, Evaluation(delay=slos.site.delay)
     counting = replace(when, interval=events.INTERVAL).scaled(scale)
     limits = SiteLimits.of(slos.limits, scale, (), PAGE)
-    found = [
+    return [
         *recording_groups(slos, when=when, scale=scale),
-        _group("events", counting.interval, events.rules(counting)),
+        _group("events", counting.interval, events.recorded(counting)),
         *(
             _group(name, durations.scaled(interval, scale), rules)
             for name, interval, rules in (
-                ("starts", "30s", {YOUNG: young_ratio(limits)}),
-                ("slowdowns", "2m", _slowdowns(scale)),
+                ("starts", "30s", [young_ratio(limits)]),
+                ("slowdowns", "2m", recorded_slowdowns(scale)),
                 ("power", "30s", recorded_power(scale)),
             )
         ),
         *(overview_groups(scale) if options.drawn else ()),
     ]
-    return [group.identified(slos.site.identity) for group in found]
 
 
-def _group(name: str, interval: str, rules: Mapping[str, Expr]) -> RuleGroup:
-    documents = ({"record": record, "expr": rules[record]} for record in rules)
-    return RuleGroup(f"jaxmon-{name}", interval, tuple(documents))
+def _group(name: str, interval: str, found: Iterable[RecordedSeries]) -> RuleGroup:
+    return RuleGroup(f"jaxmon-{name}", interval, tuple(map(recording_rule, found)))
 
 
 def groups(slos: Slos, options: RuleOptions) -> list[RuleGroup]:
@@ -365,16 +365,20 @@ def render(
     Raises `SloError`: an override or a local threshold concerns no alert.
     """
     slos, options = slos or slo_module.load(), options or RuleOptions()
-    recorded, alerting = recording(slos, options), groups(slos, options)
+    every = all_groups(slos, options)
     files = {ALERTMANAGER: _yaml(configuration(slos.site, options.scale))}
+
+    def text(content: dict[str, Any]) -> str:
+        return _explained(_yaml(content), every)
+
     if form == "prometheusrule":
-        return {RESOURCE: _yaml(_resource([*recorded, *alerting], slos.site)), **files}
+        return {RESOURCE: text(_resource(every, slos.site)), **files}
     if form == "mimir":
-        namespace = {"namespace": "jaxmon", **_rules([*recorded, *alerting])}
-        return {NAMESPACE: _yaml(namespace), **files}
+        namespace = {"namespace": "jaxmon", **_rules(every)}
+        return {NAMESPACE: text(namespace), **files}
     return {
-        RECORDING: _yaml(_rules(recorded)),
-        ALERTS: _yaml(_rules(alerting)),
+        RECORDING: text(_rules(group for group in every if not group.alerting)),
+        ALERTS: text(_rules(group for group in every if group.alerting)),
         **files,
     }
 
@@ -398,6 +402,18 @@ def _resource(found: Iterable[RuleGroup], site: Site) -> dict[str, Any]:
     }
 
 
+def _explained(text: str, found: Iterable[RuleGroup]) -> str:
+    """Return a file with a comment above each series that its rules record."""
+    rules = (rule for group in found for rule in group.rules if "record" in rule)
+    sentences = {f"- record: {rule['record']}": rule["sentence"] for rule in rules}
+    lines = []
+    for line in text.splitlines():
+        if sentence := sentences.get(bare := line.lstrip()):
+            lines.append(f"{line.removesuffix(bare)}# {sentence}")
+        lines.append(line)
+    return "\n".join((*lines, ""))
+
+
 def _yaml(content: dict[str, Any]) -> str:
     # libyaml, if PyYAML has it, writes the same in a tenth of the time.
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -415,19 +431,11 @@ def burn_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
 
 def _alert(slo: Slo, pair: Pair, scale: float) -> Alert:
     least = pair.least(slo.budget)
-    expr = (slo.recording(pair.long).max(*slo.by) > least).and_(
-        slo.recording(pair.short).max(*slo.by) > least
-    )
-    errors = slo.increase(ERRORS, pair.long).max(*slo.by)
-    expr = expr.and_(errors >= slo.minimum_errors)
-    if pair.factor is not None:
-        events = slo.increase(EVENTS, pair.long).max(*slo.by)
-        expr = expr.and_(events >= slo.minimum_events)
     severity = pair.severity if slo.page or pair.severity != PAGE else TICKET
     who = ", ".join(f"{label} {{{{ $labels.{label} }}}}" for label in slo.by)
     return Alert(
         name=slo.alert,
-        expr=expr,
+        expr=(slo.enough(pair) > least).and_(slo.short(pair) > least),
         for_=durations.scaled(pair.for_, scale),
         severity=severity,
         summary=f"{who}: {{{{ $value | humanizePercentage }}}} of events in the last "
@@ -454,28 +462,3 @@ def _meaning(slo: Slo, pair: Pair) -> str:
         f"{pair.factor:g} times that rate, the {slo.window} budget is exhausted in "
         f"{days:.3g} days."
     )
-
-
-def _slowdowns(scale: float) -> dict[str, Expr]:
-    """Return what is recorded; *scale* divides windows, names keep them."""
-    window = durations.scaled("5m", scale)
-    hour = seconds_in(durations.scaled("1h", scale))
-    sampled = histogram(catalog.EXECUTION_SECONDS)
-    seconds, samples = (
-        promql.recorded_over("sum", recorded(name, labels=PROGRAM), hour)
-        for name in (SECONDS, SAMPLES)
-    )
-    return {
-        SECONDS: _of_program(sampled.sum.rate(window)),
-        SAMPLES: _of_program(sampled.count.rate(window)),
-        MEAN: promql.ratio(seconds, samples),
-        VERSIONS: gauge(catalog.RUNTIME_INFO).count(*VERSION),
-    }
-
-
-def _of_program(rate: Expr) -> Expr:
-    by = (*PROCESS, "function")
-    # A function with several programs has several speeds.
-    single = counter(catalog.PROGRAMS).total().max(*by).equals(1)
-    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint").and_(single, *by)
-    return rate.sum(*by).joined(programs, on=by, take=("fingerprint",)).sum(*PROGRAM)

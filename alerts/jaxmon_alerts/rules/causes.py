@@ -6,13 +6,13 @@ are those of the symptoms, as a site changes them: local limits, overrides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, eq, gauge
+from jaxmon.promql import Expr, RecordedSeries, counter, eq, gauge, records
 from jaxmon.symptoms.alert import FORMER_NAMES, Alert, SiteLimits
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts.slo import Slos
@@ -68,9 +68,11 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
         return cause_alerts(SiteLimits.of(limits, scale, slos.runs, page))
 
     usual = build(slos.limits)
+    recorded = records(alert.expr for alert in usual)
     others = [
-        (local, build(slos.limits.replaced(**dict(local.limits))))
-        for local in slos.local
+        (local, _renamed(alerts, recorded, f"_local{number}"))
+        for number, local in enumerate(slos.local, 1)
+        for alerts in [build(slos.limits.replaced(**dict(local.limits)))]
     ]
     used: set[int] = set()
     for place, alert in enumerate(usual):
@@ -102,6 +104,17 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
                 f"no alert that depends on {names} has the labels {subjects}; use "
                 "fewer labels, such as job alone"
             )
+
+
+def _renamed(
+    alerts: list[Alert], usual: Mapping[str, RecordedSeries], suffix: str
+) -> list[Alert]:
+    """Return *alerts* with a *suffix* to what they record otherwise than *usual*."""
+    names: dict[str, str] = {}
+    for name, record in records(alert.expr for alert in alerts).items():
+        if name in usual and record.expr.renamed(names) != usual[name].expr:
+            names[name] = f"{name}{suffix}"
+    return [replace(alert, expr=alert.expr.renamed(names)) for alert in alerts]
 
 
 def overridden(
