@@ -271,27 +271,19 @@ def idle(limits: Limits) -> Alert:
 def _busy(limits: Limits, how: Literal["avg", "max"]) -> Expr:
     """Return the mean utilisation of the accelerators that each job uses."""
     window, metric = limits.accelerator_window, catalog.ACCELERATOR_UTILIZATION_RATIO
-    mean = (
-        gauge_over(metric, "avg", window)
-        .max(*_DEVICE)
-        .record(
-            *("instance", metric, f"avg{window}"),
-            f"Mean utilisation of an accelerator within {window}.",
-        )
-    )
+    mean = gauge_over(metric, "avg", window)
     gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
     tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
-    tpus = tpus.record(
-        *("worker", catalog.DEVICE_INFO, "tpus"), "TPUs that a process uses."
+    of_tpus = tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=()).record(
+        *("worker", metric, f"tpus{window}"),
+        f"Mean utilisation within {window} of a TPU that a process uses.",
     )
-    used = gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
-        tpus.joined(mean, on=_DEVICE, take=())
-    )
-    busiest = {"avg": "the mean accelerator", "max": "the busiest accelerator"}[how]
+    used = gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(of_tpus)
+    which = {"avg": "mean", "max": "busiest"}[how]
     by_job: Expr = getattr(used, how)("job")
     return by_job.record(
         *("job", metric, f"{how}{window}"),
-        f"Utilisation within {window} of {busiest} that a job uses.",
+        f"Mean utilisation within {window} of the {which} accelerator of a job.",
     )
 
 
