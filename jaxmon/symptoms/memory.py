@@ -277,7 +277,8 @@ def _host_filling(facts: HostFacts) -> Iterator[Reason]:
 
 def _host_memory_growth(limits: Limits) -> Alert:
     window = limits.host_memory_window
-    grown = recorded.memory_growth(window) > limits.host_memory_growth
+    most = limits.host_memory_growth
+    grown = recorded.memory_growth(window, most) > most
     age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
     return Alert(
         # A program that starts grows; that must have left the window.

@@ -126,7 +126,7 @@ def cold_latency(window: str) -> tuple[Expr, Expr]:
 def starts(window: str) -> Expr:
     """Return how often the process of each job that starts most did so."""
     changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
-    return changes.max("job").record(
+    return (changes.max("job") > 0).record(
         *("job", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
         f"How often the process of a job that starts most did so within {window}.",
     )
@@ -197,18 +197,19 @@ def oom_processes(window: str) -> Expr:
     )
 
 
-def memory_growth(window: str) -> Expr:
-    """Return by which part the memory of each process grew, if it did."""
+def memory_growth(window: str, most: float) -> Expr:
+    """Return by which part memory of each process grew, where it is near *most*."""
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
     growth = promql.gauge_slope(rss, window) * durations.seconds(window)
-    grown = (growth / gauge_over(rss, "avg", window)).max(*PROCESS) > 0
+    part = (growth / gauge_over(rss, "avg", window)).max(*PROCESS)
+    grown = part > most / 2
     # Many other programs export metrics of that name to Prometheus.
     return (
         grown.and_(gauge(catalog.BUILD_INFO), *PROCESS)
         .of_unit("ratio")
         .record(
             *("worker", rss, f"growth{window}"),
-            f"By which part the memory of a process grew within {window}.",
+            f"By which part the memory of a process grew within {window}, if by much.",
         )
     )
 
@@ -254,12 +255,14 @@ def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
     ended = gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit
     limited = [durations.text(most) for most in (compiling, active) if most != inf]
     recently = durations.text(limit)
-    found = compiles.or_(running).or_(ended).max(*PROCESS)
+    # Most are, now and then; those matter whose step seems late.
+    late = gauge(catalog.STEP_AGE_SECONDS) > limit
+    found = compiles.or_(running).or_(ended).and_(late, *PROCESS)
     return found.record(
         *("worker", catalog.ACTIVITY_AGE_SECONDS),
         "_".join((f"busy{recently}", *limited)),
-        "Processes that compile, or are in an activity besides their loop, or were "
-        f"less than {recently} ago.",
+        f"Processes whose last step is older than {recently}, and that compile or are "
+        "in an activity besides their loop, or were less long ago.",
     )
 
 

@@ -346,7 +346,7 @@ class Slo:
 
     def enough(self, pair: Pair) -> Expr:
         """Return the error ratio over the long window of *pair*, of enough errors."""
-        window, least = pair.long, f"{self.minimum_errors:g} errors"
+        window, least = pair.long, f"at least {self.minimum_errors:g} errors"
         ratio, errors, events = (
             series.max(*self.by)
             for series in (
@@ -359,15 +359,16 @@ class Slo:
         name = f"ratio{window}_of_few"
         if pair.factor is not None:
             found = found.and_(events >= self.minimum_events)
-            name, least = f"ratio{window}", f"{self.minimum_events:g} events, {least}"
+            name = f"ratio{window}"
+            least = f"{self.minimum_events:g} events and {least}"
         sentence = f"Error ratio over {window}, if there were {least}."
         series = series_name(self.labels["sloth_id"])
         return found.record("slo", series, name, sentence)
 
     def short(self, pair: Pair) -> Expr:
         """Return the error ratio over the short window of *pair*, however few."""
-        ratio = self.recording(pair.short).max(*self.by)
-        sentence = f"Error ratio over {pair.short}."
+        ratio = self.recording(pair.short).max(*self.by) > 0
+        sentence = f"Error ratio over {pair.short}, if there were errors."
         series = series_name(self.labels["sloth_id"])
         return ratio.record("slo", series, f"ratio{pair.short}_now", sentence)
 
