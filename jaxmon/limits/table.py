@@ -369,11 +369,6 @@ class FleetLimits:
     )
     cancelled_requests = count(5, "... and how many of them do, at least.")
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
-    oom_share = ratio(
-        0.5,
-        "Minimum fraction of a job's processes, and at least two, that run out of "
-        "memory for a page.",
-    )
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")
     host_memory_growth = ratio(
@@ -396,6 +391,9 @@ class FleetLimits:
         "count as a crash loop.",
     )
     crash_window = duration("15m", "Window in which starts are counted.")
+    crash_share = ratio(
+        0.5, "Fraction of a job's processes above which crash loops page."
+    )
     not_ready_for = duration(
         "30m", "How long a process that announced a warm-up may take to be ready."
     )

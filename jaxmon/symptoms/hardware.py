@@ -9,6 +9,7 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
     COUNT,
     MONITORING_ALERT,
@@ -46,11 +47,12 @@ def lost(facts: HostFacts) -> Iterator[Reason]:
 
 def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
-    Yield a page for devices in use or recently used by a program, and a ticket for the
-    rest, which are usually drained, removed or reset on purpose.
+    Yield a page for devices that a program in a loop uses or used recently, and a
+    ticket for each. Some are drained, removed or reset on purpose; of a service, errors
+    page if it costs its callers something.
 
-    The page has the labels of the program, because it is about that service; the ticket
-    has those of the sidecar that reads the device.
+    The page has the labels of the program, because it is about that run; the ticket has
+    those of the sidecar that reads the device.
     """
     gpus, day = _lost_gpus(), limits.duration("1d")
     tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
@@ -76,22 +78,23 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
             f"TPUs that are down, by the programs that used them within {window}.",
         )
     )
-    page = (on_gpus > 0).or_(on_tpus > 0)
-    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus))
-    in_use = (
-        "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
-        "on it fails or hangs."
+    loops = gauge_over(catalog.STEP_AGE_SECONDS, "last", window).max("job")
+    loops = loops.record(
+        *("job", catalog.STEP_AGE_SECONDS, f"last{window}"),
+        f"Jobs with a loop within {window}.",
     )
-    idle = (
-        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program "
-        "has used it recently."
-    )
-    for severity, expr, what in ((PAGE, page, in_use), (TICKET, ticket, idle)):
+    paged = recorded.paged("JaxmonAcceleratorLost", limits.page, limits.duration("30m"))
+    page = on_gpus.or_(on_tpus).and_(loops, "job").unless(paged, "job")
+    in_use = ", used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
+    for severity, expr, what in (
+        (PAGE, page, f"{in_use}on it fails or hangs."),
+        (TICKET, gpus.or_(tpus), " of {{ $labels.instance }} is lost."),
+    ):
         yield Alert(
             expr=expr,
             for_=limits.accelerator_lost_for,
             severity=severity,
-            summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
+            summary=f"Accelerator {{{{ $labels.uuid }}}}{what}",
         )
 
 

@@ -17,7 +17,7 @@ from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
 from jaxmon.symptoms import recorded
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import (
     FAILURE,
@@ -56,27 +56,10 @@ def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _ran_out(limits: Limits) -> Iterator[Alert]:
-    """
-    Yield a ticket for out-of-memory errors, and a page if most processes of a job have
-    them: they will not go away by themselves.
-    """
+def _ran_out(limits: Limits) -> Alert:
     window = limits.oom_window
     failures = events.ERRORS.within(window, eq("kind", "oom"))
-    failing = recorded.oom_processes(window)
-    # Of pods that are replaced, several fail for each that runs.
-    most = promql.call("clamp_max", promql.ratio(failing, recorded.running()), 1)
-    widespread = most >= limits.oom_share
-    yield Alert(
-        expr=widespread.and_(failing > 1),
-        severity=PAGE,
-        description="Most processes of a job run out of device memory.",
-        summary=(
-            "{{ $value | humanizePercentage }} of the processes of job "
-            f"{{{{ $labels.job }}}} ran out of device memory in the last {window}."
-        ),
-    )
-    yield Alert(
+    return Alert(
         expr=failures.sum("job", "function") > 0,
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "

@@ -184,19 +184,6 @@ def vanished(window: str) -> Expr:
     )
 
 
-def oom_processes(window: str) -> Expr:
-    """Return how many processes of each job ran out of device memory."""
-    failures = events.ERRORS.within(window, eq("kind", "oom")).sum(*PROCESS)
-    return (
-        (failures > 0)
-        .count("job")
-        .record(
-            *("job", catalog.ERRORS, f"oom_processes{window}"),
-            f"Processes of a job that ran out of device memory within {window}.",
-        )
-    )
-
-
 def memory_growth(window: str, most: float) -> Expr:
     """Return by which part memory of each process grew, where it is near *most*."""
     rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
@@ -211,6 +198,23 @@ def memory_growth(window: str, most: float) -> Expr:
             *("worker", rss, f"growth{window}"),
             f"By which part the memory of a process grew within {window}, if by much.",
         )
+    )
+
+
+# Pages about a run: the first is enough, whatever else follows from it.
+_OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
+
+
+def paged(but: str, page: str, window: str) -> Expr:
+    """Return the jobs about whose run another alert than *but* paged of late."""
+    others = "|".join(name for name in _OF_RUNS if name != but)
+    fired = promql.alerts(
+        promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)
+    )
+    latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
+    return latest.record(
+        *("job", catalog.STEP_AGE_SECONDS, f"paged_before_{but}"),
+        f"Jobs with another page about their run within {window}.",
     )
 
 

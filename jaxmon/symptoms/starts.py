@@ -17,6 +17,7 @@ from jaxmon.symptoms.alert import (
     INFO,
     PAGE,
     PROCESS,
+    TICKET,
     Alert,
     SiteLimits,
 )
@@ -112,20 +113,38 @@ def _why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
 
 def _training_died(limits: SiteLimits) -> Iterator[Alert]:
     """
-    Yield pages for a loop whose process ended without finishing, and for each expected
-    run that has fewer processes than it should.
+    Yield a page for loops that nothing runs any more, or not all processes of a run, a
+    ticket for each process, and a page for each expected run that lacks processes.
     """
     by, loops = (*PROCESS, "loop"), re("loop", ".+")
     died = gauge(catalog.AGENT_DIED, loops).max(*by) > 0
     # A job that starts again with fewer processes leaves slots that no one takes.
     lived = gauge_over(catalog.AGENT_DIED, "min", limits.died_within, loops)
-    yield Alert(
-        expr=died.and_(lived.max(*by).equals(0)),
-        for_=limits.died_for,
-        severity=PAGE,
-        description="A training process ended without finishing, and none replaced it.",
-        summary=(A_PROCESS + "ended in the middle of loop {{ $labels.loop }}."),
+    died = died.and_(lived.max(*by).equals(0)).record(
+        *("worker", catalog.AGENT_DIED, "unfinished"),
+        "Processes that ended in the middle of a loop, and none replaced them.",
     )
+    # Runs of one process each go on without this one; ranks of a run do not.
+    alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
+    others = gauge(catalog.STEP_AGE_SECONDS).max(*by).and_(alone, *PROCESS)
+    others = others.max("job", "loop").record(
+        *("loop", catalog.STEP_AGE_SECONDS, "alone"),
+        "Loops that run in processes that are no ranks of a job.",
+    )
+    ended = "ended in the middle of loop {{ $labels.loop }}"
+    for severity, expr, who in (
+        (PAGE, died.count("job", "loop").unless(others), COUNT + _OF_JOB),
+        (TICKET, died > 0, A_PROCESS),
+    ):
+        # It may be the first that is known of the same outage.
+        paged = recorded.paged("JaxmonTrainingDied", limits.page, _once(limits))
+        yield Alert(
+            expr=expr.unless(paged, "job") if severity == PAGE else expr,
+            for_=limits.died_for,
+            severity=severity,
+            description="A training process ended, and none replaced it.",
+            summary=f"{who}{ended}.",
+        )
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -146,17 +165,35 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def _crash_loop(limits: Limits) -> Alert:
-    window = limits.crash_window
-    return Alert(
-        expr=recorded.crashes(window) >= limits.crash_starts,
-        severity=PAGE,
-        keep_for=limits.died_for,
-        description="A process keeps crashing before its first step or request.",
-        summary=(
-            A_PROCESS + f"crashed {COUNT} times in {window}, without a step or request."
-        ),
+def _once(limits: SiteLimits) -> str:
+    return limits.duration("30m")
+
+
+_OF_JOB = " processes of job {{ $labels.job }} "
+
+
+def _crash_loop(limits: Limits) -> Iterator[Alert]:
+    """Yield a page if most processes of a job crash, and a ticket for each."""
+    window, often = limits.crash_window, limits.crash_starts
+    crashing = recorded.crashes(window) >= often
+    many = crashing.count("job").record(
+        *("job", catalog.AGENT_CRASHES, f"processes{window}"),
+        f"Processes of a job that crash again and again within {window}.",
     )
+    # Of a job whose processes all crash, none may be there at the moment.
+    others = recorded.running() * limits.crash_share
+    before = "before a step or request"
+    for severity, expr, summary in (
+        (PAGE, many.unless(others >= many), f"{COUNT}{_OF_JOB}keep crashing {before}."),
+        (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),
+    ):
+        yield Alert(
+            expr=expr,
+            severity=severity,
+            keep_for=limits.died_for,
+            description="A process keeps crashing before its first step or request.",
+            summary=summary,
+        )
 
 
 SYMPTOMS = (

@@ -275,7 +275,7 @@ def named(loop: LoopSummary) -> str:
     return f"loop {clean(loop.loop)}"
 
 
-def _training_stalled(limits: Limits) -> Alert:
+def _training_stalled(limits: SiteLimits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
     limit = seconds_in(limits.stalled_after)
@@ -285,8 +285,9 @@ def _training_stalled(limits: Limits) -> Alert:
         compiling=seconds_in(limits.stuck_after),
         active=seconds_in(limits.activity_after),
     )
+    paged = recorded.paged(STALLED_ALERT, limits.page, limits.duration("30m"))
     return Alert(
-        expr=late > limit,
+        expr=(late > limit).unless(paged, "job"),
         # The step after a long compile is due.
         for_=limits.stalled_for,
         keep_for=limits.stalled_for,

@@ -33,7 +33,7 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
 from jaxmon.promql.events import Evaluation, counted
 from jaxmon.promql.expressions import SCRAPED_LABELS
-from jaxmon.symptoms.alert import ExpectedRun, Severity
+from jaxmon.symptoms.alert import PAGE, TICKET, ExpectedRun, Severity
 from jaxmon.symptoms.recorded import busy
 from jaxmon.symptoms.steps import patience
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
@@ -371,6 +371,30 @@ class Slo:
         sentence = f"Error ratio over {pair.short}, if there were errors."
         series = series_name(self.labels["sloth_id"])
         return ratio.record("slo", series, f"ratio{pair.short}_now", sentence)
+
+    def burning(self, pair: Pair, held: int) -> Expr:
+        """Return the error ratio of *pair*, if the short one was high for *held* s."""
+        least = pair.least(self.budget)
+        short, lasting = self.short(pair) > least, ""
+        if held:
+            # Without errors, what is recorded for alerts is absent, not 0.
+            raw = promql.recorded_over("min", self.recording(pair.short), held)
+            short, lasting = raw.max(*self.by) > least, f" for {durations.text(held)}"
+        pace = "_of_few" if pair.factor is None else f"_{pair.factor:g}"
+        return (
+            (self.enough(pair) > least)
+            .and_(short)
+            .record(
+                *("slo", series_name(self.labels["sloth_id"])),
+                f"burning{pair.long}{pace.replace('.', '_')}",
+                f"Error ratio over {pair.long}, if it is above {least:g} and that over "
+                f"{pair.short} was{lasting}.",
+            )
+        )
+
+    def severity(self, pair: Pair) -> Severity:
+        """Return the severity of *pair*: a ticket at most, unless it pages."""
+        return pair.severity if self.page or pair.severity != PAGE else TICKET
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
