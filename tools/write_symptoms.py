@@ -27,11 +27,13 @@ from jaxmon.cli.reference import page, table
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
 from jaxmon.limits import LIMITS
+from jaxmon.promql import records
 from jaxmon.symptoms.alert import Alert, SiteLimits
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.symptom import MODES, Symptom
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
+from jaxmon_alerts.rules.explanation import ReadLimits
 from jaxmon_dashboards.boards import all_dashboards
 
 
@@ -63,32 +65,21 @@ FIELDS = {name: name for name in (*Snapshot.fields, *HostFacts._fields)} | {
 }
 
 
-class Reads(dict[str, Any]):
-    """Changed limits, none, which remembers what was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return *default*."""
-        self.names.append(name)
-        return default
-
-
 def built(symptom: Symptom) -> tuple[list[Alert], list[str]]:
     """Return the rules of the alert of *symptom*, and the limits that these read."""
     if symptom.rule[1] is None:
         budgets = (one for one in slo.load() if one.alert == symptom.alert)
         return [one for slo in budgets for one in burn_alerts(slo, 1)], []
-    limits, reads = SiteLimits(), Reads()
+    limits, reads = SiteLimits(), ReadLimits({})
     limits.changed = reads
-    return symptom.alerts(limits), list(dict.fromkeys(reads.names))
+    return symptom.alerts(limits), list(reads.names)
 
 
 def queried(alerts: Iterable[Alert]) -> Iterator[str]:
     """Yield the metrics that the queries of *alerts* name, as such or as recorded."""
-    text = " ".join(str(one.expr) for one in alerts)
+    expressions = [one.expr for one in alerts]
+    recorded = (series.expr for series in records(expressions).values())
+    text = " ".join(map(str, (*expressions, *recorded)))
     for name in re.findall(r"(?:jaxmon|process)_\w+", text):
         stem = re.sub("_(sum|count|bucket)$", "", name)
         yield from (one for one in (name, f"{name}_total", stem) if one in BY_NAME)

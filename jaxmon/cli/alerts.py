@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +23,20 @@ from jaxmon.cli.options import (
     option,
     subcommand,
 )
+from jaxmon.cli.servers import ACCESS, Access, prometheus
 from jaxmon.errors import CommandError
 
 
 if TYPE_CHECKING:
     from jaxmon_alerts.rules import RuleOptions
     from jaxmon_alerts.rules.build import Format
+    from jaxmon_alerts.rules.explanation import ExplainedAlert
     from jaxmon_alerts.slo import Slos
 
 
 # Of promtool, and of amtool.
 _SECONDS = 60.0
+_MOST_VALUES = 5
 
 _FORM = option(
     click.Choice(["prometheus", "prometheusrule", "mimir"]),
@@ -145,6 +150,107 @@ def check(
     if reports:
         msg = f"{len(reports)} problem(s) found"
         raise CommandError(msg)
+
+
+@subcommand(command)
+def explain(
+    *,
+    name: str = argument(),
+    slo_file: Path | None = option(NEW_FILE, "--slo"),
+    prometheus_url: str | None = prometheus(required=False),
+    access: Access = ACCESS,
+    as_json: bool = AS_JSON,
+) -> None:
+    """
+    Say what the alert NAME compares, for how long, and with which limits.
+
+    Of each series that it reads, the file of the rules has the same sentence.
+
+    Options:
+        slo_file: Objectives and limits.
+
+    Examples:
+      jaxmon alerts explain JaxmonRequestsHang
+      jaxmon alerts explain JaxmonRequestsHang --prometheus http://prometheus:9090
+    """
+    from jaxmon_alerts import slo
+    from jaxmon_alerts.rules import all_alerts
+    from jaxmon_alerts.rules.explanation import explain as explained
+    from jaxmon_alerts.rules.explanation import limits_of
+
+    slos = slo.load(slo_file)
+    found = explained(name, slos)
+    if not found:
+        names = {alert.name for alert in all_alerts(slos)}
+        close = difflib.get_close_matches(name, names, 3, 0.4)
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        msg = f"there is no alert {name!r}{hint}"
+        raise CommandError(msg)
+    values = _values(access, prometheus_url) if prometheus_url else None
+    alerts = [_alert(alert, values) for alert in found]
+    limits = [limit._asdict() for limit in limits_of(name, slos)]
+    text = [line for alert in alerts for line in _lines_of(alert)]
+    for limit in limits:
+        text += [f"{limit['name']}: {limit['value']}", f"  {limit['meaning']}"]
+    output.result({"alerts": alerts, "limits": limits}, text, as_json=as_json)
+
+
+def _alert(
+    found: ExplainedAlert, values: Callable[[str], list[str]] | None
+) -> dict[str, Any]:
+    alert, expr, parts = found
+    now = values or (lambda _: [])
+    return {
+        "name": alert.name,
+        "severity": alert.severity,
+        "description": alert.description,
+        "for": alert.for_,
+        "expr": str(expr),
+        "values": now(str(expr)),
+        "series": [
+            {"name": p.name, "sentence": p.sentence, "values": now(p.name)}
+            for p in parts
+        ],
+    }
+
+
+def _lines_of(alert: Mapping[str, Any]) -> Iterator[str]:
+    held = f" for {alert['for']}" if alert["for"] else ""
+    yield f"{alert['name']}, {alert['severity']}: {alert['description']}"
+    yield f"It fires if this holds{held}:"
+    yield f"  {alert['expr']}"
+    yield from (f"  {value}" for value in alert["values"])
+    for series in alert["series"]:
+        yield series["name"]
+        yield f"  {series['sentence']}"
+        yield from (f"  {value}" for value in series["values"])
+    yield ""
+
+
+def _values(access: Access, url: str) -> Callable[[str], list[str]]:
+    """Return a function that says which values a query has now."""
+    from jaxmon_alerts.prometheus import Prometheus
+
+    server = Prometheus(access.session("Prometheus", url))
+    now = time.time()
+
+    def values(query: str) -> list[str]:
+        found = server.instant(query, now)
+        found.sort(key=lambda series: -series.value)
+        lines = [
+            f"now {series.value:.6g} of {_named(series.labels)}"
+            for series in found[:_MOST_VALUES]
+        ]
+        if (more := len(found) - len(lines)) > 0:
+            lines.append(f"and {more} lower ones")
+        return lines or ["no value now"]
+
+    return values
+
+
+def _named(labels: Mapping[str, str]) -> str:
+    pairs = [f"{key} {labels[key]}" for key in sorted(labels) if key != "__name__"]
+    return ", ".join(pairs) or "all"
 
 
 def _differences(

@@ -84,11 +84,15 @@ def show(
       jaxmon runbook show triage
       jaxmon runbook show JaxmonRecompileStorm --label job=web --label cluster=eu
     """
-    found = {name.lower(): name for name in (*GUIDES, *names())}
+    from jaxmon.symptoms.alert import FORMER_NAMES
+
+    found = {name.lower(): name for name in (*GUIDES, *names(), *FORMER_NAMES)}
     for spelling in (name.lower(), f"{_PREFIX}{name}".lower()):
-        if spelling in found:
-            text = filled(read(found[spelling]), dict(labels))
-            document = {"name": found[spelling], "text": text}
+        if title := found.get(spelling):
+            if heir := FORMER_NAMES.get(title):
+                output.line(f"{title} is no alert any more; see {heir}:", err=True)
+            text = filled(read(heir or title), dict(labels))
+            document = {"name": heir or title, "text": text}
             output.result(document, text, as_json=as_json)
             return
     close = difflib.get_close_matches(name, found.values(), 3, 0.4)

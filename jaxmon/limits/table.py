@@ -351,13 +351,7 @@ class FleetLimits:
         20, "Recompiles of a function within recompile_window that count as a storm."
     )
     compile_failures = count(3, "Failed compiles of a function within compile_window.")
-    compile_slow = ratio(
-        0.05, "Maximum fraction of a service's compiles that take longer than a second."
-    )
-    compiles = count(
-        20, "Minimum number of compiles within compile_window for compile_slow."
-    )
-    compile_window = duration("30m", "Window in which compiles are judged.")
+    compile_window = duration("30m", "Window in which failed compiles are counted.")
     thundering = count(
         4,
         "Minimum number of processes that compile the same function within "
@@ -375,11 +369,6 @@ class FleetLimits:
     )
     cancelled_requests = count(5, "... and how many of them do, at least.")
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
-    oom_share = ratio(
-        0.5,
-        "Minimum fraction of a job's processes, and at least two, that run out of "
-        "memory for a page.",
-    )
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")
     host_memory_growth = ratio(
@@ -402,6 +391,9 @@ class FleetLimits:
         "count as a crash loop.",
     )
     crash_window = duration("15m", "Window in which starts are counted.")
+    crash_share = ratio(
+        0.5, "Fraction of a job's processes above which crash loops page."
+    )
     not_ready_for = duration(
         "30m", "How long a process that announced a warm-up may take to be ready."
     )
@@ -465,13 +457,9 @@ class FleetLimits:
     accelerator_used = duration(
         "10m", "A lost device pages if a program used it within this window."
     )
-    accelerator_busy = ratio(
-        0.6, "Minimum mean utilisation of accelerators that a program uses."
-    )
     accelerator_idle = ratio(
         0.02, "Mean utilisation up to which an accelerator in use is idle."
     )
-    accelerator_window = duration("1h", "Window over which utilisation is averaged.")
     xid_window = duration("10m", "Window for critical Xid errors.")
     ecc_window = duration("10m", "Window for uncorrectable GPU memory errors.")
     reset_needed_for = duration("10m", "How long a reset must be requested.")

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from jaxmon.promql.expressions import RATE_INTERVAL as RATE_INTERVAL
 from jaxmon.promql.expressions import Expr as Expr
+from jaxmon.promql.expressions import RecordedSeries as RecordedSeries
 from jaxmon.promql.expressions import call as call
 from jaxmon.promql.expressions import number as number
 from jaxmon.promql.expressions import ratio as ratio
+from jaxmon.promql.expressions import records as records
 from jaxmon.promql.expressions import time as time
 from jaxmon.promql.series import Counter as Counter
 from jaxmon.promql.series import HistogramQuery as HistogramQuery

@@ -17,17 +17,27 @@ from typing import Self
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql import Counter, Expr, Matcher
+from jaxmon.promql import Counter, Expr, Matcher, RecordedSeries
 from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
+_COUNTING = catalog.COUNTING_SECONDS.name
 RESTARTED, RETURNED = (
-    f"worker:{catalog.COUNTING_SECONDS.name}:{what}"
-    for what in ("restarted", "returned")
+    f"worker:{_COUNTING}:{what}" for what in ("restarted", "returned")
 )
 """Recorded for what counts in the same group: processes since its last evaluation."""
 
-_GROUP = "sloth_id"
+CONDITIONS = {
+    RESTARTED: "Processes that started again since the last evaluation of the group.",
+    RETURNED: "Processes that are older than Prometheus has known them.",
+}
+"""What these are, in a sentence each."""
+
+_PARTS = {
+    "restarted": "0 for series that started again.",
+    "lapsed": "The last sample of series that the sample before lacks.",
+    "unknown": "Series of processes that are older than they have been known.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,17 @@ class Evaluation:
     delay: str = "15s"
     memory: str = "5m"
     group: str = ""
+
+    def condition(self, name: str) -> Expr:
+        """Return the series `RESTARTED` or `RETURNED` of the group."""
+        of_group = [promql.eq("sloth_id", self.group)] if self.group else []
+        return promql.recorded(self.name(name), *of_group)
+
+    def name(self, condition: str) -> str:
+        """Return as what the group records a *condition*; labels tell objectives."""
+        return (
+            condition if self.group else condition.replace(_COUNTING, "jaxmon_events")
+        )
 
     @property
     def before(self) -> str:
@@ -61,10 +82,13 @@ class Evaluation:
         )
 
 
-def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
+def counted(
+    counter: Counter, when: Evaluation, of: Metric | str, *, rare: bool = False
+) -> Expr:
     """
     Return by how much each series rose since the previous evaluation; of a *rare* rise,
-    only where there is one, which is cheaper.
+    only where there is one, which is cheaper. What rules record for it is named *of* a
+    metric, or of what else no other group counts.
 
     A series that falls started again, as does one whose process did. These, and new
     ones of a new process or of one that is known, count in full. A series that returns
@@ -81,28 +105,41 @@ def counted(counter: Counter, when: Evaluation, *, rare: bool = False) -> Expr:
     def some(series: Expr) -> Expr:
         return series > 0 if rare else series
 
-    now = some(counter.latest(when.interval, back=when.delay))
-    there, before = (
-        some(counter.total().offset(back)) for back in (when.delay, when.before)
-    )
+    now = counter.latest(when.interval, back=when.delay)
+    there, before = (counter.total().offset(back) for back in (when.delay, when.before))
     counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
     young = counting < durations.seconds(when.memory)
-    # While scrapes fail, everything has ended.
-    last = some(counter.latest(when.memory, back=when.before))
-    before = before.or_(last.unless(young, *SCRAPED_LABELS))
+    restarted, returned = (when.condition(name) for name in (RESTARTED, RETURNED))
     # If the series is not there, its last sample is of the process before.
-    restarted, returned = (
-        promql.recorded(name, promql.eq(_GROUP, when.group))
-        for name in (RESTARTED, RETURNED)
+    anew = there.and_(restarted, *SCRAPED_LABELS) * 0
+    # While scrapes fail, everything has ended.
+    last = some(counter.latest(when.memory, back=when.before)).unless(some(before))
+    parts = {
+        "restarted": anew,
+        "lapsed": last.unless(young, *SCRAPED_LABELS),
+        "unknown": now.unless(before).and_(returned, *SCRAPED_LABELS),
+    }
+    if when.group:
+        # Selectors may be long, and what is not new is counted from itself.
+        parts = {
+            name: part.record("worker", of, name, _PARTS[name])
+            for name, part in parts.items()
+        }
+    other = parts["restarted"].or_(parts["lapsed"])
+    other = other.or_(parts["unknown"]) if when.group else other
+    other = other.record(
+        *("worker", of, "before"), "From what is counted, if not the sample before."
     )
-    rise = ((now - before) >= 0).unless(there.and_(restarted, *SCRAPED_LABELS))
-    return some(rise.or_(now.unless(returned, *SCRAPED_LABELS)))
+    now = some(now)
+    rise = (now - other.or_(some(before))) >= 0
+    new = now if when.group else now.unless(returned, *SCRAPED_LABELS)
+    return some(rise.or_(new))
 
 
 def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
     """Yield what a group has to record before it counts metrics, *ours* or others'."""
-    yield RESTARTED, _restarted(when)
-    yield RETURNED, _returned(when, ours=ours)
+    yield when.name(RESTARTED), _restarted(when)
+    yield when.name(RETURNED), _returned(when, ours=ours)
 
 
 def _restarted(when: Evaluation) -> Expr:
@@ -153,10 +190,13 @@ class Events:
         level = "job" if self.by else "worker"
         return f"{level}:{self.metric.name.removesuffix('_total')}:delta"
 
-    def rule(self, when: Evaluation) -> tuple[str, Expr]:
-        """Return the name and the expression by which they are recorded."""
-        rise = counted(self._counter, when, rare=not self.by)
-        return self.name, rise.sum(*self.by) if self.by else rise
+    def record(self, when: Evaluation) -> RecordedSeries:
+        """Return how they are recorded."""
+        rise = counted(self._counter, when, self.metric, rare=not self.by)
+        sentence = f"New since the last evaluation. {self.metric.help}"
+        return RecordedSeries(
+            self.name, rise.sum(*self.by) if self.by else rise, sentence
+        )
 
     def within(self, window: str, *matchers: Matcher) -> Expr:
         """Return how many there were within *window*, by all labels."""
@@ -207,6 +247,10 @@ EVERY = (
 )
 
 
-def rules(when: Evaluation) -> dict[str, Expr]:
-    """Return what is recorded, by name, of evaluations *when*."""
-    return {**dict(conditions(when)), **dict(events.rule(when) for events in EVERY)}
+def recorded(when: Evaluation) -> Iterator[RecordedSeries]:
+    """Yield what is recorded of evaluations *when*."""
+    sentences = CONDITIONS.values()
+    for (name, expr), sentence in zip(conditions(when), sentences, strict=True):
+        yield RecordedSeries(name, expr, sentence)
+    for events in EVERY:
+        yield events.record(when)

@@ -7,7 +7,7 @@ reject a legend with a missing label.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -34,13 +34,14 @@ class ExpressionType:
     """
     What an expression yields: the names it reads, labels and unit (a base unit as in
     the catalogue or one per second, ``""`` for counts), `None` if unknown, as for a
-    product of two units; whether it is a scalar.
+    product of two units; whether it is a scalar; what rules must record for it.
     """
 
     metrics: frozenset[str] = frozenset()
     labels: frozenset[str] | None = None
     unit: str | None = None
     scalar: bool = False
+    records: tuple[RecordedSeries, ...] = ()
 
     def keeping(self, labels: Iterable[str]) -> ExpressionType:
         """Return the shape after an aggregation by *labels*, or `ValueError`."""
@@ -66,6 +67,7 @@ class ExpressionType:
             labels=_labels(self, other, operator),
             unit=_unit(self, other, operator),
             scalar=self.scalar and other.scalar,
+            records=tuple(dict.fromkeys((*self.records, *other.records))),
         )
 
 
@@ -145,10 +147,11 @@ INTERVAL = "$__interval"
 
 _WINDOW = re.compile(r"\d+(ms|[smhdwy])|\$__(rate_interval|range|interval)")
 
-_SELECTOR = re.compile(r"[a-zA-Z_:][\w:]*(\{.*\})?")
+# Around each list of labels that is kept or compared, so that a site may add its own,
+# and around the name of each series that rules record for an expression.
+_MARK, _NAMED = "\x1f", "\x1e"
 
-# Around each list of labels that is kept or compared, so that a site may add its own.
-_MARK = "\x1f"
+_SELECTOR = re.compile(rf"{_NAMED}?[a-zA-Z_:][\w:]*{_NAMED}?(\{{.*\}})?")
 
 _ATOMIC, _COMPARED, _SET = 3, 1, 0
 _ADDED, _MULTIPLIED = 2, 2.5
@@ -163,7 +166,7 @@ class Expr:
     shape: ExpressionType = field(default=ExpressionType(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return self.marked.replace(_MARK, "")
+        return self.marked.replace(_MARK, "").replace(_NAMED, "")
 
     def at(self, identity: Identity) -> Expr:
         """Return it for a site, which keeps more labels wherever ours are kept."""
@@ -258,6 +261,9 @@ class Expr:
     def __lt__(self, other: Expr | float) -> Expr:
         return self._binary("<", other, _COMPARED)
 
+    def __le__(self, other: Expr | float) -> Expr:
+        return self._binary("<=", other, _COMPARED)
+
     def reaching(self, other: Expr, *on: str) -> Expr:
         """Keep the series that reach *other*'s one series with the same labels *on*."""
         return self._binary(f">={_on(on)} group_left ()", other, _COMPARED)
@@ -265,7 +271,8 @@ class Expr:
     def relative_to(self, other: Expr, *on: str) -> Expr:
         """Divide each series by *other*'s one series with the same labels *on*."""
         quotient = self._binary(f"/{_on(on)} group_left ()", other, _MULTIPLIED)
-        return replace(quotient, shape=replace(self.shape, unit="ratio"))
+        shape = replace(quotient.shape, labels=self.shape.labels, unit="ratio")
+        return replace(quotient, shape=shape)
 
     def less(self, other: Expr, *on: str) -> Expr:
         """Subtract *other*'s one series with the same labels *on* from each series."""
@@ -318,8 +325,8 @@ class Expr:
         matching = f"*{_on(on)} group_left ({', '.join(take)})"
         product = self._binary(matching, info, _MULTIPLIED)
         labels = self.shape.labels and self.shape.labels.union(take)
-        shape = ExpressionType(product.shape.metrics, labels, self.shape.unit)
-        return Expr(product.marked, product.binding, shape)
+        shape = replace(product.shape, labels=labels, unit=self.shape.unit)
+        return replace(product, shape=shape)
 
     def relabelled(self, target: str, source: str) -> Expr:
         """Copy the label *source*, unless it is empty, to the label *target*."""
@@ -341,6 +348,40 @@ class Expr:
         """Return the latest values of a selector within *window*, or a `ValueError`."""
         text = f"last_over_time({self._selector('a window')}[{checked(window)}])"
         return replace(self, marked=text)
+
+    def record(
+        self, level: str, of: Metric | str, operations: str, sentence: str
+    ) -> Expr:
+        """
+        Return the series ``level:metric:operations`` that rules record of it. *of* is
+        the metric; in the rules, the *sentence* says what the series is.
+        """
+        metric = of if isinstance(of, str) else of.name.removesuffix("_total")
+        name = f"{level}:{metric}:{operations}"
+        shape = replace(
+            self.shape,
+            metrics=frozenset([name]),
+            records=(RecordedSeries(name, self, sentence),),
+        )
+        return Expr(_named(name), shape=shape)
+
+    def where(self, *matchers: object) -> Expr:
+        """Return the series of a selector without matchers that *matchers* select."""
+        series = f"{self._selector('matchers')}{{{','.join(map(str, matchers))}}}"
+        return replace(self, marked=series)
+
+    def renamed(self, names: Mapping[str, str]) -> Expr:
+        """Return it with other *names* of what rules record."""
+        parts = self.marked.split(_NAMED)
+        parts[1::2] = [_named(names.get(part, part)) for part in parts[1::2]]
+        renamed = tuple(
+            RecordedSeries(
+                names.get(of.name, of.name), of.expr.renamed(names), of.sentence
+            )
+            for of in self.shape.records
+        )
+        shape = replace(self.shape, records=renamed)
+        return replace(self, marked="".join(parts), shape=shape)
 
     def over_range(self, function: Literal["count", "last", "max", "min"]) -> Expr:
         """
@@ -383,6 +424,29 @@ class Expr:
         return self.marked
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedSeries:
+    """What rules record as *name*: an expression, and the *sentence* that says it."""
+
+    name: str
+    expr: Expr
+    sentence: str
+
+
+def records(found: Iterable[Expr]) -> dict[str, RecordedSeries]:
+    """
+    Return what rules must record for expressions, by name, each after what it reads.
+    Raises `ValueError`: a name has two meanings.
+    """
+    every: dict[str, RecordedSeries] = {}
+    for record in (record for expr in found for record in expr.shape.records):
+        for needed in (*records([record.expr]).values(), record):
+            if every.setdefault(needed.name, needed) != needed:
+                msg = f"{needed.name} is recorded of two expressions"
+                raise ValueError(msg)
+    return every
+
+
 def number(value: float) -> Expr:
     """Return a scalar; whole numbers without a decimal point."""
     return Expr(f"{value:.12g}", shape=SCALAR)
@@ -416,6 +480,10 @@ def _on(labels: tuple[str, ...]) -> str:
 
 def _listed(labels: Iterable[str]) -> str:
     return f"{_MARK}{', '.join(labels)}{_MARK}"
+
+
+def _named(name: str) -> str:
+    return f"{_NAMED}{name}{_NAMED}"
 
 
 def offset(back: str) -> str:

@@ -79,23 +79,17 @@ class Counter:
         For what a sidecar counts and for distributions: it misses what a process counts
         as its predecessor did; see `jaxmon.promql.events`.
         """
+        return self.born(window, memory=memory).or_(self.increase(window))
+
+    def born(self, window: str, *, memory: str = "1h") -> Expr:
+        """Return the series whose first sample is within *window*."""
         born = self.total().unless(self.latest(memory, back=window))
-        return self._new(born, window, memory).or_(self.increase(window))
+        return _new(born, window, memory)
 
     def mishaps(self, window: str = RATE_INTERVAL, *, memory: str = "1h") -> Expr:
         """Return `rise` only for series that changed; cheaper when few did."""
         born = (self.total() > 0).unless(self.latest(memory, back=window) > 0)
-        return self._new(born, window, memory).or_(self.increase(window) > 0)
-
-    @staticmethod
-    def _new(born: Expr, window: str, memory: str) -> Expr:
-        """Leave out processes that are old, and unknown because Prometheus was away."""
-        if "$" in window:
-            return born  # one of Grafana's; people see where a line begins
-        uptime = gauge(catalog.UPTIME_SECONDS)
-        seen = gauge_over(catalog.UPTIME_SECONDS, "last", memory, back=window)
-        old = uptime > durations.seconds(window)
-        return born.unless(old.unless(seen, *SCRAPED_LABELS), *SCRAPED_LABELS)
+        return _new(born, window, memory).or_(self.increase(window) > 0)
 
     def latest(self, window: str, *, back: str = "") -> Expr:
         """Return the latest count within *window*, as of *back* ago."""
@@ -135,6 +129,11 @@ class HistogramQuery:
     def count(self) -> Counter:
         """How many observations there were."""
         return self._series("count")
+
+    @property
+    def bucket(self) -> Counter:
+        """How many observations there were, up to each bound."""
+        return self._series("bucket")
 
     @property
     def sum(self) -> Counter:
@@ -179,6 +178,21 @@ class HistogramQuery:
             _selector(f"{self.metric.name}_{suffix}", (*self.matchers, *more)),
             ExpressionType(shape.metrics, labels, unit),
         )
+
+
+def _new(born: Expr, window: str, memory: str) -> Expr:
+    """Leave out processes that are old, and unknown because Prometheus was away."""
+    if "$" in window:
+        return born  # one of Grafana's; people see where a line begins
+    uptime = catalog.UPTIME_SECONDS
+    seen = gauge_over(uptime, "last", memory, back=window)
+    unseen = (gauge(uptime) > durations.seconds(window)).unless(seen, *SCRAPED_LABELS)
+    unseen = unseen.record(
+        *("worker", uptime, f"unseen{window}_{memory}"),
+        f"Processes older than {window} without a sample within {memory} before that: "
+        "what they counted meanwhile is unknown.",
+    )
+    return born.unless(unseen, *SCRAPED_LABELS)
 
 
 def counter(metric: Metric, *matchers: Matcher) -> Counter:
@@ -267,7 +281,7 @@ def recorded_over(
         hours, rest = divmod(rest, 3600)
         units = {"d": days, "h": hours, "m": rest // 60, "s": rest % 60, "ms": 999}
         window = "".join(f"{count}{unit}" for unit, count in units.items() if count)
-    return Expr(f"{function}_over_time({series}[{window}])", shape=series.shape)
+    return Expr(f"{function}_over_time({series.marked}[{window}])", shape=series.shape)
 
 
 def _check(metric: Metric, matchers: tuple[Matcher, ...], *kinds: str) -> None:

@@ -33,6 +33,34 @@ A_PROCESS = (
 )
 """The process that an alert is about, at the start of its summary."""
 
+MONITORING_ALERT = "JaxmonMonitoringDegraded"
+"""What is wrong with jaxmon itself; several modules have a part of it."""
+
+FORMER_NAMES = {
+    "JaxmonAcceleratorIdle": "JaxmonTimeLost",
+    "JaxmonAcceleratorUnderused": "JaxmonTimeLost",
+    "JaxmonAgentHookInactive": MONITORING_ALERT,
+    "JaxmonCacheHitRateBudgetBurn": "JaxmonRecompileStorm",
+    "JaxmonCheckpointAge": "JaxmonCheckpointFailed",
+    "JaxmonColdLatency": "JaxmonColdStartBudgetBurn",
+    "JaxmonColdStarts": "JaxmonColdStartBudgetBurn",
+    "JaxmonCollectorDown": MONITORING_ALERT,
+    "JaxmonCompileSlow": "JaxmonColdStartBudgetBurn",
+    "JaxmonDataStarvation": "JaxmonTimeLost",
+    "JaxmonExportFailing": MONITORING_ALERT,
+    "JaxmonGpuEccErrors": "JaxmonGpuFault",
+    "JaxmonGpuNeedsReset": "JaxmonGpuFault",
+    "JaxmonGpuXid": "JaxmonGpuFault",
+    "JaxmonKeyReuse": "JaxmonCheckFailed",
+    "JaxmonNcclStuck": "JaxmonRankStuck",
+    "JaxmonNotReady": "JaxmonWarmupFailed",
+    "JaxmonRankSlow": "JaxmonStraggler",
+    "JaxmonSpansDropped": MONITORING_ALERT,
+    "JaxmonTpuRuntimeDown": MONITORING_ALERT,
+    "JaxmonWebConfigFailed": MONITORING_ALERT,
+}
+"""Names of alerts until the last release, and those whose runbooks have theirs."""
+
 _LABEL = re.compile(r"\$labels\.(\w+)")
 
 Match: TypeAlias = tuple[tuple[str, str], ...]

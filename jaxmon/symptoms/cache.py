@@ -14,9 +14,9 @@ from jaxmon.host.formats.layout import (
 )
 from jaxmon.limits import Limits
 from jaxmon.promql import eq, events, gauge
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import PROCESS, TICKET, Alert
 from jaxmon.symptoms.symptom import (
-    BUDGET,
     HINT,
     TIME,
     Finding,
@@ -34,9 +34,6 @@ NO_CACHE = (
 
 TOPICS_OF_HOST = ("compiled_together",)
 """Topics of findings that each of several processes has."""
-
-
-_BUDGET_BURN = "JaxmonCacheHitRateBudgetBurn"
 
 
 def cache(snapshot: Snapshot) -> Iterator[Finding]:
@@ -212,16 +209,29 @@ def _thundering_compilation(limits: Limits) -> Alert:
     compiled = events.COMPILES.within(window, eq("outcome", "compiled"))
     # Ranks of one run compile together, at the price of one.
     alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
-    replicas = compiled.sum(*by).and_(alone, *PROCESS)
+    replicas = (
+        compiled.sum(*by)
+        .and_(alone, *PROCESS)
+        .record(
+            *("function", catalog.COMPILES, f"alone{window}"),
+            f"Compiles of a function within {window} by a process without other ranks.",
+        )
+    )
     programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
     # No join: series that are pushed overlap with those that they replace.
-    same = programs.and_(replicas, *by)
+    same = programs.and_(replicas, *by).count("job", "function", "fingerprint")
+    number = same.max("job", "function").record(
+        *("function", catalog.PROGRAM_INFO, f"compiled{window}"),
+        f"Processes that compiled the same program within {window}, each for itself.",
+    )
     # Of what compiles in a moment there is little to share.
     backend = eq("phase", "backend_compile")
     spent = events.COMPILE_SECONDS.within(window, backend).sum("job", "function")
-    number = same.count("job", "function", "fingerprint").max("job", "function")
-    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    least = processes * limits.thundering_share
+    spent = spent.record(
+        *("function", catalog.COMPILE_SECONDS, f"backend{window}"),
+        f"Seconds that the processes of a job compiled a function within {window}.",
+    )
+    least = recorded.running() * limits.thundering_share
     many = promql.call("clamp_min", least, limits.thundering)
     return Alert(
         expr=number.reaching(many, "job").and_(spent > limits.thundering_seconds),
@@ -243,17 +253,12 @@ SYMPTOMS = (
         *(None, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         rule=("JaxmonThunderingCompilation", _thundering_compilation),
         together=_compiled_together,
-        other_runbook="JaxmonColdStarts",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("cache", "F6", "Something prevents hits of the persistent cache.", HINT),
         *(cache, catalog.PERSISTENT_CACHE_REQUESTS, "Debug: Persistent cache hit rate"),
         missing="an objective can say how often it must hit",
-        other_runbook=_BUDGET_BURN,
-    ),
-    Symptom(
-        *("cache_budget", "F6", "The persistent cache misses too often."),
-        rule=(_BUDGET_BURN, None),
-        missing=BUDGET,
+        other_runbook="JaxmonThunderingCompilation",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from jaxmon import catalog, promql
+from jaxmon import catalog
 from jaxmon.facts.functions import FunctionFact
 from jaxmon.facts.process import Snapshot
 from jaxmon.facts.recent import HostFacts
@@ -19,8 +19,8 @@ from jaxmon.host.formats.layout import (
     times,
 )
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events, gauge, histogram
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, DEPLOY_NOISE, PROCESS, TICKET, Alert
+from jaxmon.promql import eq, events, gauge
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.cache import NO_CACHE
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.recompiles import (
@@ -47,7 +47,6 @@ _MOST_EVIDENCE = 3
 _CONTROL_FLOW = ("scan", "while", "cond")
 _EFFECT_SECONDS = 0.0005
 _WORTH_A_LINE = 0.1
-_SLOW_SECONDS = 1.0
 """What typical kernels take at most to compile; a bound of the histogram."""
 
 
@@ -182,34 +181,6 @@ def _folded(snapshot: Snapshot) -> Iterator[Finding]:
             where=found.where,
             seconds=took,
         )
-
-
-def _compile_slow(limits: Limits) -> Alert:
-    window = limits.compile_window
-    compiles = histogram(
-        catalog.COMPILE_SECONDS, eq("phase", "backend_compile"), rare=True
-    )
-    # A program of a training run may compile for minutes, once, and a server compiles
-    # what it starts with.
-    serving = gauge(catalog.REQUESTS_IN_PROGRESS).max("job")
-    warm = gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
-    number, quick = (
-        counted_series.increase(window).and_(warm, *PROCESS).sum("job")
-        for counted_series in (compiles.count, compiles.at_most(_SLOW_SECONDS))
-    )
-    # Two series of each function, where a quantile would read every bucket. Of a warm
-    # process, the one compile with which a series begins does not matter.
-    slow = promql.ratio(number - quick.or_(number * 0), number)
-    return Alert(
-        expr=(slow > limits.compile_slow).and_(number >= limits.compiles).and_(serving),
-        description="Compiles of a service are many and slow; requests wait for them.",
-        summary=(
-            "{{ $value | humanizePercentage }} of the compiles of job "
-            f"{{{{ $labels.job }}}} in the last {window} took longer than "
-            f"{_SLOW_SECONDS:g} s."
-        ),
-        labels=DEPLOY_NOISE,
-    )
 
 
 def _control_flow(snapshot: Snapshot) -> list[FunctionFact]:
@@ -382,14 +353,14 @@ SYMPTOMS = (
     Symptom(
         *("operations", "F1", "Eager operations are compiled one by one.", TIME),
         *(operations, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="what it costs is in JaxmonCompileSlow",
-        other_runbook="JaxmonColdStarts",
+        missing="the weekly report has what compiles cost",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("control_flow", "F1", "Loops are compiled outside of jit.", TIME),
         *(control_flow, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="what it costs is in JaxmonCompileSlow",
-        other_runbook="JaxmonColdStarts",
+        missing="the weekly report has what compiles cost",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("effects", "F1", "Calls leave the fast path for an effect.", TIME),
@@ -405,24 +376,19 @@ SYMPTOMS = (
         *("unrolled", "F1", "A loop of Python makes a program large.", TIME),
         *(_unrolled, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         missing=LINES,
-        other_runbook="JaxmonColdStarts",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("folded", "F1", "A compile computes operations on constants.", TIME),
         *(_folded, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
         missing=LINES,
-        other_runbook="JaxmonColdStarts",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("compile_share", "F1", "Compiles take much of the time.", TIME),
         *(_dominated, catalog.COMPILE_SECONDS, "Debug: Compile time by function"),
-        missing="what it costs is in JaxmonCompileSlow",
-        other_runbook="JaxmonColdStarts",
-    ),
-    Symptom(
-        *("compile_slow", "F1", "Compiles of a service are many and slow."),
-        rule=("JaxmonCompileSlow", _compile_slow),
-        missing="screens have the sum of compiles, not each of them",
+        missing="the weekly report has what compiles cost",
+        other_runbook="JaxmonColdStartBudgetBurn",
     ),
     Symptom(
         *("compile_failed", "F1", "Compiles of a function fail."),

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from jaxmon import catalog, promql
 from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
-from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, Matcher, counter, eq, gauge, gauge_over
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
     COUNT,
+    MONITORING_ALERT,
     PAGE,
-    PROCESS,
     TICKET,
     Alert,
     Severity,
     SiteLimits,
 )
 from jaxmon.symptoms.reason import listed, reason
-from jaxmon.symptoms.symptom import AlertBuilder, Mode, Symptom
+from jaxmon.symptoms.symptom import AlertBuilder, Symptom
 
 
 _HOST = ("job", "instance")
@@ -47,34 +47,54 @@ def lost(facts: HostFacts) -> Iterator[Reason]:
 
 def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
     """
-    Yield a page for devices in use or recently used by a program, and a ticket for the
-    rest, which are usually drained, removed or reset on purpose.
+    Yield a page for devices that a program in a loop uses or used recently, and a
+    ticket for each. Some are drained, removed or reset on purpose; of a service, errors
+    page if it costs its callers something.
 
-    The page has the labels of the program, because it is about that service; the ticket
-    has those of the sidecar that reads the device.
+    The page has the labels of the program, because it is about that run; the ticket has
+    those of the sidecar that reads the device.
     """
     gpus, day = _lost_gpus(), limits.duration("1d")
     tpus = gauge(catalog.ACCELERATOR_UP, _TPUS).min(*_DEVICE).equals(0)
+    tpus = tpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_tpus"), "TPUs that are down."
+    )
     # A GPU's uuid is globally unique, and the sidecar that reads it may not be that of
     # the program; a TPU's is its place in its host.
     window = limits.accelerator_used
-    on_gpus, on_tpus = _used_gpus(window, day), _used(window, _TPUS)
-    page = on_gpus.and_(gpus, "uuid").or_(on_tpus.and_(tpus, *_DEVICE))
-    ticket = gpus.unless(on_gpus, "uuid").or_(tpus.unless(on_tpus, *_DEVICE))
-    in_use = (
-        "used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
-        "on it fails or hangs."
+    on_gpus = (
+        _used_gpus(window, day)
+        .and_(gpus, "uuid")
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_gpus{window}"),
+            f"GPUs that are down, by the programs that used them within {window}.",
+        )
     )
-    idle = (
-        "of {{ $labels.instance }} (job {{ $labels.job }}), is lost; no program "
-        "has used it recently."
+    on_tpus = (
+        _used(window, _TPUS)
+        .and_(tpus, *_DEVICE)
+        .record(
+            *("instance", catalog.DEVICE_INFO, f"lost_tpus{window}"),
+            f"TPUs that are down, by the programs that used them within {window}.",
+        )
     )
-    for severity, expr, what in ((PAGE, page, in_use), (TICKET, ticket, idle)):
+    loops = gauge_over(catalog.STEP_AGE_SECONDS, "last", window).max("job")
+    loops = loops.record(
+        *("job", catalog.STEP_AGE_SECONDS, f"last{window}"),
+        f"Jobs with a loop within {window}.",
+    )
+    paged = recorded.paged("JaxmonAcceleratorLost", limits.page, limits.duration("30m"))
+    page = on_gpus.or_(on_tpus).and_(loops, "job").unless(paged, "job")
+    in_use = ", used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
+    for severity, expr, what in (
+        (PAGE, page, f"{in_use}on it fails or hangs."),
+        (TICKET, gpus.or_(tpus), " of {{ $labels.instance }} is lost."),
+    ):
         yield Alert(
             expr=expr,
             for_=limits.accelerator_lost_for,
             severity=severity,
-            summary=f"Accelerator {{{{ $labels.uuid }}}}, {what}",
+            summary=f"Accelerator {{{{ $labels.uuid }}}}{what}",
         )
 
 
@@ -91,7 +111,15 @@ def _used_gpus(window: str, day: str) -> Expr:
     parents = gauge_over(catalog.GPU_MIG_INFO, "last", day).max("uuid", "parent")
     parts = _used(window, promql.re("uuid", "MIG-.+"))
     wholes = parts.joined(parents, on=("uuid",), take=("parent",))
-    return _used(window, _GPUS).or_(wholes.relabelled("uuid", "parent").max(*_DEVICE))
+    wholes = (
+        wholes.relabelled("uuid", "parent")
+        .max(*_DEVICE)
+        .record(
+            *("instance", catalog.GPU_MIG_INFO, f"used{window}"),
+            f"GPUs of which programs used a part within {window}.",
+        )
+    )
+    return _used(window, _GPUS).or_(wholes)
 
 
 def _lost_gpus() -> Expr:
@@ -99,20 +127,31 @@ def _lost_gpus() -> Expr:
     Return the GPUs that are down, but for those that a driver took with it.
 
     An upgrade of the driver takes every GPU of a host from the sidecar's sight, while
-    programs run on: that is JaxmonCollectorDown.
+    programs run on: that is JaxmonMonitoringDegraded.
     """
     gpus = gauge(catalog.ACCELERATOR_UP, _GPUS)
     driver = gauge(catalog.COLLECTOR_SUCCESS, eq("collector", "nvml"))
     blind = gpus.max(*_HOST).equals(0).and_(driver.max(*_HOST).equals(0))
-    return gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    lost_gpus = gpus.min(*_DEVICE).equals(0).unless(blind, *_HOST)
+    return lost_gpus.record(
+        *("instance", catalog.ACCELERATOR_UP, "lost_gpus"),
+        "GPUs that are down, but for those that a driver took with it.",
+    )
 
 
 def _gpu_xid(limits: Limits) -> Alert:
     window = limits.xid_window
     critical = promql.re("xid", "|".join(catalog.CRITICAL_XIDS))
-    errors = counter(catalog.GPU_XID_ERRORS, critical)
+    errors = counter(catalog.GPU_XID_ERRORS)
     return Alert(
-        expr=errors.mishaps(window).sum(*_DEVICE, "xid") > 0,
+        expr=errors.mishaps(window)
+        .sum(*_DEVICE, "xid")
+        .record(
+            *("instance", catalog.GPU_XID_ERRORS, f"rise{window}"),
+            f"Xids of a GPU within {window}.",
+        )
+        .where(critical)
+        > 0,
         summary=(
             "GPU {{ $labels.uuid }} of {{ $labels.instance }} reported Xid "
             f"{{{{ $labels.xid }}}} {COUNT} times in {window}."
@@ -126,6 +165,10 @@ def _gpu_ecc_errors(limits: Limits) -> Alert:
     volatile = (eq("severity", "uncorrected"), eq("scope", "volatile"))
     errors = (
         counter(catalog.GPU_ECC_ERRORS, *volatile).increase(window).sum(*_DEVICE) > 0
+    )
+    errors = errors.record(
+        *("instance", catalog.GPU_ECC_ERRORS, f"uncorrected{window}"),
+        f"Uncorrectable memory errors of a GPU within {window}, if it had some.",
     )
     unspared = gauge(catalog.GPU_ROW_REMAP_FAILURE).max(*_DEVICE) > 0
     worn = gauge(catalog.GPU_SRAM_ECC_THRESHOLD_EXCEEDED).max(*_DEVICE) > 0
@@ -144,8 +187,12 @@ def _gpu_needs_reset(limits: Limits) -> Alert:
     # GPUs or drivers that report no action report what is pending.
     rows = gauge(catalog.GPU_ROW_REMAP_PENDING).max(*_DEVICE) > 0
     pages = gauge(catalog.GPU_RETIRED_PAGES_PENDING).max(*_DEVICE) > 0
+    pending = rows.or_(pages).record(
+        *("instance", catalog.GPU_ROW_REMAP_PENDING, "any"),
+        "GPUs with a repair of their memory that is pending a reset.",
+    )
     return Alert(
-        expr=action.or_(rows).or_(pages),
+        expr=action.or_(pending),
         for_=limits.reset_needed_for,
         summary=(
             "The driver of GPU {{ $labels.uuid }} on {{ $labels.instance }} "
@@ -187,57 +234,12 @@ def _tpu_runtime_down(limits: Limits) -> Alert:
     )
 
 
-def _underused(limits: Limits) -> Alert:
-    busy = _busy(limits).avg("job")
-    # What a server does depends on its callers.
-    loops = gauge(catalog.STEP_AGE_SECONDS).max("job")
-    low = (busy < limits.accelerator_busy).and_(loops)
-    return Alert(
-        expr=low.and_(busy > limits.accelerator_idle),
-        for_=limits.accelerator_window,
-        summary=(
-            "The accelerators of job {{ $labels.job }} were busy for "
-            "{{ $value | humanizePercentage }} of the last "
-            f"{limits.accelerator_window}."
-        ),
-    )
-
-
-def idle(limits: Limits) -> Alert:
-    """Alert on a job that holds accelerators and does not use them."""
-    busy = _busy(limits).max("job")
-    # A program needs a while to load what it will work on.
-    window = durations.seconds(limits.accelerator_window)
-    old = gauge(catalog.UPTIME_SECONDS) > window
-    running = gauge(catalog.RUNTIME_INFO).and_(old, *PROCESS).max("job")
-    return Alert(
-        expr=(busy < limits.accelerator_idle).and_(running),
-        for_=limits.accelerator_window,
-        description="A job holds accelerators that no one else can use, and idles.",
-        summary=(
-            "No accelerator of job {{ $labels.job }} was busy for more than "
-            "{{ $value | humanizePercentage }} of the last "
-            f"{limits.accelerator_window}."
-        ),
-    )
-
-
-def _busy(limits: Limits) -> Expr:
-    """Return the mean utilisation of accelerators in use, with their user's labels."""
-    window = limits.accelerator_window
-    mean = gauge_over(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", window)
-    gpus = gauge(catalog.DEVICE_INFO, _GPUS).max(*PROCESS, "uuid")
-    tpus = gauge(catalog.DEVICE_INFO, _TPUS).max(*PROCESS, "uuid")
-    return gpus.joined(mean.max("uuid"), on=("uuid",), take=()).or_(
-        tpus.joined(mean.max(*_DEVICE), on=_DEVICE, take=())
-    )
-
-
-def _alert(
-    name: str, sentence: str, alert: str, build: AlertBuilder, mode: Mode = "F7"
-) -> Symptom:
+def _alert(name: str, sentence: str, alert: str, build: AlertBuilder) -> Symptom:
     missing = "the live page lists accelerators, without a judgement"
-    return Symptom(name, mode, sentence, rule=(alert, build), missing=missing)
+    return Symptom(name, "F7", sentence, rule=(alert, build), missing=missing)
+
+
+_GPU_FAULT = "JaxmonGpuFault"
 
 
 SYMPTOMS = (
@@ -247,22 +249,12 @@ SYMPTOMS = (
         rule=("JaxmonAcceleratorLost", _accelerator_lost),
         wait="accelerator_lost_for",
     ),
-    _alert("xid", "A GPU reported a critical error.", "JaxmonGpuXid", _gpu_xid),
-    _alert("ecc", "A GPU has faulty memory.", "JaxmonGpuEccErrors", _gpu_ecc_errors),
-    _alert("reset", "A GPU needs a reset.", "JaxmonGpuNeedsReset", _gpu_needs_reset),
+    _alert("xid", "A GPU reported a critical error.", _GPU_FAULT, _gpu_xid),
+    _alert("ecc", "A GPU has faulty memory.", _GPU_FAULT, _gpu_ecc_errors),
+    _alert("reset", "A GPU needs a reset.", _GPU_FAULT, _gpu_needs_reset),
     _alert("throttled", "A GPU is throttled.", "JaxmonGpuThrottled", _gpu_throttled),
     _alert(
         *("tpu_runtime", "A program uses TPUs whose runtime does not respond."),
-        *("JaxmonTpuRuntimeDown", _tpu_runtime_down),
-    ),
-    _alert(
-        *("underused", "Accelerators of a training job wait, usually for the host."),
-        *("JaxmonAcceleratorUnderused", _underused),
-        mode="",
-    ),
-    _alert(
-        *("idle_accelerators", "A job holds idle accelerators."),
-        *("JaxmonAcceleratorIdle", idle),
-        mode="",
+        *(MONITORING_ALERT, _tpu_runtime_down),
     ),
 )

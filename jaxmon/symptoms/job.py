@@ -24,10 +24,14 @@ DEVICE_TIME = f"function:{catalog.EXECUTION_SECONDS.name}:ratio_rate5m"
 
 def _rank_stuck(limits: Limits) -> Alert:
     limit = durations.seconds(limits.rank_stuck_after)
-    waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)) > limit
+    waiting = gauge(catalog.CALL_AGE_SECONDS, re("state", FOR_OTHERS)).max("job")
+    waiting = waiting.record(
+        *("job", catalog.CALL_AGE_SECONDS, "waiting"),
+        "How long a process of a job has waited for its device or another process.",
+    )
     busy = gauge(catalog.CALL_AGE_SECONDS, re("state", _BUSY)) > limit
     return Alert(
-        expr=busy.max(*PROCESS, "state").and_(waiting.max("job"), "job"),
+        expr=busy.max(*PROCESS, "state").and_(waiting > limit, "job"),
         summary=(
             "Processes of job {{ $labels.job }} wait for {{ $labels.instance }} "
             "{{ with $labels.worker }}(worker {{ . }}) {{ end }}in state "
@@ -56,16 +60,31 @@ def _rank_slow(limits: Limits) -> Alert:
     they wait for it in collectives.
     """
     window = limits.rank_slow_for
-    waits = counter(catalog.WALL_SECONDS, re("state", FOR_OTHERS)).rate(window)
+    wall = catalog.WALL_SECONDS
+    waits = counter(wall, re("state", FOR_OTHERS)).rate(window).sum(*PROCESS)
     # A process on its own, and several jobs under one name, are not comparable.
-    one_job = waits.sum(*PROCESS).count("job")
-    one_job = one_job.equals(gauge(catalog.PROCESS_COUNT).max("job"))
-    compared = one_job >= limits.processes_compared
-    shorter = waits_less(waits.sum(*PROCESS)).and_(compared, "job")
+    ranks = waits.count("job").equals(gauge(catalog.PROCESS_COUNT).max("job"))
+    ranks = ranks.record(
+        *("job", wall, f"ranks{window}"),
+        "How many processes a job has, if all of them report where their time goes.",
+    )
+    usual = (
+        waits.median("job")
+        .and_(ranks)
+        .record(
+            *("job", wall, f"waits{window}"),
+            f"Fraction of {window} that the median process waited for its device.",
+        )
+    )
+    shorter = (waits.less(usual, "job") * -1 > 0).record(
+        *("worker", wall, f"waits_less{window}"),
+        "How much less a process waited, if it did.",
+    )
     # A host with more is ahead of its device.
-    hardly = waits.sum(*PROCESS) < limits.rank_slow_waits
+    hardly = shorter.less(usual, "job") > -limits.rank_slow_waits
+    slow = (shorter > limits.rank_slow).and_(hardly)
     return Alert(
-        expr=(shorter > limits.rank_slow).and_(hardly, *PROCESS),
+        expr=slow.and_(ranks >= limits.processes_compared, "job"),
         for_=limits.rank_slow_for,
         description="The other processes of a job wait for this one at every step.",
         summary=(
@@ -91,6 +110,10 @@ def _straggler(limits: Limits) -> Alert:
     loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     mean = promql.ratio(seconds, sampled.count.rate(window).sum(*by)) > _LEAST_SECONDS
     mean = mean.of_unit("seconds").and_(loops, *PROCESS)
+    mean = mean.record(
+        *("function", catalog.EXECUTION_SECONDS, f"mean{window}"),
+        f"Mean device time of a call within {window}, of processes in a loop.",
+    )
     info = gauge(catalog.PROGRAM_INFO)
     # Series that are pushed overlap with those that they replace.
     single = info.count(*by).equals(1)
@@ -98,15 +121,34 @@ def _straggler(limits: Limits) -> Alert:
     # In what several processes run together, who is slow waits least for the others.
     devices = gauge(catalog.DEVICE_INFO).count(*PROCESS)
     spans = gauge(catalog.PROGRAM_DEVICES).max(*by).relative_to(devices, *PROCESS) > 1
-    alone = mean.unless(spans, *by)
-    times = alone.joined(programs, on=by, take=("fingerprint",))
+    alone = mean.unless(spans, *by).record(
+        *("function", catalog.EXECUTION_SECONDS, f"alone{window}"),
+        "Of these, those that a process runs by itself.",
+    )
+    times = alone.joined(programs, on=by, take=("fingerprint",)).record(
+        *("program", catalog.EXECUTION_SECONDS, f"alone{window}"),
+        "The same by program, of functions with one.",
+    )
     enough = times.count(*same) >= limits.processes_compared
+    usual = (
+        times.median(*same)
+        .and_(enough)
+        .record(
+            *("job", catalog.EXECUTION_SECONDS, f"median{window}"),
+            "What the median process takes, if there are enough to compare.",
+        )
+    )
     busy = promql.recorded(DEVICE_TIME, labels=by)
-    slower = times.relative_to(times.median(*same).and_(enough), *same)
+    slower = (
+        (times.relative_to(usual, *same) > 1)
+        .max(*by)
+        .record(
+            *("function", catalog.EXECUTION_SECONDS, f"slower{window}"),
+            "How many times as long as that a process takes, if it is slower.",
+        )
+    )
     return Alert(
-        expr=(slower > limits.straggler)
-        .and_(busy > limits.straggler_share, *by)
-        .max(*by),
+        expr=(slower > limits.straggler).and_(busy > limits.straggler_share, *by),
         for_=limits.straggler_for,
         description=(
             "One process's device takes longer for a program that each runs for "
@@ -128,19 +170,46 @@ def _programs_diverge(limits: Limits) -> Alert:
     # If there are more than that, they are several runs, which cannot be distinguished.
     ranks = processes.count_values("ranks", *PROCESS)
     alone = _of_run(processes, ranks).max(*run) >= ranks.count(*run)
+    alone = alone.record(
+        *("run", catalog.PROCESS_COUNT, "alone"),
+        "Ranks of a run, if a job has no more processes that know of as many.",
+    )
     # What runs on every device that the run is seen to have is one program, or a hang.
     # What runs on fewer is a process's own, or a stage's.
     devices = _of_run(gauge(catalog.DEVICE_INFO), ranks).count(*run)
-    everywhere = _of_run(gauge(catalog.PROGRAM_DEVICES), ranks).reaching(devices, *run)
+    devices = devices.record(
+        *("run", catalog.DEVICE_INFO, "count"), "Devices that a run is seen to have."
+    )
     programs = _of_run(gauge(catalog.PROGRAM_INFO), ranks)
+    several = programs.count(*run, "function", "fingerprint").count(*run, "function")
+    several = (several > 1).record(
+        *("run", catalog.PROGRAM_INFO, "several"),
+        "Programs of a function of a run, if there are several.",
+    )
+    everywhere = _of_run(gauge(catalog.PROGRAM_DEVICES), ranks).reaching(devices, *run)
+    everywhere = everywhere.and_(several, *run, "function").record(
+        *("function", catalog.PROGRAM_DEVICES, "everywhere"),
+        "Of these functions, those that run on every device of the run.",
+    )
     common = programs.and_(everywhere, *PROCESS, "function")
-    kinds = common.count(*run, "function", "fingerprint")
-    different = kinds.count(*run, "function") > 1
+    kinds = common.count(*run, "function", "fingerprint").record(
+        *("program", catalog.PROGRAM_INFO, "processes"),
+        "Processes that have a program of such a function.",
+    )
     compiling = _of_run(gauge(catalog.COMPILES_IN_PROGRESS), ranks).max(*run) > 0
+    compiling = compiling.record(
+        *("run", catalog.COMPILES_IN_PROGRESS, "max"),
+        "Compiles of a process of a run, if there are some.",
+    )
     # While one process compiles, the others are merely ahead.
-    stuck = different.and_(alone, *run).unless(compiling, *run)
+    stuck = kinds.count(*run, "function").and_(alone, *run).unless(compiling, *run)
+    different = stuck.max("job", "function").record(
+        *("function", catalog.PROGRAM_INFO, "different"),
+        "Different programs of a function that runs on all devices of a run, while no "
+        "process compiles.",
+    )
     return Alert(
-        expr=stuck.max("job", "function"),
+        expr=different > 1,
         for_=limits.diverged_for,
         summary=(
             "The processes of job {{ $labels.job }} compiled {{ $value }} "
@@ -169,13 +238,13 @@ SYMPTOMS = (
     ),
     Symptom(
         *("rank_slow", "F7", "A rank is slow at every step."),
-        rule=("JaxmonRankSlow", _rank_slow),
+        rule=("JaxmonStraggler", _rank_slow),
         ranks=("rank_slow_share",),
     ),
     Symptom(
         *("rank_starved", "F7", "A rank waits for a processor most of the time."),
         ranks=("rank_starved_share",),
-        missing="JaxmonRankSlow says it if the others wait",
+        missing="JaxmonStraggler says it if the others wait",
     ),
     Symptom(
         *("rank_compiles", "F6", "A rank compiles what the persistent cache has."),
@@ -184,7 +253,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("nccl", "F8", "Ranks of a job are behind in their collectives, or missing."),
-        rule=("JaxmonNcclStuck", _nccl_stuck),
+        rule=("JaxmonRankStuck", _nccl_stuck),
         ranks=_STUCK,
     ),
     Symptom(

@@ -15,8 +15,9 @@ from jaxmon.facts.status import Reason
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration, share, size, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events, gauge, gauge_over
-from jaxmon.symptoms.alert import A_PROCESS, COUNT, PAGE, PROCESS, TICKET, Alert
+from jaxmon.promql import eq, events, gauge
+from jaxmon.symptoms import recorded
+from jaxmon.symptoms.alert import A_PROCESS, COUNT, PROCESS, TICKET, Alert
 from jaxmon.symptoms.reason import reason
 from jaxmon.symptoms.symptom import (
     FAILURE,
@@ -55,28 +56,10 @@ def _out_of_memory(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _ran_out(limits: Limits) -> Iterator[Alert]:
-    """
-    Yield a ticket for out-of-memory errors, and a page if most processes of a job have
-    them: they will not go away by themselves.
-    """
+def _ran_out(limits: Limits) -> Alert:
     window = limits.oom_window
     failures = events.ERRORS.within(window, eq("kind", "oom"))
-    failing = (failures.sum(*PROCESS) > 0).count("job")
-    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
-    # Of pods that are replaced, several fail for each that runs.
-    most = promql.call("clamp_max", promql.ratio(failing, processes), 1)
-    widespread = most >= limits.oom_share
-    yield Alert(
-        expr=widespread.and_(failing > 1),
-        severity=PAGE,
-        description="Most processes of a job run out of device memory.",
-        summary=(
-            "{{ $value | humanizePercentage }} of the processes of job "
-            f"{{{{ $labels.job }}}} ran out of device memory in the last {window}."
-        ),
-    )
-    yield Alert(
+    return Alert(
         expr=failures.sum("job", "function") > 0,
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} ran out of "
@@ -277,17 +260,12 @@ def _host_filling(facts: HostFacts) -> Iterator[Reason]:
 
 def _host_memory_growth(limits: Limits) -> Alert:
     window = limits.host_memory_window
-    rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
-    growth = promql.gauge_slope(rss, window) * seconds_in(window)
-    mean = gauge_over(rss, "avg", window)
+    most = limits.host_memory_growth
+    grown = recorded.memory_growth(window, most) > most
     age = gauge(catalog.UPTIME_SECONDS).max(*PROCESS)
-    grown = (growth / mean).max(*PROCESS) > limits.host_memory_growth
     return Alert(
-        # A program that starts grows; that must have left the window. The same Many
-        # other programs export metrics of that name to Prometheus.
-        expr=grown.and_(age > 2 * seconds_in(window)).and_(
-            gauge(catalog.BUILD_INFO), *PROCESS
-        ),
+        # A program that starts grows; that must have left the window.
+        expr=grown.and_(age > 2 * seconds_in(window)),
         # A step, such as loading more data, is within the window for no longer.
         for_=window,
         summary=(

@@ -12,9 +12,17 @@ from jaxmon.facts.walltime import ENOUGH_LOOKS, SHORT_SECONDS
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import counted, duration
 from jaxmon.limits import Limits
-from jaxmon.promql import alerts, counter, eq, events, gauge, gauge_over
-from jaxmon.symptoms import starts
-from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.promql import alerts, counter, eq, gauge, gauge_over
+from jaxmon.symptoms import recorded, starts
+from jaxmon.symptoms.alert import (
+    COUNT,
+    MONITORING_ALERT,
+    PAGE,
+    PROCESS,
+    TICKET,
+    Alert,
+    SiteLimits,
+)
 from jaxmon.symptoms.reason import listed, period, processes, reason
 from jaxmon.symptoms.symptom import (
     HINT,
@@ -52,12 +60,8 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
     which usually means it was removed or finished on purpose.
     """
     name, hour = "JaxmonServiceVanished", limits.duration("1h")
-    served = events.REQUESTS.within(hour).sum("job") > 0
-    serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job") > 0
     # A process that started within the hour may have had no request yet.
-    started = starts.young(hour, limits)
-    now = gauge(catalog.REQUESTS_IN_PROGRESS).max("job").or_(started)
-    vanished = served.or_(serving).unless(now)
+    vanished = recorded.vanished(hour).unless(starts.young(hour, limits))
     # The processes of a host that died are looked for in vain until they are evicted:
     # that is not a removal, so a page stays a page.
     page = (
@@ -66,6 +70,10 @@ def _service_vanished(limits: SiteLimits) -> Iterator[Alert]:
         eq("severity", limits.page),
     )
     expected = promql.up().max("job").or_(alerts(*page).max("job"))
+    expected = expected.record(
+        *("job", catalog.REQUESTS_IN_PROGRESS, "expected"),
+        "Jobs with targets, and those for which a page already fires.",
+    )
     # Alerts on its objectives stop with its metrics.
     no_answer = (
         "none of its processes is reporting, so errors and latency are not visible."
@@ -138,11 +146,16 @@ def _agent_silent(limits: Limits) -> Alert:
         eq("collector", "agents"),
         eq("reason", "agent_timeout"),
     )
-    waiting = timeouts.increase(limits.agent_silent_for).sum("job", "instance") > 0
+    window = limits.agent_silent_for
+    waiting = timeouts.increase(window).sum("job", "instance") > 0
+    waiting = waiting.record(
+        *("instance", catalog.COLLECTOR_ERRORS, f"agent_timeouts{window}"),
+        f"Agents that did not respond within {window}, if there are some.",
+    )
     silent = gauge(catalog.AGENT_UP).max(*PROCESS).equals(0)
     return Alert(
         expr=silent.and_(waiting, "job", "instance"),
-        for_=limits.agent_silent_for,
+        for_=window,
         summary=(
             "Worker {{ $labels.worker }} of job {{ $labels.job }} on "
             "{{ $labels.instance }} accepts connections but does not respond: it "
@@ -190,8 +203,12 @@ def _export_failing(limits: Limits) -> Alert:
         > 0
         for outcome in ("failure", "success")
     )
+    lost = failed.unless(arrived).record(
+        *("worker", catalog.OTLP_EXPORTS, f"failed{window}"),
+        f"Exports that failed within {window}, if none arrived.",
+    )
     return Alert(
-        expr=failed.unless(arrived, *by),
+        expr=lost > 0,
         for_=limits.export_failing_for,
         summary=(
             "No export of {{ $labels.signal }} from {{ $labels.instance }} "
@@ -279,28 +296,28 @@ SYMPTOMS = (
     ),
     Symptom(
         *("hook_inactive", "", "An agent hook is inactive."),
-        rule=("JaxmonAgentHookInactive", _agent_hook_inactive),
+        rule=(MONITORING_ALERT, _agent_hook_inactive),
         missing="`NOTES` say it",
     ),
     Symptom(
         *("collector_down", "", "A sidecar collector is failing."),
-        rule=("JaxmonCollectorDown", _collector_down),
+        rule=(MONITORING_ALERT, _collector_down),
         missing="the page lists them",
     ),
     Symptom(
         *("web_config", "", "A sidecar cannot load its web configuration."),
-        rule=("JaxmonWebConfigFailed", _web_config_failed),
+        rule=(MONITORING_ALERT, _web_config_failed),
         missing=NO_SCREEN,
     ),
     Symptom(
         *("export", "", "Nothing that a process pushes by OTLP arrives.", HINT),
         *(_metrics, catalog.OTLP_EXPORTS, "Debug: Failed exports by process"),
-        rule=("JaxmonExportFailing", _export_failing),
+        rule=(MONITORING_ALERT, _export_failing),
     ),
     Symptom(
         *("spans", "", "A process drops the spans of requests and compiles.", HINT),
         *(_spans, catalog.DROPPED, "Debug: Dropped spans by process"),
-        rule=("JaxmonSpansDropped", _spans_dropped),
+        rule=(MONITORING_ALERT, _spans_dropped),
         reason=_spans_missing,
         wait="export_failing_for",
     ),

@@ -423,6 +423,10 @@ def _recompile_storm(limits: Limits) -> Alert:
     starts = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
     replaced = starts.max(*PROCESS) > 0
     worst = recompiles.unless(replaced, *PROCESS).max("job", "function")
+    worst = worst.record(
+        *("function", catalog.RECOMPILES, f"max{window}"),
+        f"Recompiles of a function within {window} in the process that has most.",
+    )
     return Alert(
         expr=worst > limits.recompiles,
         summary=(
@@ -442,13 +446,13 @@ SYMPTOMS = (
     Symptom(
         *("recompiles", "F3", "Many functions recompile a few times each.", TIME),
         *(scattered, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        missing="what it costs is in JaxmonCompileSlow",
+        missing="the weekly report has what compiles cost",
         other_runbook="JaxmonRecompileStorm",
     ),
     Symptom(
         *("evicted", "F3", "Programs are evicted, and compiled again.", TIME),
         *(evicted, catalog.RECOMPILES, "Debug: Recompiles over time"),
-        missing="what it costs is in JaxmonCompileSlow",
+        missing="the weekly report has what compiles cost",
         other_runbook="JaxmonRecompileStorm",
     ),
 )

@@ -14,7 +14,7 @@ from jaxmon.host.formats import durations
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration, share, times
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import DEPLOY_NOISE, PAGE, TICKET, Alert, Severity
 from jaxmon.symptoms.reason import (
     doing,
@@ -46,8 +46,6 @@ REQUESTS = (
 FAILED = "JaxmonRequestErrorBudgetBurn"
 """The alert of the objective on requests that fail."""
 _MOST_LINES, _MOST_FAILURES, _MOST_EVIDENCE = 5, 3, 3
-_ROUTE = ("job", "route")
-_GIVEN_UP = "client_error"
 # Of as many that should fail, one does, but once in twenty times.
 _SOME = 3
 # For how long requests must hang, as a part of the age of the oldest.
@@ -238,17 +236,18 @@ def _stuck(route: RequestSummary, limits: Limits) -> Reason | None:
 
 
 def _left(route: RequestSummary, facts: HostFacts) -> Reason | None:
-    """Judge whether callers give up on a route that answers none, as `_given_up`."""
+    """Judge whether callers give up on a route that answers none, as the alert."""
     limits = facts.limits
     lately = [
         (key[2], observed)
         for key, observed in facts.lately.distributions(catalog.REQUEST_SECONDS).items()
         if key[1] == route.route and observed.observed
     ]
-    found = total(observed for outcome, observed in lately if outcome == _GIVEN_UP)
+    given_up = recorded.GIVEN_UP
+    found = total(observed for outcome, observed in lately if outcome == given_up)
     if (
         found is None
-        or any(outcome != _GIVEN_UP for outcome, _ in lately)
+        or any(outcome != given_up for outcome, _ in lately)
         or found.observed < limits.cancelled_requests
         or not (found.mean or 0.0) > seconds_in(limits.cancelled_after)
     ):
@@ -267,14 +266,16 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
     have ever answered: callers end a stream themselves, and may end nothing else.
     """
     after = limits.hang_after
-    answered = events.REQUESTS.within(after, ne("outcome", _GIVEN_UP))
-    silent_for = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*_ROUTE)
-    waiting = (silent_for > seconds_in(after)).unless(_some(answered))
-    given_up = _given_up(limits).unless(waiting)
-    ever = _some(counter(catalog.REQUESTS, eq("outcome", "success")).total())
+    waiting = recorded.unanswered(after) > seconds_in(after)
+    # As many callers as it takes, also where they are few.
+    window = durations.text(2 * seconds_in(limits.hang_after))
+    number, mean = recorded.given_up(window)
+    patient = mean > seconds_in(limits.cancelled_after)
+    given_up = patient.and_(number >= limits.cancelled_requests)
+    ever = recorded.succeeded() > 0
     for severity, expr in (
         (PAGE, waiting.or_(given_up.and_(ever))),
-        (TICKET, given_up.unless(ever)),
+        (TICKET, given_up.unless(waiting).unless(ever)),
     ):
         yield Alert(
             expr=expr,
@@ -289,25 +290,6 @@ def _requests_hang(limits: Limits) -> Iterator[Alert]:
                 "request; callers have waited for {{ $value | humanizeDuration }}."
             ),
         )
-
-
-def _given_up(limits: Limits) -> Expr:
-    """Return the mean time after which callers gave up, where no one was answered."""
-    # As many callers as it takes, also where they are few.
-    window = durations.text(2 * seconds_in(limits.hang_after))
-    given_up = eq("outcome", _GIVEN_UP)
-    answered = events.REQUESTS.within(window, ne("outcome", _GIVEN_UP))
-    number, seconds = (
-        counted_events.within(window, given_up).sum(*_ROUTE)
-        for counted_events in (events.REQUESTS, events.REQUEST_SECONDS)
-    )
-    mean = (seconds / (number > 0)).of_unit("seconds")
-    patient = mean > seconds_in(limits.cancelled_after)
-    return patient.and_(number >= limits.cancelled_requests).unless(_some(answered))
-
-
-def _some(requests: Expr) -> Expr:
-    return requests.sum(*_ROUTE) > 0
 
 
 def cold_requests(snapshot: Snapshot) -> Iterator[Finding]:
@@ -390,10 +372,9 @@ def _why_waiting(facts: HostFacts, about: Reason) -> Iterator[str]:
 
 
 def _cold_starts(limits: Limits) -> Alert:
-    window, by = limits.cold_window, ("job", "route")
-    cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*by)
-    every = events.REQUESTS.within(window).sum(*by)
-    share = promql.ratio(cold, every) > limits.cold_share
+    window = limits.cold_window
+    cold = recorded.cold_requests(window)
+    share = promql.ratio(cold, recorded.requests(window)) > limits.cold_share
     return Alert(
         expr=share.and_(cold > limits.cold_requests),
         summary=(
@@ -407,16 +388,10 @@ def _cold_starts(limits: Limits) -> Alert:
 
 def _cold_latency(limits: Limits) -> Alert:
     window = limits.cold_window
-    cold = histogram(
-        catalog.REQUEST_SECONDS,
-        eq("start", "cold"),
-        eq("outcome", "success"),
-        rare=True,
-    )
-    slow = cold.quantile(0.95, *_ROUTE, window=window)
-    enough = cold.observed(window, *_ROUTE) >= limits.cold_requests
+    p95, number = recorded.cold_latency(window)
+    slow = p95 > seconds_in(limits.cold_latency)
     return Alert(
-        expr=(slow > seconds_in(limits.cold_latency)).and_(enough),
+        expr=slow.and_(number >= limits.cold_requests),
         summary=(
             "5 % of the cold requests to route {{ $labels.route }} of job "
             "{{ $labels.job }} took longer than {{ $value | humanizeDuration }} in the "
@@ -447,6 +422,7 @@ def _slow(route: RequestSummary, limits: Limits) -> Reason | None:
     return None
 
 
+_COLD = "JaxmonColdStartBudgetBurn"
 SYMPTOMS = (
     Symptom(
         *("requests", "F4", "Requests of a route fail.", FAILURE),
@@ -469,13 +445,13 @@ SYMPTOMS = (
     Symptom(
         *("cold_requests", "F1", "Many requests are waiting for compiles.", TIME),
         *(cold_requests, catalog.REQUESTS, "On-call: Cold request ratio"),
-        rule=("JaxmonColdStarts", _cold_starts),
+        rule=(_COLD, _cold_starts),
         reason=routes,
         because=_why_waiting,
     ),
     Symptom(
         *("cold_latency", "F1", "Requests that wait for a compile wait too long."),
-        rule=("JaxmonColdLatency", _cold_latency),
+        rule=(_COLD, _cold_latency),
         missing=NO_SCREEN,
     ),
     Symptom(
@@ -489,7 +465,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("cold_start_budget", "F1", "Too many requests wait."),
-        rule=("JaxmonColdStartBudgetBurn", None),
+        rule=(_COLD, None),
         missing=BUDGET,
     ),
     Symptom(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from jaxmon import catalog, promql
+from jaxmon import catalog
 from jaxmon.facts.functions import Output
 from jaxmon.facts.marked import Quantity
 from jaxmon.facts.process import Snapshot
@@ -20,7 +21,9 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats.layout import ago, clean, counted, times
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, events, gauge
+from jaxmon.promql import events, gauge
+from jaxmon.promql.events import Events
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import COUNT, PAGE, PROCESS, TICKET, Alert
 from jaxmon.symptoms.errors import ERRORS
 from jaxmon.symptoms.reason import reason
@@ -191,11 +194,8 @@ def _non_finite(limits: Limits) -> Iterator[Alert]:
     ticket for other values.
     """
     outputs = gauge(catalog.NONFINITE_OUTPUTS).max("job", "name") > 0
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
     run = gauge(catalog.VALUE_NONFINITE_RUN)
-    named = promql.re("name", "(?i).*loss.*")
-    loss = gauge(catalog.VALUE_NONFINITE_RUN, named).and_(loops, *PROCESS)
-    lost = loss.max("job", "name") >= limits.nonfinite_losses
+    lost = recorded.lossy_values("(?i).*loss.*") >= limits.nonfinite_losses
     others = outputs.or_(run.max("job", "name") > limits.nonfinite_values)
     for severity, expr in ((PAGE, lost), (TICKET, others.unless(lost))):
         yield Alert(
@@ -309,15 +309,11 @@ def determinism(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding("gradients", name, finding, (*evidence,), GRADIENTS)
 
 
-def _check_failed(limits: Limits) -> Alert:
+def _check_failed(checks: Events, limits: Limits) -> Alert:
     window = limits.check_window
-    failed = eq("outcome", "failed")
-    determinism, gradients = (
-        checks.within(window, failed).sum("job", "function") > 0
-        for checks in (events.DETERMINISM_CHECKS, events.GRADIENT_CHECKS)
-    )
+    failed = recorded.failed_checks(checks, window)
     return Alert(
-        expr=determinism.or_(gradients),
+        expr=failed > 0,
         description=(
             "A determinism or gradient check failed: results differ between two runs "
             "on the same input, or gradients from finite differences."
@@ -335,8 +331,7 @@ def _silent_corruption(limits: Limits) -> Alert:
     on other devices as well.
     """
     window = limits.deviation_window
-    deviations = events.DEVICE_DEVIATIONS.within(window)
-    by_device = deviations.sum(*PROCESS, "device")
+    by_device = recorded.deviations(window)
     alone = (by_device > 0).count(*PROCESS).equals(1)
     return Alert(
         expr=(by_device >= limits.deviations).and_(alone, *PROCESS),
@@ -417,6 +412,7 @@ def _double(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
+_CHECK_FAILED = "JaxmonCheckFailed"
 SYMPTOMS = (
     Symptom(
         *("nonfinite", "F4", "Outputs of a function became NaN.", FAILURE),
@@ -458,13 +454,13 @@ SYMPTOMS = (
     Symptom(
         *("determinism", "F4", "A function returned two results.", FAILURE),
         *(determinism, catalog.DETERMINISM_CHECKS, "Debug: Determinism checks"),
-        rule=("JaxmonCheckFailed", _check_failed),
+        rule=(_CHECK_FAILED, partial(_check_failed, events.DETERMINISM_CHECKS)),
         severity=TICKET,
     ),
     Symptom(
         *("gradients", "F4", "Gradients differ from finite differences.", FAILURE),
         *(determinism, catalog.GRADIENT_CHECKS, "Debug: Gradient checks"),
-        rule=("JaxmonCheckFailed", _check_failed),
+        rule=(_CHECK_FAILED, partial(_check_failed, events.GRADIENT_CHECKS)),
         severity=TICKET,
     ),
     Symptom(
@@ -476,11 +472,11 @@ SYMPTOMS = (
         *("same_key", "F4", "Each call draws the same random numbers.", FAILURE),
         finding=_same_keys,
         severity=TICKET,
-        missing="JaxmonKeyReuse is about keys that JAX rejects",
+        missing="JaxmonCheckFailed is about keys that JAX rejects",
     ),
     Symptom(
         *("key_reuse", "F4", "A PRNG key is used twice, so its random numbers repeat."),
-        rule=("JaxmonKeyReuse", _key_reuse),
+        rule=(_CHECK_FAILED, _key_reuse),
         missing=NO_SCREEN,
     ),
     Symptom(

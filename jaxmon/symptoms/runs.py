@@ -291,8 +291,15 @@ def _goodput_low(limits: Limits) -> Alert:
         )
         for length, back in ((_RECENT, ""), (_AROUND, window))
     )
-    added = (spent - spent_then) > seconds_in(window) * _ADDED
-    share = (productive - productive_then) / added
+    added = (spent - spent_then).record(
+        *("run", catalog.RUN_SECONDS, f"added{window}"),
+        f"Seconds of {window} in which a run was known.",
+    )
+    added = added > seconds_in(window) * _ADDED
+    share = ((productive - productive_then) / added).record(
+        *("run", catalog.RUN_SECONDS, f"goodput{window}"),
+        f"Fraction of {window} that a run spent on new steps.",
+    )
     return Alert(
         # A run that marks no steps has no goodput.
         expr=share.and_(steps, *_BY) < limits.goodput,
@@ -420,7 +427,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("checkpoint_age", "F8", "A run makes no checkpoints."),
-        rule=("JaxmonCheckpointAge", _checkpoint_age),
+        rule=("JaxmonCheckpointFailed", _checkpoint_age),
         missing=NO_SCREEN,
     ),
 )

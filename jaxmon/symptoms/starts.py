@@ -9,13 +9,15 @@ from jaxmon.facts.recent import HostFacts
 from jaxmon.facts.status import Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, re
+from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge, gauge_over, re
+from jaxmon.symptoms import recorded
 from jaxmon.symptoms.alert import (
     A_PROCESS,
     COUNT,
     INFO,
     PAGE,
     PROCESS,
+    TICKET,
     Alert,
     SiteLimits,
 )
@@ -54,10 +56,12 @@ def _deploy_in_progress(limits: SiteLimits) -> Alert:
     )
 
 
-def young_ratio(limits: SiteLimits) -> Expr:
-    """Return the fraction of each job's processes that are young."""
-    recent = young(limits.deploy_window, limits)
-    return promql.ratio(recent, gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job"))
+def young_ratio(limits: SiteLimits) -> RecordedSeries:
+    """Return how the fraction of each job's processes that are young is recorded."""
+    within = limits.deploy_window
+    ratio = promql.ratio(young(within, limits), recorded.running())
+    sentence = f"Fraction of the processes of a job that are younger than {within}."
+    return RecordedSeries(YOUNG, ratio, sentence)
 
 
 def young(within: str, limits: SiteLimits) -> Expr:
@@ -65,14 +69,8 @@ def young(within: str, limits: SiteLimits) -> Expr:
     Return how many processes of each job are younger than *within*, unless they restart
     so often within an hour that they count as a crash loop.
     """
-    # By their own clocks; and only agents have runtime information: a new sidecar is no
-    # new process.
-    age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
-    recent = (age < durations.seconds(within)).count("job")
-    changes = promql.gauge_changes(
-        catalog.PROCESS_START_TIME_SECONDS, limits.duration("1h")
-    )
-    return recent.unless(changes.max("job") > limits.deploy_restarts)
+    starts = recorded.starts(limits.duration("1h"))
+    return recorded.young(within).unless(starts > limits.deploy_restarts)
 
 
 def _not_ready(limits: Limits) -> Alert:
@@ -115,20 +113,38 @@ def _why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
 
 def _training_died(limits: SiteLimits) -> Iterator[Alert]:
     """
-    Yield pages for a loop whose process ended without finishing, and for each expected
-    run that has fewer processes than it should.
+    Yield a page for loops that nothing runs any more, or not all processes of a run, a
+    ticket for each process, and a page for each expected run that lacks processes.
     """
     by, loops = (*PROCESS, "loop"), re("loop", ".+")
     died = gauge(catalog.AGENT_DIED, loops).max(*by) > 0
     # A job that starts again with fewer processes leaves slots that no one takes.
     lived = gauge_over(catalog.AGENT_DIED, "min", limits.died_within, loops)
-    yield Alert(
-        expr=died.and_(lived.max(*by).equals(0)),
-        for_=limits.died_for,
-        severity=PAGE,
-        description="A training process ended without finishing, and none replaced it.",
-        summary=(A_PROCESS + "ended in the middle of loop {{ $labels.loop }}."),
+    died = died.and_(lived.max(*by).equals(0)).record(
+        *("worker", catalog.AGENT_DIED, "unfinished"),
+        "Processes that ended in the middle of a loop, and none replaced them.",
     )
+    # Runs of one process each go on without this one; ranks of a run do not.
+    alone = gauge(catalog.PROCESS_COUNT).max(*PROCESS).equals(1)
+    others = gauge(catalog.STEP_AGE_SECONDS).max(*by).and_(alone, *PROCESS)
+    others = others.max("job", "loop").record(
+        *("loop", catalog.STEP_AGE_SECONDS, "alone"),
+        "Loops that run in processes that are no ranks of a job.",
+    )
+    ended = "ended in the middle of loop {{ $labels.loop }}"
+    for severity, expr, who in (
+        (PAGE, died.count("job", "loop").unless(others), COUNT + _OF_JOB),
+        (TICKET, died > 0, A_PROCESS),
+    ):
+        # It may be the first that is known of the same outage.
+        paged = recorded.paged("JaxmonTrainingDied", limits.page, _once(limits))
+        yield Alert(
+            expr=expr.unless(paged, "job") if severity == PAGE else expr,
+            for_=limits.died_for,
+            severity=severity,
+            description="A training process ended, and none replaced it.",
+            summary=f"{who}{ended}.",
+        )
     for run in limits.runs:
         match = tuple(eq(label, value) for label, value in run.match)
         # Some of its labels are the site's.
@@ -149,27 +165,35 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def _crash_loop(limits: Limits) -> Alert:
-    window = limits.crash_window
-    crashes = counter(catalog.AGENT_CRASHES)
-    # Without a sidecar, what is seen is that another process responds.
-    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
-    agents = gauge(catalog.RUNTIME_INFO)
-    seen = changes.and_(agents, *PROCESS).unless(crashes.total(), *PROCESS)
-    often = crashes.rise(window).or_(seen).max(*PROCESS) >= limits.crash_starts
-    steps, requests = (
-        counter(metric).highest(window).max(*PROCESS) > 0
-        for metric in (catalog.STEPS, catalog.REQUESTS)
+def _once(limits: SiteLimits) -> str:
+    return limits.duration("30m")
+
+
+_OF_JOB = " processes of job {{ $labels.job }} "
+
+
+def _crash_loop(limits: Limits) -> Iterator[Alert]:
+    """Yield a page if most processes of a job crash, and a ticket for each."""
+    window, often = limits.crash_window, limits.crash_starts
+    crashing = recorded.crashes(window) >= often
+    many = crashing.count("job").record(
+        *("job", catalog.AGENT_CRASHES, f"processes{window}"),
+        f"Processes of a job that crash again and again within {window}.",
     )
-    return Alert(
-        expr=often.unless(steps).unless(requests),
-        severity=PAGE,
-        keep_for=limits.died_for,
-        description="A process keeps crashing before its first step or request.",
-        summary=(
-            A_PROCESS + f"crashed {COUNT} times in {window}, without a step or request."
-        ),
-    )
+    # Of a job whose processes all crash, none may be there at the moment.
+    others = recorded.running() * limits.crash_share
+    before = "before a step or request"
+    for severity, expr, summary in (
+        (PAGE, many.unless(others >= many), f"{COUNT}{_OF_JOB}keep crashing {before}."),
+        (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),
+    ):
+        yield Alert(
+            expr=expr,
+            severity=severity,
+            keep_for=limits.died_for,
+            description="A process keeps crashing before its first step or request.",
+            summary=summary,
+        )
 
 
 SYMPTOMS = (
@@ -180,7 +204,7 @@ SYMPTOMS = (
     ),
     Symptom(
         *("not_ready", "F1", "A process does not become ready."),
-        rule=("JaxmonNotReady", _not_ready),
+        rule=("JaxmonWarmupFailed", _not_ready),
         missing=NO_SCREEN,
     ),
     Symptom(

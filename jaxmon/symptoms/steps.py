@@ -10,7 +10,6 @@ to be a ticket (`Limits.slowdown`) whatever the noise.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
 from re import match
 
 from jaxmon import catalog, promql
@@ -22,9 +21,9 @@ from jaxmon.facts.walltime import HELPER_ADVICE, FailedHelper, Now, Standing
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import ago, clean, counted, duration
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, gauge, histogram, re, recorded
-from jaxmon.promql.expressions import SCRAPED_LABELS
-from jaxmon.symptoms.alert import PAGE, PROCESS, TICKET, Alert, SiteLimits
+from jaxmon.promql import Expr, gauge, histogram
+from jaxmon.symptoms import recorded
+from jaxmon.symptoms.alert import PAGE, TICKET, Alert, SiteLimits
 from jaxmon.symptoms.reason import due, reason, said_or_doing
 from jaxmon.symptoms.symptom import BUDGET, FAILURE, TIME, Finding, Symptom
 
@@ -83,8 +82,6 @@ _FREE_THE_LOCK = (
     "Look for the thread that holds it. If two threads wait for locks that the other "
     "one holds, take the locks in the same order everywhere."
 )
-PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
-"""Activities that keep a loop from its steps, by their names."""
 STALLED_ALERT, STALLED_SLO = "JaxmonTrainingStalled", "step-freshness"
 
 
@@ -263,7 +260,7 @@ def _excused(facts: HostFacts, worker: str) -> bool:
     return any(
         key[0] == worker
         and 0 < value < seconds_in(most)
-        and (metric is catalog.COMPILE_OLDEST_SECONDS or match(PAUSES, key[1]))
+        and (metric is catalog.COMPILE_OLDEST_SECONDS or match(recorded.PAUSES, key[1]))
         for metric, most in (
             (catalog.COMPILE_OLDEST_SECONDS, limits.stuck_after),
             (catalog.ACTIVITY_RUNNING_SECONDS, limits.activity_after),
@@ -278,20 +275,19 @@ def named(loop: LoopSummary) -> str:
     return f"loop {clean(loop.loop)}"
 
 
-def _training_stalled(limits: Limits) -> Alert:
+def _training_stalled(limits: SiteLimits) -> Alert:
     # The first step of a large model takes long to compile, and an evaluation is no
     # step; both count as progress for a while.
     limit = seconds_in(limits.stalled_after)
-    excused = busy(
+    late = recorded.late(
         limit,
+        limits.stalled_step_times,
         compiling=seconds_in(limits.stuck_after),
         active=seconds_in(limits.activity_after),
     )
-    age = gauge(catalog.STEP_AGE_SECONDS)
-    late = age > patience(age, limit, limits.stalled_step_times)
+    paged = recorded.paged(STALLED_ALERT, limits.page, limits.duration("30m"))
     return Alert(
-        # One stuck process stops the others: the oldest step is what counts.
-        expr=late.unless(excused, *PROCESS).max("job", "loop"),
+        expr=(late > limit).unless(paged, "job"),
         # The step after a long compile is due.
         for_=limits.stalled_for,
         keep_for=limits.stalled_for,
@@ -305,26 +301,6 @@ def _training_stalled(limits: Limits) -> Alert:
     )
 
 
-def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
-    """
-    Return the processes that compile, or run an activity besides their loop, or did so
-    less than *limit* seconds ago: their next step is not due yet.
-
-    Args:
-        limit: for a step.
-        compiling: seconds after which a compile no longer counts.
-        active: likewise, for an activity.
-    """
-    pauses = re("activity", PAUSES)
-    found = [
-        _within(gauge(catalog.COMPILE_OLDEST_SECONDS) > 0, compiling),
-        _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active),
-        gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit,
-    ]
-    compiles, activities, ended = (series.max(*SCRAPED_LABELS) for series in found)
-    return compiles.or_(activities).or_(ended)
-
-
 def patience(age: Expr, limit: float, times: float) -> Expr:
     """
     Return the *age* above which each loop's step is late: *limit* seconds, or so many
@@ -333,10 +309,6 @@ def patience(age: Expr, limit: float, times: float) -> Expr:
     steps = histogram(catalog.STEP_SECONDS)
     mean = (steps.sum.total() / (steps.count.total() > 0)) * times
     return promql.call("clamp_min", mean, limit).or_(age * 0 + limit)
-
-
-def _within(age: Expr, limit: float) -> Expr:
-    return age if limit == inf else age < limit
 
 
 SECONDS = f"program:{catalog.EXECUTION_SECONDS.name}_sum:rate5m"
@@ -424,7 +396,7 @@ def _loops_slow(facts: HostFacts) -> Iterator[Reason]:
 
 
 def slowdown(limits: SiteLimits) -> Iterator[Alert]:
-    """Yield tickets: against the run's and the function's past, a week, a version."""
+    """Yield tickets: against the run's and the function's past, and a version."""
     found = gauge(catalog.SLOWDOWN).max("job", "kind", "name", "against")
     yield Alert(
         expr=found > limits.slowdown,
@@ -437,28 +409,32 @@ def slowdown(limits: SiteLimits) -> Iterator[Alert]:
             "{{ else }}earlier in its run.{{ end }}"
         ),
     )
-    day, week = map(limits.duration, ("1d", "7d"))
-    now = recorded(MEAN, labels=PROGRAM, unit="seconds")
-    versions = recorded(VERSIONS, labels=VERSION, unit="")
+    day = limits.duration("1d")
+    versions = promql.recorded(VERSIONS, labels=VERSION, unit="")
     # An upgrade: processes of a version that the job did not have a day ago.
     yesterday = versions.offset(day)
     upgraded = versions.unless(yesterday, *VERSION).and_(yesterday.max("job"), "job")
-    for against, since, back, only in (
-        ("last_week", "a week ago", week, None),
-        ("version", "before the upgrade", day, upgraded.max("job")),
-    ):
-        ratio = (now / now.offset(back)).max("job", "function")
-        expr = ratio > limits.slowdown
-        yield Alert(
-            expr=expr if only is None else expr.and_(only, "job"),
-            for_=limits.slowdown_for,
-            description=f"{_MEANING} It is the same program, and takes longer.",
-            summary=(
-                "Function {{ $labels.function }} of job {{ $labels.job }} takes "
-                f"{{{{ $value | humanize }}}} times as long as {since}."
-            ),
-            labels=(("against", against),),
-        )
+    upgraded = upgraded.max("job").record(
+        *("job", catalog.RUNTIME_INFO, f"upgraded{day}"),
+        f"Jobs with processes of a version that they did not have {day} ago.",
+    )
+    slower = than_before(day).max("job", "function") > limits.slowdown
+    yield Alert(
+        expr=slower.and_(upgraded, "job"),
+        for_=limits.slowdown_for,
+        description=f"{_MEANING} It is the same program, and takes longer.",
+        summary=(
+            "Function {{ $labels.function }} of job {{ $labels.job }} takes "
+            "{{ $value | humanize }} times as long as before the upgrade."
+        ),
+        labels=(("against", "version"),),
+    )
+
+
+def than_before(back: str) -> Expr:
+    """Return how many times as long each program takes as a duration ago."""
+    now = promql.recorded(MEAN, labels=PROGRAM, unit="seconds")
+    return now / now.offset(back)
 
 
 SYMPTOMS = (

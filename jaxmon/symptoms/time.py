@@ -7,7 +7,7 @@ Which of them is to blame depends on the device: while it is busy, the host may 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial, wraps
+from functools import wraps
 from typing import NamedTuple, TypeAlias
 
 from jaxmon import catalog
@@ -16,9 +16,9 @@ from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
-from jaxmon.promql import counter, gauge, re
-from jaxmon.symptoms import compiles, memory
-from jaxmon.symptoms.alert import PROCESS, TICKET, Alert, Severity
+from jaxmon.promql import eq, re
+from jaxmon.symptoms import compiles, memory, recorded
+from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
 from jaxmon.symptoms.steps import is_long
 from jaxmon.symptoms.symptom import (
@@ -43,20 +43,7 @@ _CACHE = (
 )
 OF_A_LINE = 0.02
 """Share of the time from which on a line is worth a word."""
-_TIME_LOST = "JaxmonTimeLost"
-# By limit: the alert, its states, in which the device waits, and what it says.
-_ALERTED = {
-    "data_wait": (
-        "JaxmonDataStarvation",
-        "data_wait",
-        "waits for its input; the accelerators idle meanwhile.",
-    ),
-    "time_lost": (
-        _TIME_LOST,
-        "eager|gc|gil|blocked",
-        "spends most of its time on something else.",
-    ),
-}
+TIME_ALERT = "JaxmonTimeLost"
 _OF_SAVES = (
     "Most of it is for saves of checkpoints. Save less often, and wait for a save only "
     "at the end: the next one waits by itself if it must."
@@ -367,17 +354,17 @@ def part(seconds: float, period: Period) -> str:
     return f"{duration(seconds)}, {of_it} of {duration(period.seconds)}"
 
 
-def _share_alert(limit: str, limits: Limits) -> Alert:
-    _, states, what = _ALERTED[limit]
+def _time_lost(limits: Limits) -> Alert:
     window = limits.time_lost_window
-    lost = counter(catalog.WALL_SECONDS, re("state", states)).rate(window)
-    # Of processes in a loop: a server waits for requests, not for data.
-    loops = gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
-    share = lost.sum(*PROCESS, "state").and_(loops, *PROCESS)
+    lost = recorded.time_in_states("data_wait|eager|gc|gil|blocked", window)
+    data = lost.where(eq("state", "data_wait")) > limits.data_wait
+    rest = lost.where(re("state", "eager|gc|gil|blocked")) > limits.time_lost
     return Alert(
-        # All ranks wait for the slowest.
-        expr=share.max("job", "state") > getattr(limits, limit),
-        description=f"Training {what}",
+        expr=data.or_(rest),
+        description=(
+            "Training spends much of its time on its input or on something else than "
+            "steps; the accelerators idle meanwhile."
+        ),
         summary=(
             "A process of job {{ $labels.job }} spent "
             f"{{{{ $value | humanizePercentage }}}} of the last {window} on "
@@ -386,11 +373,6 @@ def _share_alert(limit: str, limits: Limits) -> Alert:
     )
 
 
-TIME_ALERTS = tuple([alert for alert, *_ in _ALERTED.values()])
-_RULES = {
-    limit: (alert, partial(_share_alert, limit))
-    for limit, (alert, *_) in _ALERTED.items()
-}
 PARTS = (
     TimePart(
         "data_wait",
@@ -474,11 +456,11 @@ def _symptom(
     }.get(name, (catalog.WALL_SECONDS, "Where the time goes"))
     return Symptom(
         *(name, "F1" if name == "compiling" else "", sentence, urgency, finding),
-        rule=_RULES.get(limit, ("", None)),
+        rule=(TIME_ALERT, _time_lost) if limit else ("", None),
         metric=metric,
         panel=f"Debug: {panel}",
         missing="" if limit else NOTHING if urgency is NOTE else LINES,
-        other_runbook="" if urgency is NOTE else _TIME_LOST,
+        other_runbook="" if urgency is NOTE else TIME_ALERT,
     )
 
 

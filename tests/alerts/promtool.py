@@ -62,7 +62,9 @@ class Case:
     Series with one sample a minute, and what one alert makes of them.
 
     Args:
-        alert: its name.
+        alert: its name, or the name and the symptom of one of its conditions, as in
+            ``JaxmonGpuFault/xid``, if the others do not matter; nothing after the slash
+            stands for those of an objective.
         series: values by series, in promtool's notation: ``a+bxn`` stands for a, a+b,
             … (n+1 samples), ``_xn`` for none.
         quiet: when nothing of that name fires.
@@ -82,15 +84,16 @@ def run(case: Case, directory: Path, slos: Slos | None = None) -> None:
     Raises:
         AssertionError: promtool saw something else; shows what.
     """
-    groups = needed((case.alert,), shipped() if slos is None else rules(slos))
+    name, *symptom = case.alert.split("/")
+    groups = needed((name,), shipped() if slos is None else rules(slos), *symptom)
     found = [one for group in groups for one in group["rules"] if "alert" in one]
     assert found, f"no rule makes {case.alert}"
     tests: list[dict[str, Any]] = [
-        {"eval_time": at, "alertname": case.alert} for at in case.quiet
+        {"eval_time": at, "alertname": name} for at in case.quiet
     ]
     for at, firing in case.firing.items():
         expected = [expectation(one, found) for one in firing]
-        tests.append({"eval_time": at, "alertname": case.alert, "exp_alerts": expected})
+        tests.append({"eval_time": at, "alertname": name, "exp_alerts": expected})
     evaluate(directory, groups, case.series, alert_rule_test=tests)
 
 
@@ -173,12 +176,25 @@ def shipped() -> Rules:
     return rules(slo.load())
 
 
-def needed(alerts: Collection[str], rules: Rules) -> Groups:
-    """Return the groups with rules of *alerts*, after those that record for them."""
+def needed(alerts: Collection[str], rules: Rules, *symptoms: str) -> Groups:
+    """
+    Return the groups with rules of *alerts*, or those with *symptoms*, after those that
+    record for them.
+    """
     found: Groups = []
     for group in rules.alerting:
-        mine = [rule for rule in group["rules"] if rule["alert"] in alerts]
-        if mine:
+        # What it records, others may read; `evaluate` omits the rest.
+        mine = [
+            rule
+            for rule in group["rules"]
+            if rule.get("alert", "") in ("", *alerts)
+            and (
+                "record" in rule
+                or not symptoms
+                or rule["labels"].get("symptom", "") in symptoms
+            )
+        ]
+        if any("alert" in rule for rule in mine):
             text = str(mine)
             prefix = group["name"].removesuffix("alerts")
             found += [
@@ -195,7 +211,7 @@ def needed(alerts: Collection[str], rules: Rules) -> Groups:
                     )
                 )
             ]
-            found.append({**group, "rules": mine})
+        found.append({**group, "rules": mine})
     return found
 
 

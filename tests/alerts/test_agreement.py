@@ -29,6 +29,7 @@ from tests.alerts.scenes import (
     trained,
 )
 from tests.helpers.findings import function, ledger
+from tests.helpers.processes import ROOT
 from tests.helpers.sidecars import ROUTE, START, Worker, reading, status
 
 
@@ -411,6 +412,7 @@ CASES: dict[Callable[[float], Scene], tuple[str, tuple[float, ...]]] = {
 
 
 ALERTS = {name: SYMPTOMS[name].alert for name, _ in CASES.values()}
+RULES = (ROOT / "alerts" / "alerts.yaml").read_text()
 # Promtool evaluates all rules equally often.
 INTERVALS = {
     alert: interval(needed((alert,), shipped())) for alert in set(ALERTS.values())
@@ -437,16 +439,19 @@ def test_page_and_alerts_agree(every: str, tmp_path: Path) -> None:
                 if one.kind == name and " follows at " not in one.text
             ]
             states.add(tuple(due))
-            tests.append(expected(ALERTS[name], job, due, scene.at))
+            tests.append(expected(name, job, due, scene.at))
         assert len(states) > 1, name
     alerts = [one for one in ALERTS.values() if INTERVALS[one] == every]
     evaluate(tmp_path, needed(alerts, shipped()), series, promql_expr_test=tests)
 
 
-def expected(alert: str, job: str, due: Sequence[str], at: float) -> dict[str, Any]:
-    """Return the test that *alert* fires as the states say that are *due*."""
+def expected(name: str, job: str, due: Sequence[str], at: float) -> dict[str, Any]:
+    """Return the test that the alert of a symptom fires as the states *due* say."""
     severities = {"failing": "page", "degraded": "ticket"}
-    own = f'ALERTS{{alertname="{alert}",alertstate="firing",job="{job}"'
+    own = f'ALERTS{{alertname="{ALERTS[name]}",alertstate="firing",job="{job}"'
+    # Not for another of its conditions.
+    if f"symptom: {name}\n" in RULES:
+        own += f',symptom="{name}"'
     # Alertmanager sends no ticket beside a page of the same alert.
     page, ticket = (f'{own},severity="{one}"}}' for one in ("page", "ticket"))
     return {

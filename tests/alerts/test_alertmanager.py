@@ -56,7 +56,7 @@ def test_the_configuration_is_valid(config):
     ("receiver", "labels"),
     [
         ("page", "severity=page job=web alertname=JaxmonAcceleratorLost"),
-        ("ticket", "severity=ticket job=web alertname=JaxmonColdStarts"),
+        ("ticket", "severity=ticket job=web alertname=JaxmonTimeLost"),
         ("ticket", "alertname=SomebodyElses"),
         ("nobody", "severity=info alertname=JaxmonDeployInProgress"),
     ],
@@ -123,7 +123,7 @@ def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
     alertmanager.post(
         alert("JaxmonDeployInProgress", "info"),
         alert("JaxmonRecompileStorm", "ticket", function="step", **noise),
-        alert("JaxmonColdStarts", "ticket", route="/a", **noise),
+        alert("JaxmonColdStartBudgetBurn", "ticket", route="/a", **noise),
         alert("JaxmonWarmLatencyBudgetBurn", "ticket", slo="warm-latency", **noise),
         alert("JaxmonWarmLatencyBudgetBurn", "page", slo="warm-latency", route="/x"),
         alert("NoisyPage", "page", **noise),
@@ -136,7 +136,7 @@ def test_a_deployment_mutes_its_noise_and_no_page(alertmanager):
         {
             "JaxmonDeployInProgress/info": "active",
             "JaxmonRecompileStorm/ticket": "suppressed",
-            "JaxmonColdStarts/ticket": "suppressed",
+            "JaxmonColdStartBudgetBurn/ticket": "suppressed",
             "JaxmonWarmLatencyBudgetBurn/ticket": "suppressed",
             "JaxmonWarmLatencyBudgetBurn/page": "active",
             "NoisyPage/page": "active",
@@ -199,11 +199,7 @@ def test_the_alerts_that_deployments_explain_are_marked():
 
     assert marked == {
         ("JaxmonRecompileStorm", "ticket"),
-        ("JaxmonColdStarts", "ticket"),
-        ("JaxmonColdLatency", "ticket"),
-        ("JaxmonCompileSlow", "ticket"),
         ("JaxmonColdStartBudgetBurn", "ticket"),
-        ("JaxmonCacheHitRateBudgetBurn", "ticket"),
         ("JaxmonWarmLatencyBudgetBurn", "ticket"),
     }
 

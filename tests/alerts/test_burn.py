@@ -250,7 +250,7 @@ FUNCTION = {"job": "web", "function": "step"}
             [],
         ),
         (
-            "JaxmonColdStartBudgetBurn",
+            "JaxmonColdStartBudgetBurn/",
             {GOOD: "0+80x60", GOOD.replace('"warm"', '"cold"'): "0+20x60"},
             firing(
                 "cold-start",
@@ -263,7 +263,7 @@ FUNCTION = {"job": "web", "function": "step"}
             ),
         ),
         (
-            "JaxmonColdStartBudgetBurn",
+            "JaxmonColdStartBudgetBurn/",
             {GOOD: "0+80x60", GOOD.replace('"warm"', '"delayed"'): "0+20x60"},
             firing(
                 "cold-start",
@@ -278,37 +278,6 @@ FUNCTION = {"job": "web", "function": "step"}
         (
             "JaxmonWarmLatencyBudgetBurn",
             {key.replace('"warm"', '"delayed"'): n for key, n in LATENCY.items()},
-            [],
-        ),
-        (
-            "JaxmonCacheHitRateBudgetBurn",
-            {CALLS.format("calls"): "0+100x60", CALLS.format("cache_hits"): "0+20x60"},
-            firing(
-                "cache-hit-rate",
-                FUNCTION,
-                "80%",
-                "5%",
-                (*PAGES, *TICKETS),
-                page=False,
-                noise=True,
-            ),
-        ),
-        (
-            "JaxmonCacheHitRateBudgetBurn",
-            {CALLS.format("calls"): "0+100x60"},
-            firing(
-                "cache-hit-rate",
-                FUNCTION,
-                "100%",
-                "5%",
-                (*PAGES, *TICKETS),
-                page=False,
-                noise=True,
-            ),
-        ),
-        (
-            "JaxmonCacheHitRateBudgetBurn",
-            {CALLS.format("calls"): "0+100x60", CALLS.format("cache_hits"): "0+96x60"},
             [],
         ),
         (
@@ -359,6 +328,5 @@ def test_every_objective_has_a_case():
         "JaxmonRequestErrorBudgetBurn",
         "JaxmonWarmLatencyBudgetBurn",
         "JaxmonColdStartBudgetBurn",
-        "JaxmonCacheHitRateBudgetBurn",
         "JaxmonStepFreshnessBudgetBurn",
     }

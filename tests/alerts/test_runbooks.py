@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from jaxmon.catalog import BY_NAME
 from jaxmon.cli import runbook
 from jaxmon.cli.main import COMMANDS, load, main
+from jaxmon.symptoms.alert import FORMER_NAMES
 from jaxmon_alerts import rules as alerts
 from tests.alerts.promtool import shipped
 from tests.helpers.preloaded import run_preloaded, start_preloaded
@@ -316,14 +317,27 @@ def test_list_on_a_terminal_breaks_no_words(monkeypatch):
     assert len(lines) > len(PAGES)
 
 
-@pytest.mark.parametrize("name", ["JaxmonGpuXid", "jaxmongpuxid", "GpuXid", "gpuxid"])
+@pytest.mark.parametrize(
+    "name", ["JaxmonGpuFault", "jaxmongpufault", "GpuFault", "gpufault"]
+)
 def test_show_prints_a_runbook(name):
     """Case and prefix do not matter at three in the morning."""
     result = CliRunner().invoke(main, ["runbook", "show", name])
 
     assert result.exit_code == 0
-    assert result.output == runbook.filled(runbook.read("JaxmonGpuXid"), {})
+    assert result.output == runbook.filled(runbook.read("JaxmonGpuFault"), {})
     assert "## Meaning" in result.output
+
+
+def test_former_names_have_a_runbook():
+    """Links and habits from before alerts were merged lead on, and say so."""
+    assert {*FORMER_NAMES.values()} <= set(NAMES)
+    for former, name in FORMER_NAMES.items():
+        result = CliRunner().invoke(main, ["runbook", "show", former])
+
+        assert result.exit_code == 0
+        assert result.stderr == f"{former} is no alert any more; see {name}:\n"
+        assert result.stdout == runbook.filled(runbook.read(name), {})
 
 
 @each({name: (name,) for name in PAGES})
@@ -340,7 +354,7 @@ def test_queries_without_labels_show_everything(name):
 
 def test_show_puts_labels_into_the_queries():
     """Values are matched as they are, also those with characters of patterns."""
-    words = ["runbook", "show", "JaxmonColdStarts", "--label=job=we.b"]
+    words = ["runbook", "show", "JaxmonColdStartBudgetBurn", "--label=job=we.b"]
     words += ["--label=cluster=eu", '--label=namespace=a"b']
     result = CliRunner().invoke(main, words)
     selected = r'{cluster=~"eu",namespace=~"a\"b",job=~"we\\.b"}'
@@ -370,7 +384,7 @@ def test_an_invalid_label_is_rejected(label):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("JaxmonGpuXib", "did you mean JaxmonGpuXid"),
+        ("JaxmonGpuFaul", "did you mean JaxmonGpuFault"),
         ("zzz", "see: jaxmon runbook list"),
         ("../README", "see: jaxmon runbook list"),
     ],

@@ -247,13 +247,12 @@ def test_a_service_shows_the_alerts_about_its_hardware(
 ) -> None:
     """A service shows alerts about its GPUs and their readers, none about others."""
     pages["node a"] = pages["node a"].replace(COLLECTOR, COLLECTOR.replace("1.0", "0"))
-    lost, hook = "JaxmonAcceleratorLost", "JaxmonAgentHookInactive"
-    reads = "JaxmonCollectorDown"
+    lost, degraded = "JaxmonAcceleratorLost", "JaxmonMonitoringDegraded"
     expected = {
-        "server": {lost, reads},
-        "trainer": {hook},
+        "server": {lost, degraded},
+        "trainer": {degraded},
         "plain": {lost},
-        NODES: {lost, reads},
+        NODES: {lost, degraded},
         "pods": set(),
     }
 

@@ -18,6 +18,7 @@ from jaxmon import catalog
 from jaxmon.promql import counter, eq
 from jaxmon.promql.events import Evaluation, counted
 from jaxmon_alerts import rules as alerts
+from jaxmon_alerts.slo.recording import RuleGroup, complete
 from tests.helpers.dashboards import Grafana, distinct, is_sidecars, problems, settled
 from tests.helpers.otlp import Series, page_samples
 from tests.helpers.preloaded import run_preloaded, start_preloaded
@@ -242,12 +243,12 @@ def test_a_function_that_scales_to_zero_is_counted_once(stored_in, tmp_path):
         "test:instances": counter(catalog.INVOCATIONS, eq("instance_start", "cold")),
     }
     rules = [
-        {"record": name, "expr": str(counted(one, when).sum("job"))}
+        {"record": name, "expr": counted(one, when, name).sum("job")}
         for name, one in counters.items()
     ]
-    groups = [{"name": "test", "interval": "1s", "rules": rules}]
+    groups = complete([RuleGroup("test", "1s", tuple(rules))])
     path = tmp_path / "counts.yaml"
-    path.write_text(yaml.safe_dump({"groups": groups}))
+    path.write_text(yaml.safe_dump({"groups": [it.document() for it in groups]}))
     found = stored_in(rule_files=[str(path)])
     env = found.environ(OTEL_SERVICE_NAME="predict")
     for number in (1, 3, 2):

@@ -87,7 +87,7 @@ def test_one_limit_moves_the_alert_and_all_screens(host, exporter, tmp_path):
             "groups"
         ]
         for one in group["rules"]
-        if one["alert"] == "JaxmonDeviceMemoryHigh"
+        if one.get("alert") == "JaxmonDeviceMemoryHigh"
     ]
     assert rule["expr"].endswith("> 0.5")
     assert screens(host.run_dir) == [False, False, False]

@@ -148,14 +148,16 @@ def test_functions_without_room_share_a_line() -> None:
 def test_an_alert_is_shown_with_its_age() -> None:
     """A row has all that matters within 80 columns."""
     found = [
-        alert("JaxmonCacheHitRateBudgetBurn", subject=f"function=m.{'x' * 99}", age=75),
+        alert(
+            "JaxmonStepFreshnessBudgetBurn", subject=f"function=m.{'x' * 99}", age=75
+        ),
         alert("JaxmonTargetDown", firing=False, subject="instance=host:1"),
     ]
 
     _, heading, first, second, _ = plain(alerts(found, width=80))
 
     assert heading.split() == ["ALERT", "STATE", "SEVERITY", "SUBJECT", "SINCE"]
-    assert first.split()[:3] == ["JaxmonCacheHitRateBudgetBurn", "firing", "ticket"]
+    assert first.split()[:3] == ["JaxmonStepFreshnessBudgetBurn", "firing", "ticket"]
     assert re.search(r" …x+ +0:01:1\d$", first)
     assert second.split()[:4] == ["JaxmonTargetDown", "pending", "ticket", "host:1"]
     assert {len(one) for one in (heading, first, second)} == {80}

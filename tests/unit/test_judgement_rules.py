@@ -27,8 +27,7 @@ NO_LIMITS = """
 symptoms/alert.py: scale
 symptoms/answer.py: _PAUSE
 symptoms/cache.py: age < 2 * seconds_in(limits.thundering_window)
-symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _SLOW_SECONDS; _WORTH_A_LINE;
-    gauge(catalog.UPTIME_SECONDS) > 2 * seconds_in(window)
+symptoms/compiles.py: 2 * missed; _EFFECT_SECONDS; _WORTH_A_LINE
 symptoms/findings.py: of.seconds > 2 * profiled.get(of.where, 0.0)
 symptoms/hardware.py: limits.duration('1d')
 symptoms/job.py: _LEAST_SECONDS
@@ -36,15 +35,15 @@ symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
 symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST
 symptoms/recompiles.py: _MOST_EVIDENCE
-symptoms/requests.py: 2 * seconds_in(limits.hang_after); _HANGS_FOR; _SOME;
-    cold.quantile(0.95, *_ROUTE, window=window)
+symptoms/recorded.py: buckets.quantile(0.95, *ROUTE); part > most / 2
+symptoms/requests.py: 2 * seconds_in(limits.hang_after); _HANGS_FOR; _SOME
 symptoms/results.py: _MOST_NAMED; _SAME_SAMPLES
 symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >
     record.lost_steps / 2
 symptoms/serving.py: _STEADY; _THIRDS
 symptoms/starts.py: limits.duration('1h')
 symptoms/steps.py: _EARLIER; _REPEATS; _RHYTHM; durations.scaled('1h', scale);
-    durations.scaled('5m', scale); map(limits.duration, ('1d', '7d'))
+    durations.scaled('5m', scale); limits.duration('1d')
 symptoms/symptom.py: HINT; NOTE; TIME
 symptoms/time.py: 2 * period.event_loops(self.state) > took;
     2 * snapshot.saves_blocked(period) > took; OF_A_LINE; _EXPLAINED;

@@ -30,6 +30,7 @@ from jaxmon.promql import (
     re,
     recorded,
     recorded_over,
+    records,
     time,
     up,
 )
@@ -41,10 +42,7 @@ HITS = counter(JIT_CACHE_HITS).rate("5m")
 
 PROCESS = "job, instance, worker"
 # Processes that are older than they have been known.
-RETURNED = (
-    f"jaxmon_uptime_seconds > 600 unless on ({PROCESS}) "
-    "last_over_time(jaxmon_uptime_seconds[1h] offset 10m)"
-)
+RETURNED = "worker:jaxmon_uptime_seconds:unseen10m_1h"
 CASES = {
     str(expression): expected
     for expression, expected in (
@@ -130,8 +128,15 @@ CASES = {
             (
                 "sum by (job) (((jaxmon_jit_calls_total > 0 unless "
                 "last_over_time(jaxmon_jit_calls_total[1h] offset 10m) > 0) "
-                f"unless on ({PROCESS}) ({RETURNED})) or "
+                f"unless on ({PROCESS}) {RETURNED}) or "
                 "increase(jaxmon_jit_calls_total[10m]) > 0)"
+            ),
+        ),
+        (
+            records([counter(JIT_CALLS).rise("10m")])[RETURNED].expr,
+            (
+                f"jaxmon_uptime_seconds > 600 unless on ({PROCESS}) "
+                "last_over_time(jaxmon_uptime_seconds[1h] offset 10m)"
             ),
         ),
         (
@@ -139,7 +144,7 @@ CASES = {
             (
                 "sum by (job) (((jaxmon_jit_calls_total unless "
                 "last_over_time(jaxmon_jit_calls_total[1h] offset 10m)) "
-                f"unless on ({PROCESS}) ({RETURNED})) or "
+                f"unless on ({PROCESS}) {RETURNED}) or "
                 "increase(jaxmon_jit_calls_total[10m]))"
             ),
         ),

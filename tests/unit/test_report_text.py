@@ -203,7 +203,7 @@ FINDINGS
   4. The directory's path is part of the key.
      Advice: Mount it at the same path everywhere.
      panel Debug: Persistent cache hit rate · jaxmon runbook show
-     JaxmonCacheHitRateBudgetBurn
+     JaxmonThunderingCompilation
 
 COMPILE TIME: 1 min 16 s, 1.0 % of 2 h 13 min; 1 min 13 s for recompiles
   FUNCTION                   CALLS  HIT RATE  COMPILES  RECOMPILES  COMPILE TIME

@@ -21,7 +21,7 @@ from tools.fleet.templates import Templates
 _MOST_SAMPLES = 50_000_000
 _ALARMS = (
     *("JaxmonTargetDown", "JaxmonAgentSilent", "JaxmonHostMemoryGrowth"),
-    *("JaxmonGpuThrottled", "JaxmonCompileSlow"),
+    *("JaxmonGpuThrottled", "JaxmonTimeLost"),
 )
 _FILE = "filled.json"
 

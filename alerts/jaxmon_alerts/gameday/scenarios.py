@@ -31,7 +31,6 @@ Program = Literal["serve", "train", "fragile", "rank", "sharded", ""]
 LOAD = frozenset(
     {
         "JaxmonAgentSilent",
-        "JaxmonCompileSlow",
         "JaxmonSlowdown",
         "JaxmonTargetDown",
         "JaxmonTimeLost",
@@ -110,21 +109,12 @@ class Scenario:
         }
 
 
-# What requests that wait for compiles also are: cold, and misses of the cache.
-_WAITS = frozenset(
-    {
-        "JaxmonColdStarts",
-        "JaxmonColdStartBudgetBurn",
-        "JaxmonCacheHitRateBudgetBurn",
-        "JaxmonColdLatency",
-    }
-)
+_COLD = "JaxmonColdStartBudgetBurn"
 
 _SERVING = (
     Scenario(
-        *("cold", "F1", "serve", "JaxmonColdStarts"),
+        *("cold", "F1", "serve", _COLD),
         "a new version serves without a warm-up, a new model per request",
-        follows=_WAITS - {"JaxmonColdStarts"},
         means="deploy",
     ),
     Scenario(
@@ -134,10 +124,10 @@ _SERVING = (
     Scenario(
         *("recompile", "F3", "serve", "JaxmonRecompileStorm"),
         "every request has a different shape",
-        follows=_WAITS,
+        follows=frozenset({_COLD}),
     ),
     Scenario(
-        *("key-reuse", "F4", "serve", "JaxmonKeyReuse"),
+        *("key-reuse", "F4", "serve", "JaxmonCheckFailed"),
         "samples are drawn twice from one PRNG key",
     ),
     Scenario(
@@ -191,7 +181,7 @@ _SERVING = (
 )
 
 # A loop that is stuck is late as well, and waits for what it waits for.
-_STUCK = frozenset({"JaxmonStepFreshnessBudgetBurn", "JaxmonDataStarvation"})
+_STUCK = frozenset({"JaxmonStepFreshnessBudgetBurn", "JaxmonTimeLost"})
 
 _TRAINING = (
     Scenario(
@@ -200,7 +190,7 @@ _TRAINING = (
         follows=_STUCK,
     ),
     Scenario(
-        *("starve", "", "train", "JaxmonDataStarvation"),
+        *("starve", "", "train", "JaxmonTimeLost"),
         "the training loop waits for its loader in every step",
     ),
     Scenario(
@@ -265,7 +255,7 @@ _HARDWARE = (
         orders=(f"device 1 {_LOST}",),
     ),
     Scenario(
-        *("gpu-xid", "", "", "JaxmonGpuXid"),
+        *("gpu-xid", "", "", "JaxmonGpuFault"),
         "a GPU reports Xid 79, with which its work is lost",
         means="driver",
         xids=("1 79",),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from jaxmon import catalog, promql
 from jaxmon.catalog import Metric
 from jaxmon.host.formats import durations
 from jaxmon.promql import (
     Expr,
     Matcher,
+    RecordedSeries,
     alerts,
     counter,
     eq,
@@ -59,12 +62,16 @@ def _mishaps(metric: Metric, *by: str) -> OverviewRule:
 
 # A process that starts elsewhere, as in Kubernetes, differs from no earlier one.
 STARTS = OverviewRule(
-    catalog.UPTIME_SECONDS, "young3m", lambda window: _young(window).count("job")
+    catalog.UPTIME_SECONDS,
+    "young3m",
+    lambda window: _young(window).count("job"),
+    text="Processes that are younger than 3m",
 )
 RESTARTS = OverviewRule(
     catalog.PROCESS_START_TIME_SECONDS,
     "changes10m",
     lambda window: of_agents(gauge_changes(_START, window.restarts)).sum(*HOST) > 0,
+    text="How often processes were replaced within 10m",
 )
 COMPILES_IN_PROGRESS = gauged(catalog.COMPILES_IN_PROGRESS, "sum", *HOST, rare=True)
 COMPILE_OLDEST = gauged(catalog.COMPILE_OLDEST_SECONDS, "max", *HOST, rare=True)
@@ -77,6 +84,7 @@ DEVICE_MEMORY = OverviewRule(
             for kind in ("in_use", "limit")
         )
     ).max(*HOST),
+    text="Fraction in use of the fullest device",
 )
 LIVE_BYTES = _fullest(catalog.LIVE_ARRAY_BYTES)
 LIVE_ARRAYS = _fullest(catalog.LIVE_ARRAYS)
@@ -92,6 +100,7 @@ HOST_MEMORY = OverviewRule(
         gauge(catalog.HOST_MEMORY_AVAILABLE_BYTES).sum(*HOST),
         gauge(catalog.HOST_MEMORY_SIZE_BYTES).sum(*HOST),
     ),
+    text="Fraction of the memory of the host",
 )
 AGENT_UP = gauged(catalog.AGENT_UP, "min", *HOST)
 CRASHES = _mishaps(catalog.AGENT_CRASHES, *PROCESS)
@@ -102,6 +111,7 @@ INACTIVE_HOOKS = OverviewRule(
     catalog.HOOK_ACTIVE,
     "inactive",
     gauge(catalog.HOOK_ACTIVE).equals(0).min(*PROCESS, "hook"),
+    text="Hooks that are inactive",
 )
 SCRAPES = OverviewRule(
     catalog.SCRAPE_SECONDS,
@@ -109,6 +119,7 @@ SCRAPES = OverviewRule(
     lambda window: histogram(catalog.SCRAPE_SECONDS).quantile(
         0.95, *PROCESS, window=window.recent
     ),
+    text="What 95 % take at most within 5m",
 )
 INTERNAL_ERRORS = counted(events.INTERNAL_ERRORS, "job", "site")
 COLLECTORS = OverviewRule(
@@ -140,23 +151,31 @@ _UNIQUE = re("uuid", "(GPU|MIG)-.+")
 
 def _owners() -> Expr:
     """Return the GPUs that a process uses or a sidecar reads, of whichever job."""
-    used = gauge(catalog.DEVICE_INFO, _UNIQUE).max(*PROCESS, "uuid")
-    read = gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*PROCESS, "uuid")
-    info = gauge(catalog.GPU_MIG_INFO)
-    parts = info.max(*PROCESS, "uuid")
+    used = gauge(catalog.DEVICE_INFO, _UNIQUE)
+    read = gauge(catalog.ACCELERATOR_INFO, _UNIQUE)
+    parts = gauge(catalog.GPU_MIG_INFO)
     # Heat, power and errors are the whole GPU's, of which the program knows a part.
-    parents = used.joined(info.max("uuid", "parent"), on=("uuid",), take=("parent",))
-    whole = parents.relabelled("uuid", "parent").max(*PROCESS, "uuid")
-    return used.or_(read).or_(parts).or_(whole).of_unit("")
+    parents = used.joined(parts.max("uuid", "parent"), on=("uuid",), take=("parent",))
+    whole = parents.relabelled("uuid", "parent")
+    every = used.or_(read).or_(parts).or_(whole)
+    return every.max(*PROCESS, "uuid").of_unit("")
 
 
-OWNERS = OverviewRule(catalog.DEVICE_INFO, "uuid", _owners())
+OWNERS = OverviewRule(
+    catalog.DEVICE_INFO,
+    "uuid",
+    _owners(),
+    text="GPUs that a process uses or a sidecar reads",
+)
 # For boards on which only services are chosen: fewer series than by process.
-OWNED = OverviewRule(catalog.DEVICE_INFO, "uuid", OWNERS().max("job", "uuid"))
+OWNED = OverviewRule(
+    catalog.DEVICE_INFO, "uuid", OWNERS().max("job", "uuid"), text="The same GPUs"
+)
 READERS = OverviewRule(
     catalog.ACCELERATOR_INFO,
     "uuid",
     gauge(catalog.ACCELERATOR_INFO, _UNIQUE).max(*_GPU),
+    text="GPUs that a sidecar reads",
 )
 UTILIZATION = gauged(catalog.ACCELERATOR_UTILIZATION_RATIO, "avg", *HOST)
 MEMORY = OverviewRule(
@@ -166,6 +185,7 @@ MEMORY = OverviewRule(
         gauge(catalog.ACCELERATOR_MEMORY_USED_BYTES).max(*_GPU),
         gauge(catalog.ACCELERATOR_MEMORY_SIZE_BYTES).max(*_GPU),
     ).max(*HOST),
+    text="Fraction in use of the fullest accelerator",
 )
 POWER = gauged(catalog.ACCELERATOR_POWER_WATTS, "sum", *HOST)
 TEMPERATURE = gauged(catalog.ACCELERATOR_TEMPERATURE_CELSIUS, "max", *HOST)
@@ -217,11 +237,14 @@ def _of_jobs(metric: Metric, how: str) -> OverviewRule:
 
 def _used(metric: Metric) -> Expr:
     gpus = gauge(catalog.DEVICE_INFO, _GPUS).max("job", "uuid")
-    chips = gauge(catalog.DEVICE_INFO, _TPUS).max(*_GPU)
-    values = gauge(metric, _GPUS).max("uuid")
-    of_chips = gauge(metric, _TPUS).max(*_GPU)
-    found = gpus.joined(values, on=("uuid",), take=()).or_(
-        chips.joined(of_chips, on=_GPU, take=())
+    chips = (
+        gauge(catalog.DEVICE_INFO, _TPUS)
+        .max(*_GPU)
+        .record(*("instance", catalog.DEVICE_INFO, "tpus"), "TPUs that a program uses.")
+    )
+    values = gauge(metric)
+    found = gpus.joined(values.max("uuid"), on=("uuid",), take=()).or_(
+        chips.joined(values.max(*_GPU), on=_GPU, take=())
     )
     return found.of_unit(metric.unit)
 
@@ -256,8 +279,15 @@ def _owned(windows: Windows) -> Expr:
     return OWNED().latest(windows.silent).and_(alerted, "uuid")
 
 
-ALERTED_READERS = OverviewRule(catalog.ACCELERATOR_INFO, "alerted", _read)
-ALERTED = OverviewRule(catalog.DEVICE_INFO, "alerted", _owned)
+ALERTED_READERS = OverviewRule(
+    catalog.ACCELERATOR_INFO,
+    "alerted",
+    _read,
+    text="GPUs that sidecars with alerts read",
+)
+ALERTED = OverviewRule(
+    catalog.DEVICE_INFO, "alerted", _owned, text="GPUs that alerts are about"
+)
 
 # In this order: the last reads the one before.
 ACCELERATORS = (
@@ -280,13 +310,17 @@ FUNCTION_POWER = f"function:{catalog.ACCELERATOR_POWER_WATTS.name}:sum"
 _FUNCTION = (*PROCESS, "function")
 
 
-def recorded_power(scale: float) -> dict[str, Expr]:
-    """Return what is recorded; *scale* divides its window, names keep it."""
-    return {
-        PROCESS_POWER: _process_power(),
-        DEVICE_TIME: _device_time(durations.scaled("5m", scale)),
-        FUNCTION_POWER: _function_power(),
-    }
+def recorded_power(scale: float) -> Iterator[RecordedSeries]:
+    """Yield what is recorded; *scale* divides its window, names keep it."""
+    watts, window = "Power of the GPUs of a process", durations.scaled("5m", scale)
+    busy = "Fraction of time that a function keeps the devices of its process busy."
+    yield RecordedSeries(
+        PROCESS_POWER, _process_power(), f"{watts}, shared ones in full."
+    )
+    yield RecordedSeries(DEVICE_TIME, _device_time(window), busy)
+    yield RecordedSeries(
+        FUNCTION_POWER, _function_power(), f"{watts}, by its functions."
+    )
 
 
 def _process_power() -> Expr:

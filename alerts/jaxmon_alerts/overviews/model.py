@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from jaxmon.catalog import RUNTIME_INFO, Metric
 from jaxmon.host.formats import durations
-from jaxmon.promql import Expr, Matcher, counter, gauge, recorded
+from jaxmon.promql import Expr, Matcher, RecordedSeries, counter, gauge, recorded
 from jaxmon.promql.events import Events
 from jaxmon.promql.expressions import SCRAPED_LABELS
+from jaxmon_alerts.slo.recording import Rule, recording
 
 
 PROCESS = SCRAPED_LABELS
@@ -46,13 +46,29 @@ class Windows:
 _NOMINAL = Windows()
 
 
+_OPERATIONS = {
+    "sum": "Sum",
+    "max": "Maximum",
+    "min": "Minimum",
+    "avg": "Mean",
+    "count": "Number of series",
+    "mean5m": "Mean within 5m",
+    "rate5m": "Rate per second within 5m",
+    "increase5m": "Increase within 5m",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class OverviewRule:
-    """A recorded series: the *operations* on a *metric*, the last one first."""
+    """
+    A recorded series: the *operations* on a *metric*, the last one first, and a *text*
+    that says what that is, if the operations do not.
+    """
 
     metric: Metric
     operations: str
     made: Expr | Callable[[Windows], Expr]
+    text: str = ""
 
     @property
     def name(self) -> str:
@@ -70,9 +86,12 @@ class OverviewRule:
         unit = self._expr(_NOMINAL).shape.unit or ""
         return recorded(self.name, *matchers, labels=self._labels, unit=unit)
 
-    def rule(self, windows: Windows) -> dict[str, Any]:
+    def rule(self, windows: Windows) -> Rule:
         """Return the rule that records it."""
-        return {"record": self.name, "expr": self._expr(windows)}
+        labels = ", ".join(label for label in self._labels if label != "le")
+        what = self.text or _OPERATIONS[self.operations]
+        sentence = f"{what} by {labels}. {self.metric.help}"
+        return recording(RecordedSeries(self.name, self._expr(windows), sentence))
 
     @property
     def _labels(self) -> tuple[str, ...]:

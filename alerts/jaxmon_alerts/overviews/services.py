@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from jaxmon import catalog
-from jaxmon.promql import Expr, counter, eq, events, gauge, histogram, ne, ratio
+from collections.abc import Iterator
+
+from jaxmon import catalog, promql
+from jaxmon.host.formats import durations
+from jaxmon.promql import (
+    Expr,
+    RecordedSeries,
+    counter,
+    eq,
+    events,
+    gauge,
+    histogram,
+    ne,
+    ratio,
+    recorded,
+)
+from jaxmon.symptoms.steps import (
+    MEAN,
+    PROGRAM,
+    SAMPLES,
+    SECONDS,
+    VERSION,
+    VERSIONS,
+)
 from jaxmon_alerts.overviews.model import (
     PROCESS,
     OverviewRule,
@@ -26,13 +48,12 @@ REQUEST_SECONDS = OverviewRule(
     catalog.REQUEST_SECONDS,
     "increase5m",
     lambda window: (
-        histogram(catalog.REQUEST_SECONDS, _SUCCESS, eq("start", "warm"))
-        .buckets(*_ROUTE, "start", window=window.recent)
+        histogram(catalog.REQUEST_SECONDS, _SUCCESS, ne("start", "warm"))
+        .bucket.born(window.recent, memory=window.memory)
         .or_(
-            histogram(
-                catalog.REQUEST_SECONDS, _SUCCESS, ne("start", "warm"), rare=True
-            ).buckets(*_ROUTE, "start", window=window.recent, memory=window.memory)
+            histogram(catalog.REQUEST_SECONDS, _SUCCESS).bucket.increase(window.recent)
         )
+        .sum("le", *_ROUTE, "start")
     ),
 )
 REQUESTS_IN_PROGRESS = gauged(catalog.REQUESTS_IN_PROGRESS, "sum", *_ROUTE)
@@ -80,6 +101,7 @@ DATA_WAIT = OverviewRule(
         counter(catalog.DATA_WAIT_SECONDS).rate(window.recent).sum(*_LOOP)
         / (histogram(catalog.STEP_SECONDS).sum.rate(window.recent).sum(*_LOOP) > 0)
     ),
+    text="Fraction of the time of steps within 5m",
 )
 STEP_AGE = gauged(catalog.STEP_AGE_SECONDS, "max", *_LOOP)
 ACTIVITY = rated(catalog.TIME_SECONDS, "job", "activity")
@@ -94,11 +116,13 @@ WAITING = OverviewRule(
         .and_(gauge(catalog.STEP_AGE_SECONDS), *PROCESS)
         .max("job", "state")
     ),
+    text="Maximum of processes in a loop, as a fraction of 5m,",
 )
 CHECKPOINT_AGE = OverviewRule(
     catalog.ACTIVITY_AGE_SECONDS,
     "checkpoint_min",
     gauge(catalog.ACTIVITY_AGE_SECONDS, eq("activity", "checkpoint")).min("job"),
+    text="Minimum of checkpoints",
 )
 ITEMS = rated(catalog.ITEMS, *_LOOP, "item")
 VALUE = gauged(catalog.VALUE, "avg", *_NAMED)
@@ -129,6 +153,7 @@ WORST_RECOMPILES = OverviewRule(
         .sum(*PROCESS, "function")
         .max("job")
     ),
+    text="Rate per second within 5m of the function and process with most",
 )
 COMPILING = rising(events.COMPILE_SECONDS, "job", "phase")
 COMPILES = counted(events.COMPILES, "job", "outcome")
@@ -150,11 +175,11 @@ _CALLED = (*PROCESS, "function")
 def _utilization(window: Windows) -> Expr:
     """Return the utilization of processes that call no function of unknown FLOPs."""
     rate = counter(catalog.IDEAL_SECONDS, _MODEL).rate(window.recent).sum(*PROCESS)
-    called = counter(catalog.JIT_CALLS).rate(window.recent).sum(*_CALLED) > 0
-    unknown = gauge(catalog.FLOPS_UNKNOWN_REASON).max(*_CALLED)
+    called = counter(catalog.JIT_CALLS).rate(window.recent) > 0
+    unknown = gauge(catalog.FLOPS_UNKNOWN_REASON)
     # Whether it is called, is unknown too.
     uncounted = gauge(catalog.FLOPS_UNKNOWN_REASON, eq("reason", "uncounted"))
-    hidden = unknown.and_(called, *_CALLED).or_(uncounted.max(*_CALLED))
+    hidden = unknown.and_(called, *_CALLED).or_(uncounted)
     return rate.unless(hidden, *PROCESS)
 
 
@@ -162,6 +187,7 @@ MFU = OverviewRule(
     catalog.IDEAL_SECONDS,
     "avg_model_rate5m",
     lambda window: _utilization(window).avg("job"),
+    text="Mean MFU within 5m, of processes whose FLOPs are known,",
 )
 FLOPS = OverviewRule(
     catalog.FLOPS,
@@ -172,6 +198,7 @@ FLOPS = OverviewRule(
         .sum("job")
         .of_unit("FLOPs per second")
     ),
+    text="Rate per second within 5m of those that the model needs",
 )
 
 _FLOPS = (MFU, FLOPS)
@@ -197,15 +224,66 @@ def _late(window: Windows) -> Expr:
     by = (*PROCESS, "collective")
     rate = counter(catalog.NCCL_COLLECTIVES_RECORDED).rate(window.recent).sum(*by)
     mean = ratio(_seconds(window, *by), rate)
-    return mean.relative_to(mean.median(*_KIND), *_KIND).of_unit("times") < _LATE
+    usual = mean.median(*_KIND).record(
+        *("job", catalog.NCCL_COLLECTIVE_SECONDS, f"median{window.recent}"),
+        "Seconds that a collective takes in the median process of a job.",
+    )
+    return mean.relative_to(usual, *_KIND).of_unit("times") < _LATE
 
 
-BANDWIDTH = OverviewRule(catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth)
+BANDWIDTH = OverviewRule(
+    catalog.NCCL_BUS_BYTES, "bandwidth5m", _bandwidth, text="Bandwidth within 5m"
+)
 RECORDED = rated(catalog.NCCL_COLLECTIVES_RECORDED, *_KIND)
 UNRECORDED = rated(catalog.NCCL_UNRECORDED_COLLECTIVES, *_KIND)
 # Of those that are not late, which are nearly all, nothing is recorded.
-LATE = OverviewRule(catalog.NCCL_COLLECTIVE_SECONDS, "late_ratio5m", _late)
+LATE = OverviewRule(
+    catalog.NCCL_COLLECTIVE_SECONDS,
+    "late_ratio5m",
+    _late,
+    text="Fraction of what the median process waits, if that is much less,",
+)
 
 COLLECTIVES = (BANDWIDTH, RECORDED, UNRECORDED, LATE)
 
 OFTEN = (*_REQUESTS, *_TRAINING, *_FLOPS)
+
+
+# --- programs, for what has become slower --------------------------------------------
+
+
+def recorded_slowdowns(scale: float) -> Iterator[RecordedSeries]:
+    """Yield what is recorded; *scale* divides windows, names keep them."""
+    window = durations.scaled("5m", scale)
+    hour = durations.seconds(durations.scaled("1h", scale))
+    sampled = histogram(catalog.EXECUTION_SECONDS)
+    seconds, samples = (
+        promql.recorded_over("sum", recorded(name, labels=PROGRAM), hour)
+        for name in (SECONDS, SAMPLES)
+    )
+    of_program = "of a program, if it is the only one of its function."
+    yield RecordedSeries(
+        *(SECONDS, _of_program(sampled.sum.rate(window))),
+        f"Device time per second within 5m in sampled calls {of_program}",
+    )
+    yield RecordedSeries(
+        *(SAMPLES, _of_program(sampled.count.rate(window))),
+        f"Sampled calls per second within 5m {of_program}",
+    )
+    yield RecordedSeries(
+        *(MEAN, promql.ratio(seconds, samples)),
+        "Mean device time of a call of a program within an hour.",
+    )
+    yield RecordedSeries(
+        *(VERSIONS, gauge(catalog.RUNTIME_INFO).count(*VERSION)),
+        "Processes of a job by their version of JAX and its platform.",
+    )
+
+
+def _of_program(rate: Expr) -> Expr:
+    by = (*PROCESS, "function")
+    # A function with several programs has several speeds.
+    several = counter(catalog.PROGRAMS).total() > 1
+    programs = gauge(catalog.PROGRAM_INFO).max(*by, "fingerprint")
+    single = programs.unless(several, *by)
+    return rate.joined(single, on=by, take=("fingerprint",)).sum(*PROGRAM)

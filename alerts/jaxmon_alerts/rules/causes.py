@@ -5,14 +5,15 @@ are those of the symptoms, as a site changes them: local limits, overrides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from jaxmon import catalog
 from jaxmon.catalog import Metric
 from jaxmon.limits import Limits
-from jaxmon.promql import Expr, counter, eq, gauge
-from jaxmon.symptoms.alert import Alert, SiteLimits
+from jaxmon.promql import Expr, RecordedSeries, counter, eq, gauge, records
+from jaxmon.symptoms.alert import FORMER_NAMES, Alert, SiteLimits
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts.slo import Slos
 from jaxmon_alerts.slo.site import LocalLimits, Override
@@ -29,23 +30,34 @@ _WITNESSES = {
 # In files, where they keep their place from release to release; new ones come last.
 _ORDER = (
     " "
-    "DeployInProgress RequestsHang ColdStarts ColdLatency TrainingStalled RankStuck "
-    "NcclStuck TrainingDied CrashLoop NotReady WarmupFailed NonFinite DataStarvation "
-    "TimeLost Straggler RankSlow CheckpointAge CheckpointFailed RunNoProgress "
-    "GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak HostMemoryGrowth "
-    "RecompileStorm CompileFailed CompileSlow CompileStuck ThunderingCompilation "
-    "ProgramsDiverge KeyReuse CheckFailed SilentCorruption AcceleratorLost GpuXid "
-    "GpuEccErrors GpuNeedsReset GpuThrottled TpuRuntimeDown AcceleratorUnderused "
-    "AcceleratorIdle TargetDown ServiceVanished CollectorDown WebConfigFailed "
-    "AgentSilent AgentHookInactive ExportFailing SpansDropped "
+    "DeployInProgress RequestsHang ColdStartBudgetBurn TrainingStalled RankStuck "
+    "TrainingDied CrashLoop WarmupFailed NonFinite TimeLost Straggler CheckpointFailed "
+    "RunNoProgress GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak "
+    "HostMemoryGrowth RecompileStorm CompileFailed CompileStuck ThunderingCompilation "
+    "ProgramsDiverge CheckFailed SilentCorruption AcceleratorLost GpuFault "
+    "GpuThrottled TargetDown ServiceVanished AgentSilent MonitoringDegraded "
 )
 
 
 def cause_alerts(limits: SiteLimits) -> list[Alert]:
-    """Return the alerts of all symptoms, that on deployments first: it inhibits."""
-    # Several symptoms share some.
-    rows = {symptom.alert: symptom for symptom in SYMPTOMS.values()}.values()
-    return sorted((it for symptom in rows for it in symptom.alerts(limits)), key=_place)
+    """
+    Return the alerts of all symptoms, that on deployments first: it inhibits.
+
+    If several conditions share a name, their label ``symptom`` tells them apart.
+    """
+    # Some symptoms have the same.
+    rows = {symptom.rule: symptom for symptom in SYMPTOMS.values() if symptom.rule[1]}
+    number = Counter(name for name, _ in rows)
+    return sorted(
+        (
+            replace(alert, labels=(("symptom", symptom.name), *alert.labels))
+            if number[symptom.alert] > 1
+            else alert
+            for symptom in rows.values()
+            for alert in symptom.alerts(limits)
+        ),
+        key=_place,
+    )
 
 
 def causes(slos: Slos, scale: float) -> Iterator[Alert]:
@@ -56,9 +68,11 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
         return cause_alerts(SiteLimits.of(limits, scale, slos.runs, page))
 
     usual = build(slos.limits)
+    recorded = records(alert.expr for alert in usual)
     others = [
-        (local, build(slos.limits.replaced(**dict(local.limits))))
-        for local in slos.local
+        (local, _renamed(alerts, recorded, f"_local{number}"))
+        for number, local in enumerate(slos.local, 1)
+        for alerts in [build(slos.limits.replaced(**dict(local.limits)))]
     ]
     used: set[int] = set()
     for place, alert in enumerate(usual):
@@ -92,6 +106,17 @@ def causes(slos: Slos, scale: float) -> Iterator[Alert]:
             )
 
 
+def _renamed(
+    alerts: list[Alert], usual: Mapping[str, RecordedSeries], suffix: str
+) -> list[Alert]:
+    """Return *alerts* with a *suffix* to what they record otherwise than *usual*."""
+    names: dict[str, str] = {}
+    for name, record in records(alert.expr for alert in alerts).items():
+        if name in usual and record.expr.renamed(names) != usual[name].expr:
+            names[name] = f"{name}{suffix}"
+    return [replace(alert, expr=alert.expr.renamed(names)) for alert in alerts]
+
+
 def overridden(
     alerts: Iterable[Alert], overrides: Iterable[Override]
 ) -> Iterator[Alert]:
@@ -100,8 +125,11 @@ def overridden(
     by_name = {override.alert: override for override in overrides}
     names = sorted({alert.name for alert in alerts})
     for unknown in by_name.keys() - set(names):
+        part = FORMER_NAMES.get(unknown)
         by_name[unknown].source.fail(
-            f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
+            f"{unknown} is no alert any more; see {part}"
+            if part
+            else f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
         )
     for alert in alerts:
         change = by_name.get(alert.name)

@@ -19,6 +19,7 @@ less than five minutes.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -32,8 +33,9 @@ from jaxmon.limits import Limits
 from jaxmon.promql import Counter, Expr, HistogramQuery, Matcher
 from jaxmon.promql.events import Evaluation, counted
 from jaxmon.promql.expressions import SCRAPED_LABELS
-from jaxmon.symptoms.alert import ExpectedRun, Severity
-from jaxmon.symptoms.steps import busy, patience
+from jaxmon.symptoms.alert import PAGE, TICKET, ExpectedRun, Severity
+from jaxmon.symptoms.recorded import busy
+from jaxmon.symptoms.steps import patience
 from jaxmon_alerts.slo.site import LocalLimits, Override, Site
 
 
@@ -123,6 +125,11 @@ class Indicator(ABC):
         fields = vars(self).values()
         return tuple(field.metric for field in fields if isinstance(field, Selector))
 
+    @staticmethod
+    def counted(counter: Counter, when: Evaluation, what: str) -> Expr:
+        """Return how much *counter* rose; *what* it counts, for names."""
+        return counted(counter, when, f"{series_name(when.group)}_{what}")
+
     @abstractmethod
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""
@@ -147,14 +154,16 @@ class Ratio(Indicator):
 
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of events."""
-        return counted(self.total.counter, when).sum(*by)
+        return self.counted(self.total.counter, when, "events").sum(*by)
 
     def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
         """Return the number of bad events, 0 if none."""
         if self.bad:
-            return counted(self.bad.counter, when).sum(*by).or_(events * 0)
+            bad = self.counted(self.bad.counter, when, "bad").sum(*by)
+            return _recorded(bad, when, "bad").or_(events * 0)
         assert self.good is not None  # noqa: S101 - the loader takes one of the two
-        return _remaining(events, counted(self.good.counter, when).sum(*by))
+        good = self.counted(self.good.counter, when, "good").sum(*by)
+        return _remaining(events, _recorded(good, when, "good"))
 
 
 @dataclass(frozen=True)
@@ -170,21 +179,34 @@ class LatencyIndicator(Indicator):
 
     def events(self, by: tuple[str, ...], when: Evaluation) -> Expr:
         """Return the number of observations."""
-        return counted(self.histogram.counter, when).sum(*by)
+        return self.counted(self.histogram.counter, when, "events").sum(*by)
 
     def errors(self, by: tuple[str, ...], when: Evaluation, events: Expr) -> Expr:
         """Return the number of observations that took longer."""
 
-        def within(bound: float) -> Expr:
-            return counted(self.histogram.histogram.at_most(bound), when).sum(*by)
+        def within(bound: float, what: str) -> Expr:
+            buckets = self.histogram.histogram.at_most(bound)
+            return _recorded(self.counted(buckets, when, what).sum(*by), when, what)
 
         if self.between is None:
-            return _remaining(events, within(self.threshold))
+            return _remaining(events, within(self.threshold, "good"))
         low, high = self.between
         share = round((self.threshold - low) / (high - low), 6)
-        above = within(high) * share
-        below = within(low) * round(1 - share, 6)
+        above = within(high, "below_next") * share
+        below = within(low, "below_last") * round(1 - share, 6)
         return _remaining(events, below + above)
+
+
+def series_name(sloth_id: str) -> str:
+    """Return what is between the colons of what is recorded for an objective."""
+    return re.sub(r"\W", "_", sloth_id)
+
+
+def _recorded(number: Expr, when: Evaluation, what: str) -> Expr:
+    sentence = (
+        f"Events that are {what.replace('_', ' the ')}, since the last evaluation."
+    )
+    return number.record("slo", f"{series_name(when.group)}_{what}", "delta", sentence)
 
 
 def _remaining(events: Expr, good: Expr) -> Expr:
@@ -322,6 +344,58 @@ class Slo:
             "sloth_slo": self.name,
         }
 
+    def enough(self, pair: Pair) -> Expr:
+        """Return the error ratio over the long window of *pair*, of enough errors."""
+        window, least = pair.long, f"at least {self.minimum_errors:g} errors"
+        ratio, errors, events = (
+            series.max(*self.by)
+            for series in (
+                self.recording(window),
+                self.increase(ERRORS, window),
+                self.increase(EVENTS, window),
+            )
+        )
+        found = ratio.and_(errors >= self.minimum_errors)
+        name = f"ratio{window}_of_few"
+        if pair.factor is not None:
+            found = found.and_(events >= self.minimum_events)
+            name = f"ratio{window}"
+            least = f"{self.minimum_events:g} events and {least}"
+        sentence = f"Error ratio over {window}, if there were {least}."
+        series = series_name(self.labels["sloth_id"])
+        return found.record("slo", series, name, sentence)
+
+    def short(self, pair: Pair) -> Expr:
+        """Return the error ratio over the short window of *pair*, however few."""
+        ratio = self.recording(pair.short).max(*self.by) > 0
+        sentence = f"Error ratio over {pair.short}, if there were errors."
+        series = series_name(self.labels["sloth_id"])
+        return ratio.record("slo", series, f"ratio{pair.short}_now", sentence)
+
+    def burning(self, pair: Pair, held: int) -> Expr:
+        """Return the error ratio of *pair*, if the short one was high for *held* s."""
+        least = pair.least(self.budget)
+        short, lasting = self.short(pair) > least, ""
+        if held:
+            # Without errors, what is recorded for alerts is absent, not 0.
+            raw = promql.recorded_over("min", self.recording(pair.short), held)
+            short, lasting = raw.max(*self.by) > least, f" for {durations.text(held)}"
+        pace = "_of_few" if pair.factor is None else f"_{pair.factor:g}"
+        return (
+            (self.enough(pair) > least)
+            .and_(short)
+            .record(
+                *("slo", series_name(self.labels["sloth_id"])),
+                f"burning{pair.long}{pace.replace('.', '_')}",
+                f"Error ratio over {pair.long}, if it is above {least:g} and that over "
+                f"{pair.short} was{lasting}.",
+            )
+        )
+
+    def severity(self, pair: Pair) -> Severity:
+        """Return the severity of *pair*: a ticket at most, unless it pages."""
+        return pair.severity if self.page or pair.severity != PAGE else TICKET
+
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of windows that its alerts compare."""
@@ -355,9 +429,9 @@ class Slo:
 
     def recorded(self, name: str, *matchers: Matcher) -> Expr:
         """Return the series that the rule *name* records for this objective."""
-        of_slo = (promql.eq(label, value) for label, value in self.labels.items())
+        of_slo = promql.eq("sloth_id", self.labels["sloth_id"])
         labels = (*self.by, *self.labels, "sloth_window")
-        return promql.recorded(name, *of_slo, *matchers, labels=labels)
+        return promql.recorded(name, of_slo, *matchers, labels=labels)
 
     def recording(self, window: str, *matchers: Matcher) -> Expr:
         """Return the recorded error ratio over *window*, one of the rules' windows."""

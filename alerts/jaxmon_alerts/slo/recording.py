@@ -12,14 +12,14 @@ alerts work unchanged in a demonstration that shows a month in half a day.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
-from jaxmon.promql import Expr
-from jaxmon.promql.events import Evaluation, conditions
+from jaxmon.promql import Expr, RecordedSeries
+from jaxmon.promql.events import CONDITIONS, Evaluation, conditions
 from jaxmon.promql.expressions import Identity
 from jaxmon_alerts.slo.model import (
     BUDGET,
@@ -39,7 +39,27 @@ from jaxmon_alerts.slo.model import (
 
 Rule = dict[str, Any]
 
+
+def recording(record: RecordedSeries, **labels: str) -> Rule:
+    """Return the rule that records it, with *labels*."""
+    rule = {"record": record.name, "expr": record.expr, "sentence": record.sentence}
+    return {**rule, "labels": labels} if labels else rule
+
+
 _INFO = "sloth_slo_info"
+_WHAT = {EVENTS: "Events within", ERRORS: "Bad events within"}
+_SENTENCES = {
+    **CONDITIONS,
+    EVENTS: "Events since the last evaluation.",
+    ERRORS: "Bad events since the last evaluation.",
+    CURRENT_BURN_RATE: f"Error ratio within {WINDOW}, divided by what it may be.",
+    PERIOD_BURN_RATE: "Error ratio within the period, divided by what it may be.",
+    BUDGET_REMAINING: "Fraction of the error budget of the period that is left.",
+    OBJECTIVE: "Fraction of events that must be good.",
+    BUDGET: "Fraction of events that may be bad.",
+    PERIOD_DAYS: "Length of the period.",
+    _INFO: "The objective, and who owns it.",
+}
 _HOUR, _DAY = 3600, 86400
 
 # What never pages may take a while: per-function counts are the most expensive.
@@ -50,24 +70,68 @@ _PERIOD = "4m"
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """Rules that Prometheus evaluates one after the other."""
+    """Rules that Prometheus evaluates one after the other, with typed expressions."""
 
     name: str
     interval: str
     rules: tuple[Rule, ...]
+
+    def recording(self, homes: Mapping[str, str]) -> Self:
+        """Return it with rules for what is recorded here, by the *homes* of names."""
+        rules: list[Rule] = []
+        left = [name for name in self.records if homes[name] == self.name]
+        for rule in self.rules:
+            needed = promql.records([rule["expr"]])
+            for name in [name for name in left if name in needed]:
+                left.remove(name)
+                rules.append(recording(needed[name]))
+            rules.append(rule)
+        return replace(self, rules=tuple(rules))
 
     def identified(self, identity: Identity) -> Self:
         """Return it with rules that keep the labels of *identity*."""
         rules = ({**rule, "expr": rule["expr"].at(identity)} for rule in self.rules)
         return replace(self, rules=tuple(rules))
 
+    @property
+    def alerting(self) -> bool:
+        """Whether it has alerts."""
+        return any("alert" in rule for rule in self.rules)
+
+    @property
+    def records(self) -> dict[str, RecordedSeries]:
+        """What must be recorded for its rules."""
+        return promql.records(rule["expr"] for rule in self.rules)
+
     def document(self) -> dict[str, Any]:
         """Return the group in rule-file form."""
         return {
             "name": self.name,
             "interval": self.interval,
-            "rules": [{**rule, "expr": str(rule["expr"])} for rule in self.rules],
+            "rules": [
+                {
+                    key: str(value) if key == "expr" else value
+                    for key, value in rule.items()
+                    if key != "sentence"
+                }
+                for rule in self.rules
+            ],
         }
+
+
+def complete(groups: Sequence[RuleGroup]) -> list[RuleGroup]:
+    """
+    Return the groups with rules that record what their rules read. Each stands before
+    the first rule that reads it, so that both see the same moment, in the group that is
+    evaluated most often. Raises `ValueError`: a name has two meanings.
+    """
+    promql.records(rule["expr"] for group in groups for rule in group.rules)
+    often = sorted(groups, key=lambda group: durations.seconds(group.interval))
+    homes: dict[str, str] = {}
+    for group in often:
+        for name in group.records:
+            homes.setdefault(name, group.name)
+    return [group.recording(homes) for group in groups]
 
 
 def recording_groups(
@@ -108,12 +172,18 @@ def _windows(slo: Slo, windows: Iterable[str], scale: float) -> Iterator[Rule]:
     for window in windows:
         actual = durations.scaled(window, scale)
         for name in (EVENTS, ERRORS):
-            yield _rule(slo, increase(name, window), slo.counts(name, actual))
+            counts = slo.counts(name, actual)
+            yield _rule(slo, increase(name, window), counts, f"{_WHAT[name]} {window}.")
         errors, events = (
             slo.increase(name, window).sum(*slo.by) for name in (ERRORS, EVENTS)
         )
         ratio = promql.ratio(errors, events)
-        yield _rule(slo, f"{RATIO}{window}", ratio, sloth_window=window)
+        yield _ratio(slo, window, ratio)
+
+
+def _ratio(slo: Slo, window: str, ratio: Expr) -> Rule:
+    sentence = f"Fraction of events within {window} that were bad."
+    return _rule(slo, f"{RATIO}{window}", ratio, sentence, sloth_window=window)
 
 
 def _current(slo: Slo) -> Rule:
@@ -126,7 +196,7 @@ def _period(slo: Slo, scale: float) -> Iterator[Rule]:
     ratio = promql.ratio(slo.counts(ERRORS, actual), slo.counts(EVENTS, actual))
     burnt = slo.recording(slo.window).max(*slo.by) / slo.budget
     days = durations.seconds(slo.window) / _DAY
-    yield _rule(slo, f"{RATIO}{slo.window}", ratio, sloth_window=slo.window)
+    yield _ratio(slo, slo.window, ratio)
     yield _rule(slo, PERIOD_BURN_RATE, burnt)
     yield _rule(
         slo, BUDGET_REMAINING, promql.number(1) - slo.recorded(PERIOD_BURN_RATE)
@@ -145,8 +215,9 @@ def _period(slo: Slo, scale: float) -> Iterator[Rule]:
     )
 
 
-def _rule(slo: Slo, name: str, expr: Expr, **labels: str) -> Rule:
-    return {"record": name, "expr": expr, "labels": {**slo.labels, **labels}}
+def _rule(slo: Slo, name: str, expr: Expr, sentence: str = "", **labels: str) -> Rule:
+    record = RecordedSeries(name, expr, sentence or _SENTENCES[name])
+    return recording(record, **slo.labels, **labels)
 
 
 def _constant(value: float) -> Expr:

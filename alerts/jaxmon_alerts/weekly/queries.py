@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
+from jaxmon.limits import Limits
 from jaxmon.promql import Counter, Expr, Matcher, counter, gauge, ne
 from jaxmon.promql import events as of_processes
+from jaxmon.symptoms.steps import than_before
 from jaxmon_alerts.overviews.hosts import PROCESS_POWER
 from jaxmon_alerts.prometheus import PrometheusSeries
 from jaxmon_alerts.slo.model import BUDGET_REMAINING, ERRORS, EVENTS, OBJECTIVE
@@ -147,6 +149,13 @@ def recompiles(window: str) -> Expr:
     return found.sum(*SERVICE, "function", "cause").topk(_TOP)
 
 
+def slower(window: str) -> Expr:
+    """Return the functions whose programs take longer than a week before its end."""
+    del window
+    slower = _anywhere(than_before("7d")).max(*SERVICE, "function")
+    return (slower > Limits().slowdown).topk(_TOP)
+
+
 def lost_seconds(window: str) -> Expr:
     """Return the wall time in states that keep the device waiting."""
     lost = counter(catalog.WALL_SECONDS, promql.re("state", _LOST))
@@ -173,6 +182,13 @@ def busy(window: str) -> Expr:
     """Return the mean utilisation of the accelerators that each service held."""
     used = _joined(gauge(catalog.ACCELERATOR_UTILIZATION_RATIO))
     return used.avg(*SERVICE).over("avg", window, _STEP)
+
+
+def idle(window: str) -> Expr:
+    """Return accelerators that services held without use, added up over samples."""
+    used = _joined(gauge(catalog.ACCELERATOR_UTILIZATION_RATIO))
+    unused = (used < Limits().accelerator_idle).count(*SERVICE, "instance")
+    return unused.over("sum", window, _STEP).topk(_TOP)
 
 
 def watts(window: str) -> Expr:

@@ -137,12 +137,14 @@ RANKINGS: Mapping[str, tuple[str, Callable[[str], Expr]]] = {
     "lost": ("Wall time lost, in hours", queries.lost_seconds),
     "compiles": ("Longest compiles, in seconds", queries.compile_seconds),
     "recompiles": ("Most recompiles", queries.recompiles),
+    "slower": ("Slower than a week before, times as long", queries.slower),
+    "idle": ("Accelerators held and idle, in hours", queries.idle),
     "oom": ("Out of device memory", queries.out_of_memory),
     "oom_kills": ("Killed for host memory", queries.oom_kills),
 }
 """Title and query by key."""
 
-_UNITS = {"lost": _HOUR}
+_UNITS = {"lost": _HOUR, "idle": _HOUR / queries.RESOLUTION}
 
 
 class ReportCollector:

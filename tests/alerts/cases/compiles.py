@@ -74,36 +74,38 @@ CASES = {
         quiet=("11m", "15m", "20m"),
     ),
     "cold starts": Case(
-        "JaxmonColdStarts",
+        "JaxmonColdStartBudgetBurn/cold_requests",
         {COLD: "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
         firing={
             "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
-                "job=web route=/gen deploy=expected",
+                "job=web route=/gen deploy=expected symptom=cold_requests",
             )
         },
     ),
     "delayed requests": Case(
-        "JaxmonColdStarts",
+        "JaxmonColdStartBudgetBurn/cold_requests",
         {COLD.replace('"cold"', '"delayed"'): "0+0x10 2+2x19 40+0x30", WARM: "0+8x60"},
         quiet=("10m", "15m", "36m"),
         firing={
             "17m": ticket(
                 "13.04% of requests to route /gen of job web waited for a compile "
                 "in the last 10m.",
-                "job=web route=/gen deploy=expected",
+                "job=web route=/gen deploy=expected symptom=cold_requests",
             )
         },
     ),
     "few of few requests are cold": Case(
-        "JaxmonColdStarts",
+        "JaxmonColdStartBudgetBurn/cold_requests",
         {COLD: "0+0x10 1+0x30", WARM: "0+0x10 1+0x30"},
         quiet=("12m", "20m"),
     ),
     "a small share of many requests is cold": Case(
-        "JaxmonColdStarts", {COLD: "0+2x40", WARM: "0+98x40"}, quiet=("12m", "30m")
+        "JaxmonColdStartBudgetBurn/cold_requests",
+        {COLD: "0+2x40", WARM: "0+98x40"},
+        quiet=("12m", "30m"),
     ),
     "compile stuck": Case(
         "JaxmonCompileStuck",

@@ -33,13 +33,13 @@ ON_TPU = 'jaxmon_runtime_info{job="pods",instance="a:1",worker="0",platform="tpu
 ECC_TICKET = ticket(
     "GPU GPU-1 of a:1 had uncorrectable memory errors in the last 10m, or has "
     "more bad memory than it can remap.",
-    "job=gpus instance=a:1 uuid=GPU-1",
+    "job=gpus instance=a:1 uuid=GPU-1 symptom=ecc",
 )
 
 RESET_TICKET = ticket(
     "The driver of GPU GPU-1 on a:1 requests a reset, or a memory repair is "
     "pending a reset.",
-    "job=gpus instance=a:1 uuid=GPU-1",
+    "job=gpus instance=a:1 uuid=GPU-1 symptom=reset",
 )
 
 
@@ -212,47 +212,47 @@ CASES = {
         quiet=tuple(f"{minute}m" for minute in range(1, 40)),
     ),
     "the driver asks for a reset": Case(
-        "JaxmonGpuNeedsReset",
+        "JaxmonGpuFault",
         {ACTION: "0+0x5 1+0x20 0+0x20", PENDING: "0+0x50", PAGES: "0+0x50"},
         quiet=("5m", "15m", "27m"),
         firing={"16m": RESET_TICKET},
     ),
     "bad memory waits for a reset": Case(
-        "JaxmonGpuNeedsReset",
+        "JaxmonGpuFault",
         {ACTION: "0+0x50", PENDING: "0+0x5 1+0x20 0+0x30", PAGES: "0+0x50"},
         quiet=("15m", "27m"),
         firing={"16m": RESET_TICKET},
     ),
     "bad memory of an older gpu waits for a reset": Case(
-        "JaxmonGpuNeedsReset",
+        "JaxmonGpuFault",
         {PENDING: "0+0x50", PAGES: "0+0x5 1+0x20"},
         quiet=("15m",),
         firing={"16m": RESET_TICKET},
     ),
     "critical Xid": Case(
-        "JaxmonGpuXid",
+        "JaxmonGpuFault",
         {XID.format(79): "0+0x5 1+0x40", XID.format(13): "0+1x40"},
         quiet=("5m", "17m"),
         firing={
             "6m": ticket(
                 "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
-                "job=gpus instance=a:1 uuid=GPU-1 xid=79",
+                "job=gpus instance=a:1 uuid=GPU-1 xid=79 symptom=xid",
             )
         },
     ),
     "critical Xid whose series it starts": Case(
-        "JaxmonGpuXid",
+        "JaxmonGpuFault",
         {XID.format(79): "_x20 1+0x40"},
         quiet=("18m", "40m"),
         firing={
             "21m": ticket(
                 "GPU GPU-1 of a:1 reported Xid 79 1 times in 10m.",
-                "job=gpus instance=a:1 uuid=GPU-1 xid=79",
+                "job=gpus instance=a:1 uuid=GPU-1 xid=79 symptom=xid",
             )
         },
     ),
     "uncorrected memory error": Case(
-        "JaxmonGpuEccErrors",
+        "JaxmonGpuFault",
         {
             ECC.format("uncorrected", "volatile"): "7+0x10 8+0x40",
             ECC.format("uncorrected", "aggregate"): "70+0x10 71+0x40",
@@ -262,19 +262,19 @@ CASES = {
         firing={"12m": ECC_TICKET},
     ),
     "row that cannot be replaced": Case(
-        "JaxmonGpuEccErrors",
+        "JaxmonGpuFault",
         {REMAP: "0+0x10 1+0x40", ECC.format("uncorrected", "volatile"): "0+0x50"},
         quiet=("10m",),
         firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
     ),
     "caches wear out": Case(
-        "JaxmonGpuEccErrors",
+        "JaxmonGpuFault",
         {REMAP: "0+0x50", SRAM: "0+0x10 1+0x40"},
         quiet=("10m",),
         firing={"11m": ECC_TICKET, "50m": ECC_TICKET},
     ),
     "memory errors of the past, or corrected": Case(
-        "JaxmonGpuEccErrors",
+        "JaxmonGpuFault",
         {
             ECC.format("uncorrected", "volatile"): "_x10 3+0x40",
             ECC.format("corrected", "volatile"): "0+5x50",
@@ -310,19 +310,19 @@ CASES = {
         firing={},
     ),
     "a program on TPUs without a runtime": Case(
-        "JaxmonTpuRuntimeDown",
+        "JaxmonMonitoringDegraded",
         {TPU.format(8431): "1+0x5 0+0x20 1+0x10", ON_TPU: "1+0x40"},
         quiet=("5m", "15m", "27m"),
         firing={
             "17m": ticket(
                 "A program of job pods on a:1 uses TPUs, but no TPU runtime "
                 "responds there; chip activity is not visible.",
-                "job=pods instance=a:1",
+                "job=pods instance=a:1 symptom=tpu_runtime",
             )
         },
     ),
     "idle TPUs, and one runtime of several": Case(
-        "JaxmonTpuRuntimeDown",
+        "JaxmonMonitoringDegraded",
         {
             TPU.format(8431): "0+0x60",
             TPU.format(8432): "0+0x20 1+0x40",
@@ -331,44 +331,5 @@ CASES = {
         },
         quiet=("15m", "30m", "60m"),
         firing={},
-    ),
-    "accelerators of a training job that wait": Case(
-        "JaxmonAcceleratorUnderused",
-        held("GPU-1", "0.4+0x200", loop=True) | held("GPU-2", "0.3+0x200"),
-        quiet=("30m",),
-        firing={
-            "130m": ticket(
-                "The accelerators of job train were busy for 35% of the last 1h.",
-                job="train",
-            )
-        },
-    ),
-    "accelerators of a server wait for requests": Case(
-        "JaxmonAcceleratorUnderused", held("GPU-1", "0.4+0x200"), quiet=("130m",)
-    ),
-    "accelerators that are held and idle": Case(
-        "JaxmonAcceleratorIdle",
-        held("GPU-1", "0+0x200") | held("GPU-2", "0.01+0x200"),
-        quiet=("60m",),
-        firing={
-            "130m": ticket(
-                "No accelerator of job train was busy for more than 1% of the last 1h.",
-                job="train",
-            )
-        },
-    ),
-    "one of several accelerators is busy": Case(
-        "JaxmonAcceleratorIdle",
-        held("GPU-1", "0+0x200") | held("GPU-2", "0.8+0x200"),
-        quiet=("130m",),
-    ),
-    "idle accelerators that no one holds": Case(
-        "JaxmonAcceleratorIdle",
-        {
-            key: value
-            for key, value in held("GPU-1", "0+0x200").items()
-            if "device_info" not in key
-        },
-        quiet=("130m",),
     ),
 }

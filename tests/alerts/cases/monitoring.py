@@ -133,7 +133,7 @@ CASES = {
         quiet=("15m", "30m"),
     ),
     "collector down": Case(
-        "JaxmonCollectorDown",
+        "JaxmonMonitoringDegraded",
         {
             COLLECTOR.format("host"): "1+0x5 0+0x20 1+0x10",
             COLLECTOR.format("nvml"): "0+0x40",
@@ -144,12 +144,12 @@ CASES = {
             "16m": ticket(
                 "Collector host of a:1 worked within the last day but is failing "
                 "now; its metrics are missing.",
-                "job=gpus instance=a:1 collector=host",
+                "job=gpus instance=a:1 collector=host symptom=collector_down",
             )
         },
     ),
     "a web configuration that cannot be used": Case(
-        "JaxmonWebConfigFailed",
+        "JaxmonMonitoringDegraded",
         {
             WEB_CONFIG.format("a:1"): "1+0x5 0+0x20 1+0x10",
             WEB_CONFIG.format("b:1"): "1+0x40",
@@ -162,7 +162,7 @@ CASES = {
                 "The latest web configuration or certificates of a:1 are invalid. "
                 "The previous ones stay in effect, but the sidecar will fail to "
                 "restart.",
-                "job=gpus instance=a:1",
+                "job=gpus instance=a:1 symptom=web_config",
             )
         },
     ),
@@ -187,19 +187,19 @@ CASES = {
         },
     ),
     "agent hook inactive": Case(
-        "JaxmonAgentHookInactive",
+        "JaxmonMonitoringDegraded",
         {HOOK: "1+0x5 0+0x20 1+0x10", HOOK.replace("a:1", "b:1"): "1+0x40"},
         quiet=("5m", "15m", "27m"),
         firing={
             "16m": ticket(
                 "Hook compiles is inactive in a process of job train; its metrics "
                 "are incomplete.",
-                "job=train hook=compiles",
+                "job=train hook=compiles symptom=hook_inactive",
             )
         },
     ),
     "no export arrives": Case(
-        "JaxmonExportFailing",
+        "JaxmonMonitoringDegraded",
         {
             EXPORTS.format("a:1", "success"): "0+1x10 10+0x50 11+1x20",
             EXPORTS.format("a:1", "failure"): "0+0x10 0+1x50 50+0x20",
@@ -215,12 +215,12 @@ CASES = {
             "40m": ticket(
                 "No export of metrics from a:1 (worker 0) of job train by OTLP "
                 "succeeds; 10 failed within 10m.",
-                "job=train instance=a:1 worker=0 signal=metrics",
+                "job=train instance=a:1 worker=0 signal=metrics symptom=export",
             )
         },
     ),
     "spans are dropped": Case(
-        "JaxmonSpansDropped",
+        "JaxmonMonitoringDegraded",
         {
             SPANS.format("a:1", "span"): "0+0x10 0+20x50 1000+0x30",
             # Once, while the receiver was restarted.
@@ -232,7 +232,7 @@ CASES = {
             "40m": ticket(
                 "a:1 of job web dropped 200 spans within 10m; their traces are "
                 "incomplete or missing.",
-                "job=web instance=a:1",
+                "job=web instance=a:1 symptom=spans",
             )
         },
     ),

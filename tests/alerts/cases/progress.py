@@ -136,7 +136,7 @@ CASES = {
             "12m": ticket(
                 "Processes of job train wait for c:1 (worker 0) in state blocked, for "
                 "2m 10s.",
-                "job=train instance=c:1 worker=0 state=blocked",
+                "job=train instance=c:1 worker=0 state=blocked symptom=rank_stuck",
             )
         },
     ),
@@ -151,31 +151,31 @@ CASES = {
         quiet=("5m", "19m"),
     ),
     "ranks that NCCL finds behind, on several sidecars": Case(
-        "JaxmonNcclStuck",
+        "JaxmonRankStuck",
         {NCCL_LAGS[0]: "0+0x10 3+0x20 0+0x20", NCCL_LAGS[1]: "0+0x14 3+0x20 0+0x20"},
         quiet=("10m", "15m", "40m"),
         firing={
             "17m": ticket(
                 "NCCL finds 3 lagging ranks or processes of job train; the others "
                 "wait for them.",
-                "job=train state=lagging",
+                "job=train state=lagging symptom=nccl",
             )
         },
     ),
     "a process that NCCL considers dead": Case(
-        "JaxmonNcclStuck",
+        "JaxmonRankStuck",
         {NCCL_DEAD: "0+0x10 1+0x20", NCCL_THERE: "8+0x10 7+0x20"},
         quiet=("10m", "15m"),
         firing={
             "17m": ticket(
                 "NCCL finds 1 dead ranks or processes of job train; the others wait "
                 "for them.",
-                "job=train state=dead",
+                "job=train state=dead symptom=nccl",
             )
         },
     ),
     "a rank that is behind now and then": Case(
-        "JaxmonNcclStuck",
+        "JaxmonRankStuck",
         {NCCL_LAGS[0]: "1+0x4 0+0x0 1+0x4 0+0x0 1+0x4 0+0x0", NCCL_THERE: "8+0x20"},
         quiet=("4m", "9m", "14m"),
     ),
@@ -270,7 +270,7 @@ CASES = {
         "JaxmonTrainingStalled", {AGE: "5+0x10 stale _x60"}, quiet=("15m", "21m", "60m")
     ),
     "training that waits for data": Case(
-        "JaxmonDataStarvation",
+        "JaxmonTimeLost",
         {WAITING: "0+24x60", COMPUTING: "0+36x60", AGE: "5+0x60"},
         quiet=(),
         firing={
@@ -281,12 +281,12 @@ CASES = {
         },
     ),
     "training that computes, and waits a little": Case(
-        "JaxmonDataStarvation",
+        "JaxmonTimeLost",
         {WAITING: "0+12x60", COMPUTING: "0+48x60", AGE: "5+0x60"},
         quiet=("60m",),
     ),
     "a server that waits has no steps": Case(
-        "JaxmonDataStarvation", {WAITING: "0+58x60"}, quiet=("60m",)
+        "JaxmonTimeLost", {WAITING: "0+58x60"}, quiet=("60m",)
     ),
     "training that is blocked": Case(
         "JaxmonTimeLost",
@@ -314,17 +314,18 @@ CASES = {
         },
     ),
     "checkpoints that stop": Case(
-        "JaxmonCheckpointAge",
+        "JaxmonCheckpointFailed",
         {AGE: "5+0x500", SAVED: "0+60x500", SAVED.replace("a:1", "b:1"): "90+60x500"},
         quiet=("120m", "360m"),
         firing={
             "370m": ticket(
-                "The last checkpoint of job train ended 6h 10m 0s ago.", job="train"
+                "The last checkpoint of job train ended 6h 10m 0s ago.",
+                "job=train symptom=checkpoint_age",
             )
         },
     ),
     "a run that ended saves nothing": Case(
-        "JaxmonCheckpointAge", {SAVED: "0+60x500"}, quiet=("370m", "480m")
+        "JaxmonCheckpointFailed", {SAVED: "0+60x500"}, quiet=("370m", "480m")
     ),
     "a save that fails, after others and as the first": Case(
         "JaxmonCheckpointFailed",
@@ -336,7 +337,11 @@ CASES = {
             UPTIME.replace("a:1", "b:1"): "_x10 60+60x120",
         },
         quiet=("9m", "80m"),
-        firing={"12m": ticket("3 saves of job train failed in 1h.", job="train")},
+        firing={
+            "12m": ticket(
+                "3 saves of job train failed in 1h.", "job=train symptom=checkpoint"
+            )
+        },
     ),
     "an output that stays NaN": Case(
         "JaxmonNonFinite",

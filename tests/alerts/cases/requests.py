@@ -101,7 +101,7 @@ CASES = {
         "JaxmonRequestsHang", cancelled(0.01, 50), quiet=("30m", "50m")
     ),
     "cold requests that take long": Case(
-        "JaxmonColdLatency",
+        "JaxmonColdStartBudgetBurn/cold_latency",
         cold(30),
         firing={
             "30m": ticket(
@@ -109,13 +109,14 @@ CASES = {
                 "29s in the last 10m.",
                 **WHO,
                 deploy="expected",
+                symptom="cold_latency",
             )
         },
     ),
     "cold requests that take a moment": Case(
-        "JaxmonColdLatency", cold(10), quiet=("30m",)
+        "JaxmonColdStartBudgetBurn/cold_latency", cold(10), quiet=("30m",)
     ),
     "a few cold requests that take long": Case(
-        "JaxmonColdLatency", cold(30, 0.5), quiet=("30m",)
+        "JaxmonColdStartBudgetBurn/cold_latency", cold(30, 0.5), quiet=("30m",)
     ),
 }

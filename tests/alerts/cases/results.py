@@ -88,12 +88,14 @@ def deviations(*of_devices: str, instance: str = "a") -> dict[str, str]:
 
 CASES = {
     "a key used twice": Case(
-        "JaxmonKeyReuse",
+        "JaxmonCheckFailed",
         {f"jaxmon_key_reuse_total{{{STEP}}}": "_x5 2+0x90"},
         quiet=("4m", "70m"),
         firing={
             "8m": ticket(
-                "Function step of job train reused a PRNG key 2 times in 1h.", **PROGRAM
+                "Function step of job train reused a PRNG key 2 times in 1h.",
+                "symptom=key_reuse",
+                **PROGRAM,
             )
         },
     ),
@@ -106,7 +108,9 @@ CASES = {
         quiet=("4m", "70m"),
         firing={
             "8m": ticket(
-                "1 checks of function step of job train failed in 1h.", **PROGRAM
+                "1 checks of function step of job train failed in 1h.",
+                "symptom=determinism",
+                **PROGRAM,
             )
         },
     ),
@@ -115,7 +119,9 @@ CASES = {
         {f'jaxmon_gradient_checks_total{{{STEP},outcome="failed"}}': "_x5 3+0x90"},
         firing={
             "8m": ticket(
-                "3 checks of function step of job train failed in 1h.", **PROGRAM
+                "3 checks of function step of job train failed in 1h.",
+                "symptom=gradients",
+                **PROGRAM,
             )
         },
     ),
@@ -182,28 +188,6 @@ CASES = {
     "replicas that compile in a moment": Case(
         "JaxmonThunderingCompilation", replicas(6, seconds=1), quiet=("8m", "14m")
     ),
-    "slow compiles of a service": Case(
-        "JaxmonCompileSlow",
-        {
-            'jaxmon_requests_in_progress{job="train",instance="a:1",route="/gen"}': (
-                "1+0x90"
-            ),
-            f"jaxmon_uptime_seconds{{{STEP.partition(',function')[0]}}}": "0+60x90",
-            BACKEND.format("count", STEP, ""): "0+1x90",
-            BACKEND.format("bucket", STEP, ',le="1.0"'): "0+0x90",
-            BACKEND.format("bucket", STEP, ',le="10.0"'): "0+1x90",
-            BACKEND.format("bucket", STEP, ',le="+Inf"'): "0+1x90",
-        },
-        # What it starts with does not count.
-        quiet=("10m", "55m"),
-        firing={
-            "70m": ticket(
-                "100% of the compiles of job train in the last 30m took longer than "
-                "1 s.",
-                "job=train deploy=expected",
-            )
-        },
-    ),
     "a straggler": Case(
         "JaxmonStraggler",
         mesh(1.0, 1.0, 1.0, 1.5),
@@ -212,6 +196,7 @@ CASES = {
             "60m": ticket(
                 "Function step of job train takes 1.5 times as long on h3:1 (worker 0) "
                 "as in the median process.",
+                "symptom=straggler",
                 **PROGRAM,
                 instance="h3:1",
                 worker="0",
@@ -234,6 +219,7 @@ CASES = {
             "60m": ticket(
                 "Function step of job train takes 1.5 times as long on h3:1 (worker 0) "
                 "as in the median process.",
+                "symptom=straggler",
                 **PROGRAM,
                 instance="h3:1",
                 worker="0",
@@ -241,25 +227,25 @@ CASES = {
         },
     ),
     "a rank that does not wait for its device while the others do": Case(
-        "JaxmonRankSlow",
+        "JaxmonStraggler",
         ranks(0.5, 0.5, 0.55, 0.03),
         quiet=("9m",),
         firing={
             "30m": ticket(
                 "h3:1 (worker 0) lets the others of job train wait for 47% of the "
                 "time.",
-                "job=train instance=h3:1 worker=0",
+                "job=train instance=h3:1 worker=0 symptom=rank_slow",
             )
         },
     ),
     "hosts that keep ahead of their devices, or differ little": Case(
-        "JaxmonRankSlow", ranks(0.9, 0.9, 0.9, 0.4), quiet=("30m",)
+        "JaxmonStraggler", ranks(0.9, 0.9, 0.9, 0.4), quiet=("30m",)
     ),
     "all ranks load for most of the time": Case(
-        "JaxmonRankSlow", ranks(0.05, 0.03, 0.2, 0.01), quiet=("30m",)
+        "JaxmonStraggler", ranks(0.05, 0.03, 0.2, 0.01), quiet=("30m",)
     ),
     "two jobs of one name": Case(
-        "JaxmonRankSlow", ranks(0.5, 0.5, 0.5, 0.02, processes=2), quiet=("30m",)
+        "JaxmonStraggler", ranks(0.5, 0.5, 0.5, 0.02, processes=2), quiet=("30m",)
     ),
     "stages of a pipeline have programs of their own": Case(
         "JaxmonStraggler",

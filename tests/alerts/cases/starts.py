@@ -87,7 +87,7 @@ CASES = {
         quiet=("10m", "50m"),
     ),
     "a replica that does not get ready": Case(
-        "JaxmonNotReady",
+        "JaxmonWarmupFailed",
         {
             READY: "0+0x60",
             READY.replace("a:1", "b:1"): "0+0x25 1+0x35",
@@ -97,7 +97,7 @@ CASES = {
         firing={
             "32m": ticket(
                 "A process of job web on a:1 (worker 0) has not been ready for 30m.",
-                "job=web instance=a:1 worker=0",
+                "job=web instance=a:1 worker=0 symptom=not_ready",
             )
         },
     ),
@@ -113,7 +113,10 @@ CASES = {
         },
         quiet=("9m", "80m"),
         firing={
-            "12m": ticket("3 signatures of job web failed to warm up in 1h.", job="web")
+            "12m": ticket(
+                "3 signatures of job web failed to warm up in 1h.",
+                "job=web symptom=warmup_failed",
+            )
         },
     ),
     "a warm-up without failures": Case(

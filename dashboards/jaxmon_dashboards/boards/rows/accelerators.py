@@ -37,7 +37,6 @@ def oncall() -> Iterator[Panel]:
         text="Fraction of time a kernel was running: the mean of each host's "
         "accelerators, of the 20 hosts with the least. If low while the service is "
         "busy, the host is the bottleneck.",
-        alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
     )
     yield timeseries(702, "Accelerator memory in use")(
         worst(hosts.MEMORY, lambda series: series.max(*by)),
@@ -60,7 +59,7 @@ def oncall() -> Iterator[Panel]:
         text="Errors reported by NVIDIA's driver, within five minutes. 48, 79 and 95, "
         "among others, mean that the GPU or its work is lost.",
         no_value="No Xid errors",
-        alerts=("JaxmonGpuXid",),
+        alerts=("JaxmonGpuFault",),
     )
     yield states(706, "Accelerators up")(
         # The end of a name that does not fit is shown.
@@ -82,7 +81,7 @@ def oncall() -> Iterator[Panel]:
         text="Memory errors that ECC could not correct, within five minutes. Each "
         "terminates the program that reads the affected memory.",
         no_value="None",
-        alerts=("JaxmonGpuEccErrors",),
+        alerts=("JaxmonGpuFault",),
     )
 
 
@@ -225,7 +224,7 @@ def gpus() -> Iterator[Panel]:
         width=16,
         no_value="No Xid",
         sort="Errors",
-        alerts=("JaxmonGpuXid",),
+        alerts=("JaxmonGpuFault",),
     )
     yield timeseries(1819, "Link errors")(
         *_link_errors(),
@@ -240,7 +239,7 @@ def gpus() -> Iterator[Panel]:
         height=6,
         no_value="None",
         sort="Uncorrected",
-        alerts=("JaxmonGpuEccErrors", "JaxmonGpuNeedsReset"),
+        alerts=("JaxmonGpuFault",),
     )
     yield table(1818, "GPU state")(
         column(asked, "Recovery", q.above(1)),
@@ -256,7 +255,7 @@ def gpus() -> Iterator[Panel]:
         height=6,
         no_value="Not available",
         sort="Recovery",
-        alerts=("JaxmonGpuNeedsReset",),
+        alerts=("JaxmonGpuFault",),
     )
     yield timeseries(1812, "Tensor cores busy")(
         _state(catalog.GPU_TENSOR_ACTIVE_RATIO).least(q.FEW),

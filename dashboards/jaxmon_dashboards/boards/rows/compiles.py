@@ -161,8 +161,8 @@ def oncall(slos: Slos) -> Iterator[Panel]:
     )
     yield timeseries(403, "Lowest cache hit rates")(
         q.hit_rate("function").least(10),
-        text="Cache hit rate of the ten functions with the lowest rate. Below the "
-        "line, calls pay for tracing or compiling.",
+        text="Cache hit rate of the ten functions with the lowest rate. Calls that "
+        "miss pay for tracing or compiling.",
         thresholds=q.objective(slos, "cache-hit-rate"),
         alerts=q.alert_of(slos, "cache-hit-rate"),
     )
@@ -171,7 +171,6 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="How many processes are tracing, lowering or compiling, on average over "
         "five minutes, by phase; counted when a phase ends.",
         stacked="normal",
-        alerts=("JaxmonCompileSlow",),
     )
     yield timeseries(405, "Compiles in progress")(
         hosts.COMPILES_IN_PROGRESS(q.JOB).sum(*by_host).worst(q.FEW),
@@ -231,7 +230,6 @@ def debug(slos: Slos) -> Iterator[Panel]:
         spent.sum("function").worst(10),
         text="Compile time per function in all phases, including first calls and "
         "recompiles, per graph interval: precompile or cache the largest first.",
-        alerts=("JaxmonCompileSlow",),
     )
     yield timeseries(1307, "Compiles by outcome")(
         events.COMPILES.within(RATE_INTERVAL, *q.FUNCTION).sum("outcome"),
@@ -273,7 +271,7 @@ def debug(slos: Slos) -> Iterator[Panel]:
         waiting.sum("job").worst(q.FEW),
         text="Processes that announced a warm-up and are not ready. If it does not "
         "end, `/-/ready` of the process says how far it is.",
-        alerts=("JaxmonNotReady",),
+        alerts=("JaxmonWarmupFailed",),
     )
     yield timeseries(1313, "Signatures warmed up")(
         events.WARMUPS.within(RATE_INTERVAL, *q.PROCESS).sum("result"),

@@ -113,7 +113,6 @@ def worst() -> Iterator[Panel]:
         hosts.UTILIZATION_OF_JOBS(q.JOB).least(10),
         text="Mean utilization of the accelerators of the services that use theirs "
         "least. Low in training: the input or the host is too slow.",
-        alerts=("JaxmonAcceleratorUnderused", "JaxmonAcceleratorIdle"),
         no_value=_NONE,
     )
     yield timeseries(3802, "Power by service")(
@@ -180,7 +179,7 @@ def debug() -> Iterator[Panel]:
         "the chips.",
         thresholds=None,
         mappings=q.UP,
-        alerts=("JaxmonTpuRuntimeDown",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(2504, "TPU execution time")(
         Target(q.defined(executions.quantile(0.95, *by_core)).worst(10), "95 %"),

@@ -95,7 +95,7 @@ def checks() -> Iterator[Panel]:
         Target((reuse.sum("function") > 0).topk(50), "Uses"),
         text="PRNG key reuse rejected by JAX's key-reuse checker. The same key always "
         "produces the same random numbers.",
-        alerts=("JaxmonKeyReuse",),
+        alerts=("JaxmonCheckFailed",),
         no_value="None",
     )
     yield table(2205, "Deviations of one device")(

@@ -47,20 +47,20 @@ def oncall() -> Iterator[Panel]:
         text="Fraction of sidecars on which the last poll of a collector succeeded, of "
         "the 20 worst. nvml is down on hosts without an NVIDIA driver, which is "
         "normal.",
-        alerts=("JaxmonCollectorDown",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(803, "Age of collected data")(
         hosts.COLLECTOR_AGE(q.JOB).max(*by).worst(q.FEW),
         text="Age of the oldest data that a sidecar serves, of the 20 worst. Grows "
         "when a driver or an agent hangs.",
-        alerts=("JaxmonCollectorDown",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield states(804, "Hooks")(
         hosts.HOOKS(q.JOB).min("hook"),
         text="Whether each agent hook is active, in every process. The metrics of an "
         "inactive hook are missing.",
         mappings=_HOOKS,
-        alerts=("JaxmonAgentHookInactive",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(805, "Internal errors")(
         hosts.INTERNAL_ERRORS(q.JOB).sum("site").worst(q.FEW),
@@ -96,7 +96,7 @@ def debug() -> Iterator[Panel]:
         "failures. What it measures is missing.",
         no_value="None",
         mappings=_HOOKS,
-        alerts=("JaxmonAgentHookInactive",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(2002, "Scrape duration")(
         q.defined(hosts.SCRAPES(*q.PROCESS).max(*q.BY_PROCESS)).worst(q.FEW),
@@ -123,21 +123,21 @@ def debug() -> Iterator[Panel]:
         q.per_minute(exports.rate().sum("signal", "outcome")),
         text="Exports by OTLP per minute, of all processes that push.",
         no_value="Nothing is pushed",
-        alerts=("JaxmonExportFailing",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(2013, "Failed exports by process")(
         (q.per_minute(unsent.rate().sum(*q.BY_PROCESS, "signal")) > 0).worst(q.FEW),
         text="Failed exports per minute. The next one has what a failed one of metrics "
         "had; spans are lost.",
         no_value="None",
-        alerts=("JaxmonExportFailing",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(2014, "Dropped spans by process")(
         (q.per_minute(spans.rate().sum(*q.BY_PROCESS)) > 0).worst(q.FEW),
         text="Spans per minute that a receiver did not take, or that had no room while "
         "it was slow.",
         no_value="None",
-        alerts=("JaxmonSpansDropped",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     source = ("instance", "collector")
     errors = q.host_recorded(hosts.COLLECTOR_ERRORS).sum(*source, "reason")
@@ -149,21 +149,21 @@ def debug() -> Iterator[Panel]:
     yield timeseries(2007, "Data age by collector")(
         q.host(catalog.COLLECTOR_AGE_SECONDS).max(*source).worst(q.FEW),
         text="Age of the oldest data that collectors serve.",
-        alerts=("JaxmonCollectorDown",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield timeseries(2008, "Collector errors by reason")(
         q.per_minute(errors).worst(q.FEW),
         text="Collector failures, over five minutes. The sidecar's log has the "
         "messages.",
         no_value="None",
-        alerts=("JaxmonCollectorDown",),
+        alerts=("JaxmonMonitoringDegraded",),
     )
     yield states(2011, "Web configuration")(
         q.host(catalog.WEB_CONFIG_SUCCESS).max("instance").least(q.FEW),
         text="Whether a sidecar's current web configuration and certificates are in "
         "effect. After an invalid change, the previous ones stay in effect.",
         mappings=_IN_FORCE,
-        alerts=("JaxmonWebConfigFailed",),
+        alerts=("JaxmonMonitoringDegraded",),
         no_value="Not configured",
     )
     runtime = ("job", "jax", "jaxlib", "python", "platform", "platform_version")

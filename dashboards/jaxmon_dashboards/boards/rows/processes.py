@@ -206,7 +206,7 @@ def stalls(slos: Slos) -> Iterator[Panel]:
         (seconds.sum.rise().sum(*_BY) > 0).worst(10),
         text="Latency of cold and delayed requests, added up per graph interval: what "
         "compiles cost callers. Warm up before a replica takes traffic.",
-        alerts=("JaxmonColdStarts", "JaxmonColdLatency"),
+        alerts=("JaxmonColdStartBudgetBurn",),
         no_value="None",
     )
     yield current.panel("Compiles in progress")

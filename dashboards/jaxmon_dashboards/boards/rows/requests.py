@@ -57,7 +57,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="Successful requests that waited for a compile; delayed: for one that was "
         "not on their behalf. Warm up at deployment and share a persistent cache to "
         "have none.",
-        alerts=("JaxmonColdLatency",),
+        alerts=("JaxmonColdStartBudgetBurn",),
         no_value="No cold requests",
     )
     yield timeseries(206, "Cold request ratio")(
@@ -67,7 +67,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         "Recompiles by cause.",
         unbounded=True,
         thresholds=q.budget(slos, "cold-start"),
-        alerts=(*q.alert_of(slos, "cold-start"), "JaxmonColdStarts"),
+        alerts=("JaxmonColdStartBudgetBurn",),
     )
     yield timeseries(207, "Queue depth")(
         overviews.QUEUE_DEPTH(q.JOB).sum("job", "queue").worst(q.FEW),

@@ -41,7 +41,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         "collectives, if it hardly waits at all. Near 0 for all in a healthy job. "
         "`jaxmon job why` says what it does meanwhile.",
         unbounded=True,
-        alerts=("JaxmonRankSlow",),
+        alerts=("JaxmonStraggler",),
     )
     yield timeseries(3207, "Ranks behind or missing, by NCCL")(
         Target(lagging.max("job").worst(q.FEW), "lagging"),
@@ -49,7 +49,7 @@ def ranks(slos: Slos) -> Iterator[Panel]:
         text="Ranks that are behind in a communicator in which nothing moves, and "
         "processes that NCCL cannot reach, of the 20 jobs with the most; 0 if all is "
         "well. The runbook asks for their hosts.",
-        alerts=("JaxmonNcclStuck",),
+        alerts=("JaxmonRankStuck",),
         no_value="No job with NCCL 2.24",
     )
     yield timeseries(3201, "Step time against the median rank")(
@@ -210,7 +210,7 @@ def time() -> Iterator[Panel]:
         overviews.WAITING(q.JOB, re("state", _LOST)).worst(10),
         text="Fraction of time that the worst rank of each service spends on what "
         "keeps its device waiting. `jaxmon explain` names the lines.",
-        alerts=("JaxmonTimeLost", "JaxmonDataStarvation"),
+        alerts=("JaxmonTimeLost",),
         no_value="No loops",
     )
     yield compiles.calls().panel("Where the time goes")
@@ -218,7 +218,7 @@ def time() -> Iterator[Panel]:
         saving.max("job").worst(10),
         text="Age of the checkpoint that each service is writing, 0 if none. One that "
         "keeps growing hangs in its storage.",
-        alerts=("JaxmonCheckpointAge",),
+        alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
     )
     flops = counter(catalog.FLOPS, eq("work", "model"), *q.FUNCTION).rate()

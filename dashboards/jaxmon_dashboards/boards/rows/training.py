@@ -53,7 +53,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         overviews.DATA_WAIT(q.JOB).max(*by).worst(q.FEW),
         text="Fraction of step time spent waiting for data, of the 20 loops with the "
         "most. Near 0 the devices are the bottleneck, near 1 the input pipeline.",
-        alerts=("JaxmonDataStarvation",),
+        alerts=("JaxmonTimeLost",),
     )
     yield timeseries(304, "Age of the last step")(
         overviews.STEP_AGE(q.JOB).max(*by).worst(q.FEW),
@@ -73,7 +73,7 @@ def oncall(slos: Slos) -> Iterator[Panel]:
         text="Time since the activity `checkpoint` last ended in any process, of the "
         "20 worst services: the work that a failure would cost.",
         thresholds=q.above(slos.limits.checkpoint_age),
-        alerts=("JaxmonCheckpointAge",),
+        alerts=("JaxmonCheckpointFailed",),
         no_value="No checkpoint",
     )
     yield timeseries(306, "Items per second")(

@@ -1,0 +1,315 @@
+"""
+What rules record for alerts: each series is something that an alert compares with a
+limit, or a part of that, which would make its expression unreadable.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from jaxmon import catalog, promql
+from jaxmon.host.formats import durations
+from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, histogram, ne
+from jaxmon.symptoms.alert import PROCESS
+
+
+ROUTE = ("job", "route")
+GIVEN_UP = "client_error"
+# Evaluations and the like, by the words in their names.
+PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
+
+
+def running() -> Expr:
+    """Return how many processes each job has."""
+    processes = gauge(catalog.RUNTIME_INFO).max(*PROCESS).count("job")
+    return processes.record(
+        "job", catalog.RUNTIME_INFO, "processes", "How many processes a job has."
+    )
+
+
+# --- requests -----------------------------------------------------------------------
+
+
+def unanswered(window: str) -> Expr:
+    """Return the age of the oldest request where none was answered for *window*."""
+    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*ROUTE)
+    return oldest.unless(_answered(window)).record(
+        *("route", catalog.REQUEST_OLDEST_SECONDS, f"unanswered{window}"),
+        f"Age of the oldest request to a route that answered none within {window}.",
+    )
+
+
+def given_up(window: str) -> tuple[Expr, Expr]:
+    """Return how many callers gave up where none was answered, and after which time."""
+    number, seconds = (
+        counted.within(window, eq("outcome", GIVEN_UP)).sum(*ROUTE)
+        for counted in (events.REQUESTS, events.REQUEST_SECONDS)
+    )
+    number = number.unless(_answered(window)).record(
+        *("route", catalog.REQUESTS, f"given_up{window}"),
+        f"Callers who gave up within {window} on a route that answered none.",
+    )
+    mean = (
+        (seconds / (number > 0))
+        .of_unit("seconds")
+        .record(
+            *("route", catalog.REQUEST_SECONDS, f"given_up{window}"),
+            "Mean time after which they did.",
+        )
+    )
+    return number, mean
+
+
+def _answered(window: str) -> Expr:
+    requests = events.REQUESTS.within(window, ne("outcome", GIVEN_UP))
+    return requests.sum(*ROUTE) > 0
+
+
+def succeeded() -> Expr:
+    """Return how many requests succeeded since the processes started."""
+    requests = counter(catalog.REQUESTS, eq("outcome", "success")).total()
+    return requests.sum(*ROUTE).record(
+        *("route", catalog.REQUESTS, "succeeded"),
+        "Successful requests since the processes of a route started.",
+    )
+
+
+def requests(window: str) -> Expr:
+    """Return how many requests finished."""
+    return (
+        events.REQUESTS.within(window)
+        .sum(*ROUTE)
+        .record(
+            *("route", catalog.REQUESTS, f"sum{window}"),
+            f"Requests that finished within {window}.",
+        )
+    )
+
+
+def cold_requests(window: str) -> Expr:
+    """Return how many of them waited for a compile."""
+    cold = events.REQUESTS.within(window, ne("start", "warm")).sum(*ROUTE)
+    return cold.record(
+        *("route", catalog.REQUESTS, f"cold{window}"),
+        f"Requests that finished within {window} and waited for a compile.",
+    )
+
+
+def cold_latency(window: str) -> tuple[Expr, Expr]:
+    """Return what 95 % of cold requests took at most, and how many these are."""
+    cold = histogram(
+        *(catalog.REQUEST_SECONDS, eq("start", "cold"), eq("outcome", "success")),
+        rare=True,
+    )
+    buckets = cold.buckets(*ROUTE, window=window).record(
+        *("route", f"{catalog.REQUEST_SECONDS.name}_bucket", f"cold{window}"),
+        f"Successful cold requests within {window}, by bucket.",
+    )
+    slow = (
+        buckets.quantile(0.95, *ROUTE)
+        .of_unit("seconds")
+        .record(
+            *("route", catalog.REQUEST_SECONDS, f"cold_p95_{window}"),
+            "Seconds that 95 % of these took at most.",
+        )
+    )
+    number = cold.observed(window, *ROUTE).record(
+        *("route", catalog.REQUEST_SECONDS, f"cold_count{window}"),
+        "How many these were.",
+    )
+    return slow, number
+
+
+# --- processes ----------------------------------------------------------------------
+
+
+def starts(window: str) -> Expr:
+    """Return how often the process of each job that starts most did so."""
+    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window)
+    return (changes.max("job") > 0).record(
+        *("job", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
+        f"How often the process of a job that starts most did so within {window}.",
+    )
+
+
+def young(within: str) -> Expr:
+    """Return how many processes of each job are younger than *within*."""
+    # By their own clocks; and only agents have runtime information: a new sidecar is no
+    # new process.
+    age = gauge(catalog.UPTIME_SECONDS).and_(gauge(catalog.RUNTIME_INFO), *PROCESS)
+    return (
+        (age < durations.seconds(within))
+        .count("job")
+        .record(
+            *("job", catalog.UPTIME_SECONDS, f"young{within}"),
+            f"Processes of a job that are younger than {within}.",
+        )
+    )
+
+
+def crashes(window: str) -> Expr:
+    """Return how often processes crashed or started without a step or request."""
+    # Without a sidecar, what is seen is that another process responds.
+    changes = promql.gauge_changes(catalog.PROCESS_START_TIME_SECONDS, window) > 0
+    counted, agents = counter(catalog.AGENT_CRASHES), gauge(catalog.RUNTIME_INFO)
+    seen = changes.and_(agents, *PROCESS).unless(counted.total(), *PROCESS)
+    seen = seen.record(
+        *("worker", catalog.PROCESS_START_TIME_SECONDS, f"changes{window}"),
+        f"Starts within {window} of processes without a sidecar that counts crashes.",
+    )
+    crashed = (counted.rise(window) > 0).record(
+        *("worker", catalog.AGENT_CRASHES, f"rise{window}"),
+        f"Crashes of a process within {window}.",
+    )
+    steps, requests = (
+        counter(metric).highest(window).max(*PROCESS) > 0
+        for metric in (catalog.STEPS, catalog.REQUESTS)
+    )
+    vain = crashed.or_(seen).max(*PROCESS).unless(steps).unless(requests)
+    return vain.record(
+        *("worker", catalog.AGENT_CRASHES, f"in_vain{window}"),
+        f"Crashes or starts of a process within {window} without a step or request.",
+    )
+
+
+def vanished(window: str) -> Expr:
+    """Return services that had requests within *window*, and report none any more."""
+    metric = catalog.REQUESTS_IN_PROGRESS
+    served = events.REQUESTS.within(window).sum("job") > 0
+    serving = gauge_over(metric, "last", window).max("job") > 0
+    silent = served.or_(serving).unless(gauge(metric).max("job"))
+    return silent.record(
+        *("job", metric, f"gone{window}"),
+        f"Services with requests within {window}, of which no process reports any now.",
+    )
+
+
+def memory_growth(window: str, most: float) -> Expr:
+    """Return by which part memory of each process grew, where it is near *most*."""
+    rss = catalog.PROCESS_RESIDENT_MEMORY_BYTES
+    growth = promql.gauge_slope(rss, window) * durations.seconds(window)
+    part = (growth / gauge_over(rss, "avg", window)).max(*PROCESS)
+    grown = part > most / 2
+    # Many other programs export metrics of that name to Prometheus.
+    return (
+        grown.and_(gauge(catalog.BUILD_INFO), *PROCESS)
+        .of_unit("ratio")
+        .record(
+            *("worker", rss, f"growth{window}"),
+            f"By which part the memory of a process grew within {window}, if by much.",
+        )
+    )
+
+
+# Pages about a run: the first is enough, whatever else follows from it.
+_OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
+
+
+def paged(but: str, page: str, window: str) -> Expr:
+    """Return the jobs about whose run another alert than *but* paged of late."""
+    others = "|".join(name for name in _OF_RUNS if name != but)
+    fired = promql.alerts(
+        promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)
+    )
+    latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
+    return latest.record(
+        *("job", catalog.STEP_AGE_SECONDS, f"paged_before_{but}"),
+        f"Jobs with another page about their run within {window}.",
+    )
+
+
+# --- loops and jobs -----------------------------------------------------------------
+
+
+def loops() -> Expr:
+    """Return the processes in a loop."""
+    return gauge(catalog.STEP_AGE_SECONDS).max(*PROCESS)
+
+
+def late(limit: float, times: float, *, compiling: float, active: float) -> Expr:
+    """
+    Return the age of the last step of loops that are late: it is so many *times* as old
+    as a step takes, and the process is not `busy`.
+    """
+    age, steps = gauge(catalog.STEP_AGE_SECONDS), histogram(catalog.STEP_SECONDS)
+    mean = steps.sum.total() / steps.count.total()
+    excused = busy(limit, compiling=compiling, active=active)
+    oldest = age.unless(age <= mean * times).unless(excused, *PROCESS)
+    # One stuck process stops the others: the oldest step is what counts.
+    return oldest.max("job", "loop").record(
+        *("loop", catalog.STEP_AGE_SECONDS, "late"),
+        f"Age of the last step, if that is {times:g} times as old as a step takes and "
+        "the process is not busy with something else.",
+    )
+
+
+def busy(limit: float, *, compiling: float = inf, active: float = inf) -> Expr:
+    """
+    Return the processes that compile, or run an activity besides their loop, or did so
+    less than *limit* seconds ago: their next step is not due yet.
+
+    Args:
+        limit: for a step.
+        compiling: seconds after which a compile no longer counts.
+        active: likewise, for an activity.
+    """
+    pauses = promql.re("activity", PAUSES)
+    compiles = _within(gauge(catalog.COMPILE_OLDEST_SECONDS) > 0, compiling)
+    running = _within(gauge(catalog.ACTIVITY_RUNNING_SECONDS, pauses) > 0, active)
+    ended = gauge(catalog.ACTIVITY_AGE_SECONDS, pauses) < limit
+    limited = [durations.text(most) for most in (compiling, active) if most != inf]
+    recently = durations.text(limit)
+    # Most are, now and then; those matter whose step seems late.
+    late = gauge(catalog.STEP_AGE_SECONDS) > limit
+    found = compiles.or_(running).or_(ended).and_(late, *PROCESS)
+    return found.record(
+        *("worker", catalog.ACTIVITY_AGE_SECONDS),
+        "_".join((f"busy{recently}", *limited)),
+        f"Processes whose last step is older than {recently}, and that compile or are "
+        "in an activity besides their loop, or were less long ago.",
+    )
+
+
+def _within(age: Expr, limit: float) -> Expr:
+    return age if limit == inf else age < limit
+
+
+def time_in_states(states: str, window: str) -> Expr:
+    """Return the most that a process in a loop spent in each of the *states*."""
+    metric = catalog.WALL_SECONDS
+    lost = counter(metric, promql.re("state", states)).rate(window)
+    # Of processes in a loop: a server waits for requests, not for data.
+    share = lost.sum(*PROCESS, "state").and_(loops(), *PROCESS)
+    # All ranks wait for the slowest.
+    return share.max("job", "state").record(
+        *("job", metric, f"lost{window}"),
+        f"Fraction of {window} that a process in a loop spent in a state, at most.",
+    )
+
+
+def lossy_values(pattern: str) -> Expr:
+    """Return how long the values of running loops have not been finite, by name."""
+    metric = catalog.VALUE_NONFINITE_RUN
+    named = gauge(metric, promql.re("name", pattern)).and_(loops(), *PROCESS)
+    return named.max("job", "name").record(
+        *("job", metric, "loss"),
+        "Values of a loss in a row that are NaN or infinite, of loops that run.",
+    )
+
+
+def deviations(window: str) -> Expr:
+    """Return in how many checks each device of a process differed from others."""
+    found = events.DEVICE_DEVIATIONS.within(window).sum(*PROCESS, "device")
+    return found.record(
+        *("device", catalog.DEVICE_DEVIATIONS, f"sum{window}"),
+        f"Checks within {window} in which a device differed from others.",
+    )
+
+
+def failed_checks(checks: events.Events, window: str) -> Expr:
+    """Return how many *checks* of each function failed."""
+    failed = checks.within(window, eq("outcome", "failed")).sum("job", "function")
+    return failed.record(
+        *("function", checks.metric, f"failed{window}"),
+        f"Checks of a function that failed within {window}.",
+    )
