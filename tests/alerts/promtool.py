@@ -122,7 +122,7 @@ def evaluate(
         AssertionError: promtool saw something else; shows what.
     """
     program = require_program("promtool")
-    used = _used(groups, str(tests))
+    used = pruned(groups, str(tests))
     _write(directory / "rules.yaml", {"groups": used})
     document = {
         "rule_files": ["rules.yaml"],
@@ -151,7 +151,7 @@ def evaluate(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _used(groups: Groups, text: str) -> Groups:
+def pruned(groups: Groups, text: str) -> Groups:
     """Return *groups* without rules that record what neither alerts nor *text* need."""
     rules = [rule for group in groups for rule in group["rules"]]
     used = [rule for rule in rules if "alert" in rule]

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.alerts.tape import Tape
+
 
 STEP = 5
 """Seconds between two values of promtool's series; scrapes are multiples of it."""
@@ -147,18 +149,13 @@ class World:
 
     def _text(self, values: dict[int, float]) -> str:
         """Return *values*, with a mark where a scrape no longer has the series."""
-        texts, there = [], False
-        scraped = range(self.phase, self.length, self.scrapes)
-        for at in range(0, self.length, STEP):
+        tape = Tape()
+        for at in range(self.phase, self.length, self.scrapes):
             if at in values:
-                texts.append(f"{values[at]:.10g}")
-                there = True
-            elif at in scraped and there:
-                texts.append("stale")
-                there = False
+                tape.write(at // STEP, values[at])
             else:
-                texts.append("_")
-        return " ".join(texts)
+                tape.end(at // STEP)
+        return tape.text(self.length // STEP)
 
 
 def world(seed: int, *, failures: float = 0.0, shortest: float = 2.0) -> World:
