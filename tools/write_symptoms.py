@@ -33,7 +33,7 @@ from jaxmon.symptoms.symptom import MODES, Symptom
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_dashboards.boards import all_dashboards
-from jaxmon_dashboards.boards.model import Dashboard
+from jaxmon_dashboards.boards.dashboard import Dashboard
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,8 @@ import pytest
 from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.formats import layout
 from jaxmon.screens import text
-from jaxmon.symptoms.findings import Finding, find
+from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 
 
 MIB, GIB = 1 << 20, 1 << 30
