@@ -111,10 +111,11 @@ def findings(source: str, *, strict: bool) -> list[tuple[int, str, str]]:
         strict: it is a module of the agent.
     """
     tree = ast.parse(source)
-    documentation = set(map(id, _documentation(tree)))
+    nodes = list(ast.walk(tree))
+    documentation = set(map(id, _documentation(nodes)))
     found = {
         (getattr(node, "lineno", 0), rule, what)
-        for node in ast.walk(tree)
+        for node in nodes
         if id(node) not in documentation
         for rule, what in _at(node, strict=strict)
     }
@@ -189,8 +190,8 @@ def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield node.value
 
 
-def _documentation(tree: ast.Module) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
+def _documentation(nodes: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
 

@@ -33,6 +33,7 @@ from jaxmon.symptoms.symptom import MODES, Symptom
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_dashboards.boards import all_dashboards
+from jaxmon_dashboards.boards.dashboard import Dashboard
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -212,9 +213,15 @@ def row(one: Symptom) -> list[str]:
     ]
 
 
+@cache
+def boards() -> tuple[Dashboard, ...]:
+    """Return all dashboards; to build them takes a while."""
+    return all_dashboards()
+
+
 def panels(alert: str) -> Iterator[str]:
     """Yield the panels that show the cause of *alert*, with their dashboards."""
-    for board in all_dashboards():
+    for board in boards():
         title = board.title.removeprefix("jaxmon / ")
         yield from (f"{title}: {p.title}" for p in board.panels if alert in p.alerts)
 
