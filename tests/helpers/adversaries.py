@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 
@@ -86,6 +86,8 @@ class Points:
         self.where = ""
         self._at = at
         self._before: dict[int, str] = {}
+        # Python makes the bytes anew for whoever asks, a thousand times for a function.
+        self._bytes: dict[int, tuple[CodeType, bytes]] = {}
 
     def trace(self, frame: FrameType, _event: str, _: object) -> Any:
         """Be `sys.settrace`'s function."""
@@ -99,7 +101,11 @@ class Points:
     def _local(self, frame: FrameType, event: str, _: object) -> Any:
         if event == "opcode":
             before = self._before.get(id(frame), "")
-            op, argument = frame.f_code.co_code[frame.f_lasti :][:2]
+            code = frame.f_code
+            if (known := self._bytes.get(id(code))) is None:
+                known = self._bytes[id(code)] = code, code.co_code
+            at = frame.f_lasti
+            op, argument = known[1][at : at + 2]
             name = dis.opname[op]
             # Not so when what `yield from` or `await` waits for goes on.
             passes_on = name == "RESUME" and argument >= _AFTER_YIELD_FROM

@@ -210,7 +210,7 @@ def test_an_alarm_while_it_starts_or_stops_leaves_nothing(run_dir, most):
         finally:
             jaxmon.uninstrument()
 
-    run(program)
+    program()
     before = session.snapshot()
     points, problem = run(program)
     assert problem is None

@@ -11,10 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fastapi import FastAPI
-from starlette.applications import Starlette
-from starlette.responses import StreamingResponse
-from starlette.routing import Route
 
 import jaxmon
 from jaxmon.agent import Agent
@@ -64,6 +60,10 @@ class Model:
 
 
 def starlette(make: Callable[[], Any]) -> Any:
+    from starlette.applications import Starlette
+    from starlette.responses import StreamingResponse
+    from starlette.routing import Route
+
     async def answer(_: Any) -> StreamingResponse:
         return StreamingResponse(make())
 
@@ -71,6 +71,9 @@ def starlette(make: Callable[[], Any]) -> Any:
 
 
 def fastapi(make: Callable[[], Any]) -> Any:
+    from fastapi import FastAPI
+    from starlette.responses import StreamingResponse
+
     app = FastAPI()
 
     # One that is no coroutine: FastAPI runs it on a thread, and the stream on others.

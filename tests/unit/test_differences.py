@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import equinox
 import jax
 import numpy as np
-import optax
-from equinox._compile_utils import hashable_partition
-from flax import nnx
-from flax.training import train_state
 
 from jaxmon.agent.jaxlink.arrays import Leaf
 from jaxmon.agent.recompiles.argument_trees import LEAF, NONE, Argument, Node, node_of
@@ -237,6 +232,8 @@ def trees(before: object, after: object) -> list[str]:
 
 def test_the_field_of_a_train_state_is_named() -> None:
     """An optimizer that is made in each epoch is the same function, but for JAX."""
+    import optax
+    from flax.training import train_state
 
     def state(rate: float) -> Any:
         made = optax.adam(rate)
@@ -254,6 +251,7 @@ def test_the_field_of_a_train_state_is_named() -> None:
 
 def test_the_attribute_of_a_graph_of_flax_is_named() -> None:
     """Attributes of all its objects follow each other; equal ones are no news."""
+    from flax import nnx
 
     class Net(nnx.Module):  # type: ignore[misc]  # Flax has no types
         def __init__(self, rate: float, inner: float) -> None:
@@ -276,6 +274,8 @@ def test_the_attribute_of_a_graph_of_flax_is_named() -> None:
 
 def test_the_argument_of_a_function_of_equinox_is_named() -> None:
     """Of what it passes as one static argument: by position, by name, and fields."""
+    import equinox
+    from equinox._compile_utils import hashable_partition
 
     class Inner(equinox.Module):  # type: ignore[misc]  # as seen from here
         weight: Any

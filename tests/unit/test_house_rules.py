@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+from collections.abc import Iterator
 
 from tests.helpers.processes import PRODUCT, ROOT
 
@@ -12,6 +13,15 @@ _OPENERS = (
     *("socket", "socketpair", "create_server", "create_connection", "Socket", "pair"),
     *("epoll", "DefaultSelector", "EpollSelector", "TemporaryFile", "mmap", "scandir"),
 )
+
+
+def nodes(source: str, having: str = "") -> Iterator[ast.AST]:
+    """
+    Yield the nodes of *source*; none if no text in it matches *having*: to parse takes
+    a hundred times as long as to look for that.
+    """
+    if re.search(having, source):
+        yield from ast.walk(ast.parse(source))
 
 
 def test_every_test_says_what_it_shows():
@@ -114,7 +124,7 @@ def test_what_is_observed_finds_the_observer_complete():
     """A part may be made by another thread: once it observes, it may be called."""
     early = []
     for path in sorted((ROOT / "jaxmon").rglob("*.py")):
-        for made in ast.walk(ast.parse(path.read_text())):
+        for made in nodes(path.read_text(), r"append\(\s*self\._|append\(\s*self\.on_"):
             if isinstance(made, ast.FunctionDef) and made.name == "__init__":
                 steps = [ast.unparse(step) for step in made.body]
                 observed = [
@@ -152,15 +162,15 @@ def test_a_setting_of_the_process_is_found():
 
 def settings_of_the_process(source):
     """Return the lines that set something for the whole process."""
-    setters = re.compile(
+    setters = (
         r"os\.(umask|f?chdir|nice|putenv|unsetenv)|sys\.set\w+|locale\.setlocale"
         r"|gc\.(disable|enable|freeze|unfreeze|set_\w+)|resource\.setrlimit"
         r"|socket\.setdefaulttimeout|warnings\.(simple)?filter\w*|random\.seed"
     )
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and setters.fullmatch(ast.unparse(node.func))
+        for node in nodes(source, setters)
+        if isinstance(node, ast.Call) and re.fullmatch(setters, ast.unparse(node.func))
     ]
 
 
@@ -238,7 +248,7 @@ def test_a_swallowed_exception_is_found():
 def swallowed(source):
     """Return the lines in *source* that catch builtin exceptions and go on."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source, r"\b(except|suppress)\b"):
         kinds, inside = list[ast.AST](), list[ast.AST]()
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             kinds.append(node.type)
@@ -292,7 +302,7 @@ def test_kept_descriptors_are_found():
 def kept_descriptors(source):
     """Return the lines in *source* that keep what opens a descriptor."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source, rf"\b({'|'.join(_OPENERS)})\("):
         if not isinstance(node, ast.Assign | ast.AnnAssign):
             continue
         value = node.value
@@ -309,7 +319,7 @@ def listed_items(source):
     """Return the lines in *source* that list the items of an attribute as they are."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source, r"\.items\(")
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in ("list", "tuple", "sorted")
@@ -371,7 +381,8 @@ _FOREIGN = {
 def foreign_threads(source):
     """Return the lines in *source* that use threads and waits of the library."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    words = "|".join({"selectors"}.union(*_FOREIGN.values()))
+    for node in nodes(source, rf"\b({words})\b"):
         if isinstance(node, ast.ImportFrom):
             names = {one.name for one in node.names}
             found += [node.lineno] * bool(
@@ -393,14 +404,11 @@ def foreign_threads(source):
 
 def tall_docstrings(source):
     """Return the lines in *source* where a short sentence takes three lines."""
-    # Most files have none, and parsing takes longer than looking for one.
-    if not re.search(r'^ *r?"""\n.*\n *"""$', source, re.MULTILINE):
-        return []
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     lines = source.splitlines()
     found = [
         node.body[0]
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source, r'(?m)^ *r?"""\n.*\n *"""$')
         if isinstance(node, kinds) and ast.get_docstring(node, clean=False)
     ]
     return sorted(

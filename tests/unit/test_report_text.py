@@ -2,14 +2,16 @@
 
 import copy
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from jaxmon.facts.process import read
+from jaxmon.facts.process import Snapshot, read
 from jaxmon.host.formats import layout
 from jaxmon.screens import text
 from jaxmon.symptoms.findings import find
+from jaxmon.symptoms.symptom import Finding
 
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -294,7 +296,11 @@ def explained(
 ) -> str:
     """Return the explanation of a process."""
     snapshot = read(overview, events)
-    lines = text.explanation(snapshot, find(snapshot), worker="0", **options)
+    return explanation(snapshot, find(snapshot), **options)
+
+
+def explanation(snapshot: Snapshot, findings: Sequence[Finding], **options: Any) -> str:
+    lines = text.explanation(snapshot, findings, worker="0", **options)
     return "\n".join(lines) + "\n"
 
 
@@ -327,8 +333,9 @@ def test_a_program_without_trouble_has_no_findings():
     )
 
 
-def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return pages with a lot of everything, all of it hostile or long."""
+@pytest.fixture(scope="module")
+def crowded() -> tuple[Snapshot, Sequence[Finding]]:
+    """Return a process with a lot of everything, all of it hostile or long."""
     overview, events = copy.deepcopy(OVERVIEW), copy.deepcopy(EVENTS)
     source = random.Random(4)  # noqa: S311 - names, not keys
     nasty = ["\x1b[2J", "\r\n", "変数", "z\u0335", "\u202e", "a" * 500, "\x07", "é"]
@@ -350,26 +357,27 @@ def crowded() -> tuple[dict[str, Any], dict[str, Any]]:
     transfers = overview["transfers"]["lines"]
     transfers += [{**transfers[0], "file": name(), "how": name()} for _ in range(50)]
     overview["memory"]["devices"] *= 16
-    return overview, events
+    snapshot = read(overview, events)
+    return snapshot, find(snapshot)
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_no_line_is_wider_than_the_terminal(width):
+def test_no_line_is_wider_than_the_terminal(crowded, width):
     """Whatever a program calls its functions, each line fits."""
-    for line in explained(*crowded(), width=width).splitlines():
+    for line in explanation(*crowded, width=width).splitlines():
         assert layout.columns(line) <= width, line
 
 
-def test_the_terminal_gets_no_control_characters():
+def test_the_terminal_gets_no_control_characters(crowded):
     """Names cannot move the cursor, change colours or reverse the text."""
-    for report in (explained(*crowded()), ended(*crowded())):
+    for report in (explanation(*crowded), "\n".join(text.summary(*crowded))):
         assert all(line.isprintable() for line in report.split("\n"))
         assert "\\x1b[2J" in report
 
 
-def test_the_end_fits_a_screen():
+def test_the_end_fits_a_screen(crowded):
     """However much there is to report, 40 lines of 80 columns are the maximum."""
-    lines = ended(*crowded()).splitlines()
+    lines = "\n".join(text.summary(*crowded)).splitlines()
 
     assert len(lines) <= text.MOST_LINES
     assert all(layout.columns(line) <= 80 for line in lines)
