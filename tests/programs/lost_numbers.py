@@ -161,7 +161,7 @@ def main() -> None:
     end = time.monotonic() + float(sys.argv[2])
     while time.monotonic() < end:
         update(states)
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ counted(
 
 # As many as a loop makes: all counted but for the latest, and those of one size
 # exactly in proportion.
-before, total = page(), 20_000
+before, total = page(), 5_000
 for _ in range(total):
     jax.device_put(host)
     warn()

@@ -3,6 +3,8 @@ An ``slo.yaml`` that makes no sense is refused with file and line, whatever it s
 """
 
 from contextlib import suppress
+from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -44,9 +46,20 @@ def test_any_scalar_anywhere(scalar, tmp_path):
     places += [f"slos:\n- {key}: {scalar}" for key in OF_AN_SLO]
     places += [f"slos:\n- indicator: {{{key}: {scalar}}}" for key in OF_AN_INDICATOR]
     places += [scalar, f"{scalar}: 1", f"slos: [{scalar}]", f"? {scalar}\n: 1"]
-    places += [f"slos: []\nlimits: {{{name}: {scalar}}}" for name in LIMITS]
-    path = tmp_path / "slo.yaml"
-    for text in places:
+    refused(places, tmp_path / "slo.yaml")
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_any_scalar_as_a_limit(step, tmp_path):
+    """Each limit is tried with each scalar; with each change, with every seventh."""
+    places = [f"slos: []\nlimits: {{{n}: {s}}}" for n, s in product(LIMITS, SCALARS)]
+    assert step == 1 or len(SCALARS) % step  # each scalar has its limits
+    refused(places[::step], tmp_path / "slo.yaml")
+
+
+def refused(texts: list[str], path: Path) -> None:
+    """Assert that each of the *texts* is refused with file and line."""
+    for text in texts:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(SloError) as raised:
             slo.load(path)
