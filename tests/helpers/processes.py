@@ -263,14 +263,15 @@ def run_python(
     seconds: float = 240.0,
 ) -> Result:
     """
-    Run the Python of the tests with *args* in a clean environment.
+    Run the Python of the tests with *args* in a clean environment; XLA hardly optimises
+    what is compiled there, unless *env* has other flags.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than *seconds*; it was killed.
     """
     done = subprocess.run(
         [sys.executable, *args],
-        env=clean_environ(run_dir, **(env or {})),
+        env=clean_environ(run_dir, **{**QUICK_COMPILES, **(env or {})}),
         cwd=cwd,
         input=stdin,
         capture_output=True,
@@ -353,7 +354,9 @@ def execute(
     with subprocess.Popen(
         [*command, *program.arguments],
         cwd=directory,
-        env=clean_environ(PYTHONDONTWRITEBYTECODE="1", **program.environ),
+        env=clean_environ(
+            **{"PYTHONDONTWRITEBYTECODE": "1", **QUICK_COMPILES, **program.environ}
+        ),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

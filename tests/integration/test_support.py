@@ -67,7 +67,7 @@ def test_scripts_run_in_a_clean_environment(python_script, run_dir, monkeypatch)
         "print(json.dumps([sys.argv[1:], *map(os.environ.get, names)]))\n"
     )
     seen = python_script(source, "x", env={"A": "b"}).json()
-    flags = processes.NO_FUSION_EMITTERS or None
+    flags = processes.QUICK_COMPILES["XLA_FLAGS"]
     assert seen == [["x"], None, str(run_dir), "cpu", flags, "b"]
 
 
