@@ -14,6 +14,7 @@ from jaxmon_dashboards.boards.model import (
     Variable,
 )
 from tests.helpers.dashboards import DASHBOARDS, EVERY_DASHBOARD, panels
+from tests.helpers.processes import each
 
 
 MOST = 100
@@ -54,10 +55,8 @@ def limited(panel: Panel) -> int:
     return total(map(max, numbers))
 
 
-@pytest.mark.parametrize(
-    "panel",
-    [one for one in PANELS.values() if one.kind != "stat"],
-    ids=lambda one: f"{one.id} {one.title}",
+@each(
+    {f"{one.id} {one.title}": (one,) for one in PANELS.values() if one.kind != "stat"}
 )
 def test_no_panel_has_more_than_a_hundred_series(panel):
     """A panel keeps the worst so many, or its labels have few values."""

@@ -10,6 +10,7 @@ import pytest
 
 from jaxmon.host.disclosure import HIDDEN, command, document, flags, hidden, text, url
 from tests.helpers.adversaries import ARGUMENTS, MESSAGES, PREFIXED, SECRETS
+from tests.helpers.processes import each
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_harmless_words_of_a_command_line_are_shown(given, shown):
     assert command(shown.split(" ") if shown else []) == shown
 
 
-@pytest.mark.parametrize("words", ARGUMENTS, ids=lambda words: words[0][:20])
+@each({repr(words): (words,) for words in ARGUMENTS})
 def test_no_secret_of_a_command_line_is_shown(words):
     """However it is spelled, and after it was shown and split at spaces once more."""
     line = ["/usr/bin/python", "train.py", "--steps", "10", *words, "--lr=0.1"]
@@ -69,7 +70,7 @@ def document_without(words: list[str]) -> str:
     return printed
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message[:20])
+@each({message: (message,) for message in MESSAGES})
 def test_no_secret_of_a_message_is_shown(message):
     """Messages of HTTP clients, databases and clouds, which quote what they sent."""
     assert not [one for one in SECRETS if one in text(message)]

@@ -13,6 +13,7 @@ from jaxmon.agent.jaxlink.failures import (
     status_of,
 )
 from jaxmon.catalog import ERROR_KINDS
+from tests.helpers.processes import each
 
 
 RUNTIME = [
@@ -198,17 +199,20 @@ class KeyReuseError(JAXTypeError):
 checkify = type("JaxRuntimeError", (ValueError,), {"__module__": "jax._src.checkify"})
 
 
-@pytest.mark.parametrize("made", [XlaRuntimeError, JaxRuntimeError, OwnError])
-@pytest.mark.parametrize(("text", "kind"), RUNTIME)
+@each(
+    {
+        f"{made.__name__}: {text}": (made, text, kind)
+        for made in (XlaRuntimeError, JaxRuntimeError, OwnError)
+        for text, kind in RUNTIME
+    }
+)
 def test_kinds_of_runtime_errors_follow_their_text(made, text, kind):
     """Memory wherever a vague status mentions it, then the status."""
     assert kind_of(made(text)) == kind
     assert kind in ERROR_KINDS
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"), [one for one in RUNTIME if one[0].split(":")[0] in STATUSES]
-)
+@each({one[0]: one for one in RUNTIME if one[0].split(":")[0] in STATUSES})
 def test_a_cached_call_raises_the_same_as_a_value_error(text: str, kind: str) -> None:
     """C++ turns the status of a call on the fast path into a builtin exception."""
     assert kind_of(ValueError(text)) == kind

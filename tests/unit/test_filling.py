@@ -14,6 +14,7 @@ import pytest
 from jaxmon.agent.memory.leaks import FillingDetector, Room, rooms, seconds_left
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
+from tests.helpers.processes import each
 
 
 MIB = 1 << 20
@@ -132,8 +133,7 @@ HEALTHY: dict[str, tuple[Callable[[float], Mapping[int, float]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("seed", range(5))
+@each({f"{name}, {seed}": (name, seed) for name in HEALTHY for seed in range(5)})
 def test_what_stops_in_time_is_no_leak(name, seed):
     """Loading, filling, caching and saving are not suspected within minutes."""
     assert watch(*HEALTHY[name], seed=seed).leak is None

@@ -24,7 +24,7 @@ from jaxmon.agent.memory.holders import HolderFinder
 from jaxmon.agent.memory.leaks import MIN_LOOKS, LeakDetector, YoungDetector
 from jaxmon.agent.memory.profile import AllocationLine, MemoryProfile
 from jaxmon.facts.memory import Leak
-from tests.helpers.processes import until
+from tests.helpers.processes import each, until
 
 
 MIB = 1 << 20
@@ -94,8 +94,13 @@ INNOCENT: dict[str, Program] = {
 }
 
 
-@pytest.mark.parametrize("program", INNOCENT.values(), ids=INNOCENT)
-@pytest.mark.parametrize("seed", range(5))
+@each(
+    {
+        f"{name}, {seed}": (program, seed)
+        for name, program in INNOCENT.items()
+        for seed in range(5)
+    }
+)
 def test_no_leak_is_no_leak(program, seed):
     """
     A program that holds more for a while, or now and then, is not suspected in an hour.

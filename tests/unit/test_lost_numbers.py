@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmon.agent.checks.states import CountHistory, NarrowState
+from tests.helpers.processes import each
 
 
 RANDOM = np.random.default_rng(0)
@@ -72,7 +73,7 @@ def test_a_count_that_becomes_negative_wraps():
     assert count(EVEN, kind=np.int64) is None
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each({str(seed): (seed,) for seed in range(200)})
 def test_hashes_do_not_count(seed):
     """Nor does a count that is set back, or goes down."""
     numbers = np.random.default_rng(seed).integers(-(2**31), 2**31, 40)

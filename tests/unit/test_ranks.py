@@ -1,11 +1,12 @@
 """The rank test against every order of the runs, and against published tables."""
 
-from itertools import combinations
+from itertools import combinations, product
 from operator import ge
 
 import pytest
 
 from jaxmon.preflight.baseline.compare import RISK, critical, not_slower
+from tests.helpers.processes import each
 
 
 def orders(before: int, after: int) -> list[int]:
@@ -18,9 +19,7 @@ def orders(before: int, after: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("before", range(1, 7))
-@pytest.mark.parametrize("after", range(1, 7))
-@pytest.mark.parametrize("risk", [RISK, 0.05])
+@each({str(one): one for one in product(range(1, 7), range(1, 7), (RISK, 0.05))})
 def test_accusations_are_as_rare_as_promised(before, after, risk):
     """
     Where nothing has changed, at most the promised fraction of all orders of the runs

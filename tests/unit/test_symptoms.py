@@ -4,10 +4,9 @@ import importlib
 import json
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from jaxmon import symptoms
 from jaxmon.cli.runbook import names
@@ -17,11 +16,13 @@ from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon_alerts import slo
 from jaxmon_alerts.rules.build import burn_alerts
 from jaxmon_alerts.rules.causes import cause_alerts
+from tests.helpers.processes import each
 
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@cache
 def panels() -> set[str]:
     """Return every panel as ``Dashboard: Panel``."""
     found = set()
@@ -34,7 +35,7 @@ def panels() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", SYMPTOMS)
+@each({name: (name,) for name in SYMPTOMS})
 def test_symptoms_refer_to_what_exists(name):
     """Panel and runbook are there; what has no alert or no screen says why."""
     one = SYMPTOMS[name]
