@@ -26,6 +26,9 @@ from typing import Any
 
 
 MOST_BYTES = 1 << 20
+# Seconds until an exited process is reaped. While its threads exit, Linux spins there,
+# for some tens of milliseconds if all processors are busy.
+LATER = 0.3
 
 
 class Exit:
@@ -52,31 +55,61 @@ import jax.numpy  # noqa: E402
 # Loaded by an agent as it starts and at the first compile, with all that they import.
 for _name in (
     "runtime",
-    "history.part",
+    "cache.part",
+    "calls",
+    "charts",
+    "checks.keys",
+    "checks.numerics",
+    "compiles.part",
     "compiles.programs",
+    "devices.part",
+    "errors.part",
+    "history.part",
+    "memory.leaks",
+    "memory.part",
+    "oom.part",
     "recompiles.finder",
+    "reports.directory",
     "sampling.part",
     "traces",
     "tracing.part",
+    "tracing.reader",
     "transfers",
     "walltime.part",
+    "warm.part",
     "warm.recorder",
 ):
     import_module(f"jaxmon.agent.{_name}")
 
 
+def first_compile() -> None:
+    """Do what JAX does before its first compile, and needs no thread of its own."""
+    with suppress(ImportError):
+        import_module("jaxlib.mlir.dialects.mhlo")
+    import_module("jax.experimental.multihost_utils")
+    # It looks for plugins in each installed package.
+    bridge = import_module("jax._src.xla_bridge")
+    getattr(bridge, "_discover_and_register_pjrt_plugins", list)()
+
+
 def serve(listener: socket.socket) -> dict[str, Any]:
     """Fork for each request; return it in the child, and exit when stdin ends."""
     running: dict[int, tuple[int, socket.socket]] = {}
+    ended: dict[int, float] = {}
     while True:
-        ready, _, _ = select.select([0, listener.fileno(), *running], [], [])
+        wait = LATER if ended else None
+        ready, _, _ = select.select([0, listener.fileno(), *running], [], [], wait)
         if 0 in ready:
             os._exit(0)
         for process in running.keys() & set(ready):
             os.close(process)
             pid, client = running.pop(process)
-            _respond(client, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            _respond(client, _code_of(pid))
             client.close()
+            ended[pid] = time.monotonic() + LATER
+        for pid in [one for one, due in ended.items() if due < time.monotonic()]:
+            os.waitpid(pid, 0)
+            del ended[pid]
         if listener.fileno() not in ready:
             continue
         client, _ = listener.accept()
@@ -89,6 +122,13 @@ def serve(listener: socket.socket) -> dict[str, Any]:
             os.close(file)
         _respond(client, pid)
         running[os.pidfd_open(pid)] = pid, client
+
+
+def _code_of(pid: int) -> int:
+    """Return the exit code of a process that has exited, and leave it to be reaped."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 def become(request: dict[str, Any]) -> None:
@@ -138,6 +178,7 @@ if __name__ == "__main__":
     number, *modules = sys.argv[1:]
     for _name in modules:
         import_module(_name)
+    first_compile()
     # Or each program's collector goes through all of it, and has the kernel copy it.
     gc.collect()
     gc.freeze()
