@@ -25,7 +25,8 @@ def fired(at, *windows, **who):
     labels = {"job": "web", **who}
     text = ",".join(f'{label}="{value}"' for label, value in labels.items())
     names = "slo:jaxmon_request_error:burning(10m_of_few|30m_of_few|1h_14_4|1h_3|6h_6)"
-    found = f'label_replace({{__name__=~"{names}"}}, "at", "$1", "__name__", ".*:{names[25:]}")'
+    burning = f'{{__name__=~"{names}"}}'
+    found = f'label_replace({burning}, "at", "$1", "__name__", "{names}")'
     page = 'ALERTS{alertstate="firing",severity="page"}'
     return {
         "expr": f"group by (cluster, job, at) ({found} and on (job) {page})",
