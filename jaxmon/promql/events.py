@@ -21,9 +21,9 @@ from jaxmon.promql import Counter, Expr, Matcher, RecordedSeries
 from jaxmon.promql.expressions import SCRAPED_LABELS
 
 
-_COUNTING = catalog.COUNTING_SECONDS.name
 RESTARTED, RETURNED = (
-    f"worker:{_COUNTING}:{what}" for what in ("restarted", "returned")
+    f"worker:{catalog.COUNTING_SECONDS.name}:{what}"
+    for what in ("restarted", "returned")
 )
 """Recorded for what counts in the same group: processes since its last evaluation."""
 
@@ -33,6 +33,7 @@ CONDITIONS = {
 }
 """What these are, in a sentence each."""
 
+_GROUP = "sloth_id"
 _PARTS = {
     "restarted": "0 for series that started again.",
     "lapsed": "The last sample of series that the sample before lacks.",
@@ -53,17 +54,6 @@ class Evaluation:
     delay: str = "15s"
     memory: str = "5m"
     group: str = ""
-
-    def condition(self, name: str) -> Expr:
-        """Return the series `RESTARTED` or `RETURNED` of the group."""
-        of_group = [promql.eq("sloth_id", self.group)] if self.group else []
-        return promql.recorded(self.name(name), *of_group)
-
-    def name(self, condition: str) -> str:
-        """Return as what the group records a *condition*; labels tell objectives."""
-        return (
-            condition if self.group else condition.replace(_COUNTING, "jaxmon_events")
-        )
 
     @property
     def before(self) -> str:
@@ -105,41 +95,44 @@ def counted(
     def some(series: Expr) -> Expr:
         return series > 0 if rare else series
 
-    now = counter.latest(when.interval, back=when.delay)
-    there, before = (counter.total().offset(back) for back in (when.delay, when.before))
+    now = some(counter.latest(when.interval, back=when.delay))
+    there, before = (
+        some(counter.total().offset(back)) for back in (when.delay, when.before)
+    )
+    last = some(counter.latest(when.memory, back=when.before))
     counting = promql.gauge(catalog.COUNTING_SECONDS).offset(when.before)
     young = counting < durations.seconds(when.memory)
-    restarted, returned = (when.condition(name) for name in (RESTARTED, RETURNED))
-    # If the series is not there, its last sample is of the process before.
-    anew = there.and_(restarted, *SCRAPED_LABELS) * 0
-    # While scrapes fail, everything has ended.
-    last = some(counter.latest(when.memory, back=when.before)).unless(some(before))
+    restarted, returned = (
+        promql.recorded(name, promql.eq(_GROUP, when.group))
+        for name in (RESTARTED, RETURNED)
+    )
+    if not when.group:
+        # In one expression: events have many series, and each selection counts.
+        # While scrapes fail, everything has ended.
+        before = before.or_(last.unless(young, *SCRAPED_LABELS))
+        # If the series is not there, its last sample is of the process before.
+        rise = ((now - before) >= 0).unless(there.and_(restarted, *SCRAPED_LABELS))
+        return some(rise.or_(now.unless(returned, *SCRAPED_LABELS)))
+    # The same in parts: objectives have few series, with long selectors.
     parts = {
-        "restarted": anew,
-        "lapsed": last.unless(young, *SCRAPED_LABELS),
+        "restarted": there.and_(restarted, *SCRAPED_LABELS) * 0,
+        "lapsed": last.unless(before).unless(young, *SCRAPED_LABELS),
         "unknown": now.unless(before).and_(returned, *SCRAPED_LABELS),
     }
-    if when.group:
-        # Selectors may be long, and what is not new is counted from itself.
-        parts = {
-            name: part.record("worker", of, name, _PARTS[name])
-            for name, part in parts.items()
-        }
-    other = parts["restarted"].or_(parts["lapsed"])
-    other = other.or_(parts["unknown"]) if when.group else other
+    restarts, lapsed, unknown = (
+        part.record("worker", of, name, _PARTS[name]) for name, part in parts.items()
+    )
+    other = restarts.or_(lapsed).or_(unknown)
     other = other.record(
         *("worker", of, "before"), "From what is counted, if not the sample before."
     )
-    now = some(now)
-    rise = (now - other.or_(some(before))) >= 0
-    new = now if when.group else now.unless(returned, *SCRAPED_LABELS)
-    return some(rise.or_(new))
+    return some(((now - other.or_(before)) >= 0).or_(now))
 
 
 def conditions(when: Evaluation, *, ours: bool = True) -> Iterator[tuple[str, Expr]]:
     """Yield what a group has to record before it counts metrics, *ours* or others'."""
-    yield when.name(RESTARTED), _restarted(when)
-    yield when.name(RETURNED), _returned(when, ours=ours)
+    yield RESTARTED, _restarted(when)
+    yield RETURNED, _returned(when, ours=ours)
 
 
 def _restarted(when: Evaluation) -> Expr:
@@ -249,8 +242,7 @@ EVERY = (
 
 def recorded(when: Evaluation) -> Iterator[RecordedSeries]:
     """Yield what is recorded of evaluations *when*."""
-    sentences = CONDITIONS.values()
-    for (name, expr), sentence in zip(conditions(when), sentences, strict=True):
-        yield RecordedSeries(name, expr, sentence)
+    for name, expr in conditions(when):
+        yield RecordedSeries(name, expr, CONDITIONS[name])
     for events in EVERY:
         yield events.record(when)
