@@ -10,7 +10,7 @@ from math import inf
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, histogram, ne
-from jaxmon.symptoms.alert import PROCESS
+from jaxmon.symptoms.alert import PROCESS, SiteLimits
 
 
 ROUTE = ("job", "route")
@@ -205,8 +205,9 @@ def memory_growth(window: str, most: float) -> Expr:
 _OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
 
 
-def paged(but: str, page: str, window: str) -> Expr:
+def paged(but: str, limits: SiteLimits) -> Expr:
     """Return the jobs about whose run another alert than *but* paged of late."""
+    page, window = limits.page, limits.duration("1h")
     others = "|".join(name for name in _OF_RUNS if name != but)
     fired = promql.alerts(
         promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)

@@ -137,7 +137,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         (TICKET, died > 0, A_PROCESS),
     ):
         # It may be the first that is known of the same outage.
-        paged = recorded.paged("JaxmonTrainingDied", limits.page, _once(limits))
+        paged = recorded.paged("JaxmonTrainingDied", limits)
         yield Alert(
             expr=expr.unless(paged, "job") if severity == PAGE else expr,
             for_=limits.died_for,
@@ -163,10 +163,6 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             summary=(f"{{{{ $value }}}} of {run.processes} processes run of {what}."),
             labels=run.match,
         )
-
-
-def _once(limits: SiteLimits) -> str:
-    return limits.duration("30m")
 
 
 _OF_JOB = " processes of job {{ $labels.job }} "
