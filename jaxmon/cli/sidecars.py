@@ -194,13 +194,21 @@ class Sidecars:
     password_file: Path | None = option(FILE)
     access: Access = ACCESS
 
+    @property
+    def local(self) -> bool:
+        """Whether no sidecar was given."""
+        return not (self.targets or self.files or self.urls)
+
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
-        Return what the sidecars report, or why not, within one timeout, in their order.
+        Return what the sidecars report, or why not, within one timeout, in their order;
+        without any, what the agents of this host do, in this user's run directory.
         If *timed*, each is asked twice: the first response may wait for processes that
-        hang; the time of the second is known well. Raises `CommandError`: there is no
-        target, or an invalid one.
+        hang; the time of the second is known well. Raises `CommandError`: a target is
+        invalid.
         """
+        if self.local:
+            return [_of_this_host(stacks=stacks)]
         from concurrent.futures import ThreadPoolExecutor
 
         from jaxmon.facts.host import JobHost
@@ -260,9 +268,6 @@ class Sidecars:
         return connect
 
     def _found(self) -> list[ScrapeTarget]:
-        if not (self.targets or self.files or self.urls):
-            msg = "give --targets, --file-sd or --http-sd"
-            raise click.UsageError(msg)
         found = list(expanded(self._given()))
         if not found:
             reason = "there are no targets"
@@ -285,6 +290,18 @@ class Sidecars:
 
 
 SIDECARS = collected(Sidecars)
+
+
+def _of_this_host(*, stacks: bool) -> JobHost:
+    from jaxmon.facts.host import host
+    from jaxmon.host import rundir
+    from jaxmon_exporter.ranks import Ranks
+
+    ranks = Ranks(rundir.locate(), list[BaseException]().append)
+    try:
+        return host("this host", ranks.read(stacks=stacks)).replace(asked=time.time())
+    finally:
+        ranks.close()
 
 
 def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:
