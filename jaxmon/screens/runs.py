@@ -31,8 +31,10 @@ from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.status import summarise
+from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.findings import as_fact, find, verdict
 from jaxmon.symptoms.symptom import Finding
+from jaxmon.symptoms.unmarked import calling
 
 
 SCHEMA = 1
@@ -262,6 +264,9 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
     found = tuple(map(as_fact, findings))
     verdicts = ProcessVerdict(findings=found, verdict=facts.crash)
+    if facts.state == "running":
+        text, calls = doing(snapshot), calling(snapshot)
+        verdicts = verdicts.replace(doing=text, calling=calls)
     status = summarise(
         now,
         young=inf,

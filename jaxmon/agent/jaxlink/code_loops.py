@@ -6,11 +6,13 @@ import dis
 from collections.abc import Iterator
 from itertools import pairwise
 from types import CodeType
-from typing import NamedTuple
+from typing import TypeAlias
 
 from jaxmon.agent.jaxlink.source_lines import SourceLine
 
 
+# Its first and last offset, and its line.
+_Loop: TypeAlias = tuple[int, int, int]
 _MOST = 10_000
 _LONGEST = 50_000
 # After which nothing follows in the code.
@@ -23,20 +25,12 @@ _BACK = frozenset(
 )
 
 
-class CodeLoop(NamedTuple):
-    """A loop: its first and last offset, and its line."""
-
-    first: int
-    last: int
-    line: int
-
-
 class CodeLoops:
     """Remembers the loops of functions, at most 10,000 of these."""
 
     def __init__(self) -> None:
         # The code object keeps its id from being reused.
-        self._found: dict[int, tuple[CodeType, list[CodeLoop]]] = {}
+        self._found: dict[int, tuple[CodeType, list[_Loop]]] = {}
 
     def at(self, code: CodeType, offset: int) -> SourceLine | None:
         """
@@ -47,19 +41,15 @@ class CodeLoops:
         if found is None:
             if len(self._found) >= _MOST or len(code.co_code) > _LONGEST:
                 return None
-            self._found[id(code)] = found = code, sorted(_loops(code), key=_length)
-        for loop in found[1]:
-            if loop.first <= offset <= loop.last:
-                return SourceLine(code.co_filename, loop.line, code.co_name)
-        return None
+            self._found[id(code)] = found = code, [*_loops(code)]
+        around = [loop for loop in found[1] if loop[0] <= offset <= loop[1]]
+        if not around:
+            return None
+        _, _, line = max(around, key=lambda loop: loop[1] - loop[0])
+        return SourceLine(code.co_filename, line, code.co_name)
 
 
-def _length(loop: CodeLoop) -> int:
-    """Return what sorts the longest first."""
-    return loop.first - loop.last
-
-
-def _loops(code: CodeType) -> Iterator[CodeLoop]:
+def _loops(code: CodeType) -> Iterator[_Loop]:
     """
     Yield the loops of *code*: jumps back to where the jump can be reached from. It
     cannot if it ends what handles an exception, and goes on after that.
@@ -80,7 +70,7 @@ def _loops(code: CodeType) -> Iterator[CodeLoop]:
             if _reaches(first, last, follows):
                 # A `while` ends with its condition, a `for` begins with its items.
                 numbers = filter(None, (lines[first], lines[last]))
-                yield CodeLoop(first, last, min(numbers, default=code.co_firstlineno))
+                yield first, last, min(numbers, default=code.co_firstlineno)
 
 
 def _reaches(first: int, last: int, follows: dict[int, list[int]]) -> bool:
