@@ -231,7 +231,10 @@ def _starting(directory: Path) -> dict[int, float]:
         have = {hung.listener(path) for path in rundir.sockets(directory).values()}
     for pid, environ, settings in bootstrap.started():
         chosen = rundir.locate(settings.get("run_dir"), environ)
-        if pid not in have and chosen.absolute() == directory.absolute():
+        # Its temporary directory may be another one.
+        here = environ.get("TMPDIR") == os.environ.get("TMPDIR")
+        is_there = here or chosen != rundir.locate(None, {})
+        if pid not in have and is_there and chosen.absolute() == directory.absolute():
             found[pid] = process.age(Path(f"/proc/{pid}")) or 0.0
     return found
 
@@ -253,7 +256,7 @@ def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
 def hints(directory: Path) -> list[str]:
     """Return what runs besides *directory*: in others, or without an agent yet."""
     found = [
-        f"pid {pid} ({hung.program(pid)}) has no agent: `jaxmon run` started it "
+        f"pid {pid} ({hung.program(pid)}) has no agent here: `jaxmon run` started it "
         f"{ago(age)}, and an agent begins once JAX is imported."
         for pid, age in _starting(directory).items()
     ]

@@ -100,7 +100,8 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     reasons.sort(key=lambda reason: reason.kind not in _NOTICED)
     reasons.sort(key=lambda reason: STATES.index(reason.state))
     marked = bool(facts.requests or facts.loops)
-    advice = "" if marked or not facts.agents else _MARK
+    runs = any(agent.up for agent in facts.agents)
+    advice = _MARK if runs and not marked else ""
     if advice and all(agent.calling.loop for agent in facts.agents):
         advice = _MARK_LOOP
     if reasons:

@@ -277,7 +277,7 @@ def test_a_program_that_is_starting_is_waited_for(
         found = ps(run_dir)
         assert found.err.startswith(f"Waiting for pid {starting.pid} to import JAX")
         assert f"  pid {starting.pid} (" in found.err
-        assert " has no agent: `jaxmon run` started it " in found.err
+        assert " has no agent here: `jaxmon run` started it " in found.err
         assert str(unrelated.pid) not in found.err
         starting.kill()
         starting.wait()
