@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import FINISHED
+from jaxmon.facts.ending import CRASHED, FINISHED
 from jaxmon.facts.process import read
 from jaxmon.facts.status import (
     FindingSummary,
@@ -33,6 +33,7 @@ from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.cache import shared
 from jaxmon.symptoms.findings import HostFindings, as_fact, verdict
 from jaxmon.symptoms.symptom import Finding
+from jaxmon.symptoms.unmarked import calling
 
 
 # An agent's events are at most 4 MiB, its overview usually a tenth of that.
@@ -84,6 +85,7 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
                 of.observed_seconds,
                 notes=tuple(note[:_MOST_OF_A_NOTE] for note in doubts(snapshot)),
                 doing=doing(snapshot)[:_MOST_OF_A_NOTE],
+                calling=calling(snapshot),
             )
     judged: dict[str, list[Finding]] = {}
     for worker, process in list(processes.items()):
@@ -105,7 +107,8 @@ def judge(run_dir: Path, limits: Limits, *, timeout: float) -> HostVerdict:
             processes[worker] = ProcessVerdict(
                 end.pid or None,
                 end.program[:_MOST_OF_A_PROGRAM],
-                verdict=clean(end.sentence)[:_MOST_OF_A_NOTE],
+                verdict=clean(end.line(age := endings.age_of(end)))[:_MOST_OF_A_NOTE],
+                crashed_seconds=age if end.ended == CRASHED else None,
             )
     together = tuple(
         SharedFinding(**vars(as_fact(finding)), workers=tuple(workers))

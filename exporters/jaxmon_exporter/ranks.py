@@ -122,6 +122,11 @@ class Ranks:
         """Read the agents on another thread; called by the server's, now and then."""
         self._latest.refresh()
 
+    def read(self, *, stacks: bool) -> dict[str, Any]:
+        """Read the agents now, within seconds, and return what `document` does."""
+        (self._read_stacks if stacks else self._read)()
+        return self.document(stacks=stacks)
+
     def close(self) -> None:
         """Stop watching for ends."""
         self._closings.close()

@@ -277,12 +277,14 @@ class Runtime:
             with self._guard.contained("report"):  # the program ends as it did
                 for part in self.parts:
                     self._refresh(part, "report", asked=False)
+                end = self._ending.record
+                how = "" if end is None else end.line(None)
                 self._reports.write(
                     self.overview,
                     self.context.events,
                     self.collect,
                     worker=str(self.serving.slot or 0),
-                    crashed=crashed,
+                    crash=how if crashed else None,
                 )
 
     def _write_baseline(self) -> None:

@@ -90,8 +90,9 @@ def prepared(
 _PORTS = 64
 _LOST = "the program has closed jaxmon's descriptors, and with them its lock"
 _MOST_TURNS = 3
-# Seconds between two checks. One takes some 80 µs on the server's thread.
-_EVERY = 5.0
+# Seconds between two checks. One takes some 80 µs on the server's thread. The first one
+# records the command line, for who is killed.
+_EVERY, _FIRST = 5.0, 0.5
 
 
 class Serving:
@@ -236,7 +237,7 @@ class Serving:
             log.warning(text, error)
             self._local = None
             return False
-        server.every(_EVERY, local.check)
+        server.every(_EVERY, local.check, first=_FIRST)
         return True
 
 

@@ -115,12 +115,19 @@ def _watch(show: Callable[[], None], every: float, *, clears: bool) -> None:
 
 def _show(worker: str | None, run_dir: Path | None, *, everyone: bool) -> None:
     from jaxmon.cli import findings
-    from jaxmon.cli.workers import candidates, pick
+    from jaxmon.cli.workers import candidates, ends, pick
+    from jaxmon.host import rundir
+    from jaxmon.host.formats.layout import wrapped
     from jaxmon.screens.text import explanation
 
     width = output.report_width()
     if everyone or worker is None:
         workers = candidates(None, run_dir)
+        for sentence in ends(run_dir or rundir.locate())[0]:
+            _paint(
+                findings.Painted(line, findings.BROKEN)
+                for line in [*wrapped(sentence, width), ""]
+            )
         if everyone or len(workers) > 1:
             several = findings.judged(workers, limits_of(run_dir))
             height = max(shutil.get_terminal_size().lines - 1, _LEAST_LINES)

@@ -62,7 +62,8 @@ def why(
     The others wait for it in a hang, or at every step; the cause is said, too.
 
     Asks the sidecars of all its hosts at the same time, which were started with
-    `--peer-access`, and waits --timeout seconds for all of them together.
+    `--peer-access`, and waits --timeout seconds for all of them together. Without
+    any, reads the agents of this host.
 
     Options:
         after: Seconds without progress that are called a hang, unless longer pauses are
@@ -77,6 +78,7 @@ def why(
         a job gets on
 
     Examples:
+      jaxmon job why
       jaxmon job why --targets host-1:9467,host-2:9467
       jaxmon job why --targets ranks.train.svc:9467 --scheme https --ca-file ca.pem
       jaxmon job why --file-sd targets/train.json --stacks
@@ -105,28 +107,40 @@ def post_mortem(*, sidecars: Sidecars = SIDECARS, as_json: bool = OF_PROCESS) ->
 
     The others fail because of it, and print errors too. Asks the sidecars of all hosts,
     which remember for an hour what the processes left. Clocks of hosts may differ.
+    Without sidecars, reads what processes of this host left, also those of no job.
 
     Exit codes:
       0 no process of a job has failed
-      1 one has
+      1 one has, or one of this host that belongs to no job
       3 no host answered, no process of a job ran there within the last hour, or no
         failure is known, but a host or a rank is missing
 
     Examples:
+      jaxmon job post-mortem
       jaxmon job post-mortem --targets host-1:9467,host-2:9467
       jaxmon job post-mortem --file-sd targets/train.json --json
     """
+    from jaxmon.cli.workers import ends
+    from jaxmon.host import rundir
+    from jaxmon.host.formats.layout import wrapped
     from jaxmon.job.post_mortem import examine
     from jaxmon.job.post_mortem_text import document, lines
 
     found = examine(sidecars.ask(timed=True), limits_of(None))
+    alone = sidecars.local and not found.jobs
+    just, earlier = ends(rundir.locate()) if alone else ([], [])
+    ended = [*just, *earlier]
     if as_json:
         output.document(document(found))
+    elif ended:
+        for sentence in ended:
+            for line in wrapped(sentence, output.report_width()):
+                output.line(line, colour="red")
     else:
         for line in lines(found, output.report_width()):
             failed = line.startswith("FAILED")
             output.line(line, colour="red" if failed else None)
-    if any(job.failed for job in found.jobs):
+    if ended or any(job.failed for job in found.jobs):
         return _FAILED
     missing = any(job.missing for job in found.jobs)
     unknown = not found.jobs or missing or any(host.trouble for host in found.hosts)

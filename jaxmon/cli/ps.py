@@ -105,7 +105,8 @@ def command(
       jaxmon ps --url http://host-1:9467
       jaxmon ps --json | jq '.processes[] | select(.state != "running")'
     """
-    from jaxmon.cli.host import HostReader, Sidecar, Sockets
+    from jaxmon.cli.host import Sidecar
+    from jaxmon.cli.workers import nothing_runs
     from jaxmon.host import rundir
 
     if url is not None and ended:
@@ -115,13 +116,7 @@ def command(
     if url is not None:
         summary, processes = Sidecar(access.session("sidecar", url), url).processes()
     else:
-        host = HostReader(Sockets(directory), limits_of(directory))
-        host.poll()
-        if host.processes():
-            time.sleep(seconds)
-            host.poll()
-            host.judge()
-        processes, summary = host.processes(), host.summary()
+        summary, processes = _read(directory, seconds)
     finished = _finished(directory, processes) if ended else {}
     if as_json:
         output.document(_document(summary, processes, finished))
@@ -133,11 +128,25 @@ def command(
         msg = f"no instrumented process is running on the host of {url}"
         raise CommandError(msg, exit_code=_NONE)
     if not processes:
-        msg = (
-            f"no instrumented process is running: no agent in {directory}. Start one "
-            "with `jaxmon run PROGRAM`, or set its directory with --run-dir."
-        )
-        raise CommandError(msg, exit_code=_NONE)
+        raise nothing_runs(directory)
+
+
+def _read(directory: Path, seconds: float) -> tuple[Summary, list[ProcessView]]:
+    """Return what the agents in *directory* do in so many *seconds*."""
+    from jaxmon.cli.host import HostReader, Sockets
+    from jaxmon.cli.workers import hints, wait_for_start
+
+    host = HostReader(Sockets(directory), limits_of(directory))
+    host.poll()
+    if not host.processes() and wait_for_start(directory):
+        host.poll()
+    if found := host.processes():
+        if not any(process.agent.up for process in found):
+            output.lines(hints(directory), err=True)
+        time.sleep(seconds)
+        host.poll()
+        host.judge()
+    return host.summary(), host.processes()
 
 
 def _show(
@@ -145,12 +154,14 @@ def _show(
     processes: Sequence[ProcessView],
     finished: Mapping[str, ProcessEnd],
 ) -> None:
+    from jaxmon.symptoms.answer import QUESTION
+
     width = output.report_width()
     answer = summary.answer
     colour = _COLOURS.get(answer.state)
-    for line in wrapped(clean(answer.text), width):
+    for line in wrapped(clean(f"{QUESTION} {answer.text}"), width):
         output.line(line, colour=colour)
-    output.line()
+    output.lines([*wrapped(clean(answer.advice), width), ""])
     fields = _PROCESSES
     if width < _WIDE:
         fields = (*_PROCESSES[:6], words("COMMAND", 0, _command))

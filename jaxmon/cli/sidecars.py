@@ -36,7 +36,6 @@ _AT_ONCE = 64
 # `[::1]:9467` as well.
 _TARGET = r"(?:(https?)://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?/?"
 _SCHEMES = ("http", "https")
-_HERE = f"127.0.0.1:{SIDECAR_PORT}"
 
 
 def _refused(reason: str) -> CommandError:
@@ -172,11 +171,12 @@ def _from_yaml(text: str) -> Any:
 @dataclass(frozen=True, slots=True)
 class Sidecars:
     """
-    The sidecars of a job, as they were given; that of this host, if none were.
+    The sidecars of a job, as they were given; the agents of this host, if none were.
 
     Options:
-        targets: Sidecars to ask, separated by commas; repeatable; by default, that of
-            this host. All addresses of a name are asked. The default port is 9467.
+        targets: Sidecars to ask, separated by commas; repeatable; without any, the
+            agents of this host are read. All addresses of a name are asked. The default
+            port is 9467.
         files: Ask those in this file, in the format of Prometheus's file_sd;
             repeatable.
         urls: Ask those that this address returns, as for Prometheus's http_sd;
@@ -194,13 +194,21 @@ class Sidecars:
     password_file: Path | None = option(FILE)
     access: Access = ACCESS
 
+    @property
+    def local(self) -> bool:
+        """Whether no sidecar was given."""
+        return not (self.targets or self.files or self.urls)
+
     def ask(self, *, stacks: bool = False, timed: bool = False) -> list[JobHost]:
         """
-        Return what the sidecars report, or why not, within one timeout, in their order.
+        Return what the sidecars report, or why not, within one timeout, in their order;
+        without any, what the agents of this host do, in this user's run directory.
         If *timed*, each is asked twice: the first response may wait for processes that
-        hang; the time of the second is known well. Raises `CommandError`: there is no
-        target, or an invalid one.
+        hang; the time of the second is known well. Raises `CommandError`: a target is
+        invalid.
         """
+        if self.local:
+            return [_of_this_host(stacks=stacks)]
         from concurrent.futures import ThreadPoolExecutor
 
         from jaxmon.facts.host import JobHost
@@ -217,9 +225,7 @@ class Sidecars:
             try:
                 answer = _asked(target, connect(target, left), stacks=stacks)
             except (MonitoringError, ValueError) as error:
-                named = self.targets or self.files or self.urls
-                hint = "" if named else "; give others by --targets"
-                return JobHost(target.name, f"{error}{hint}")
+                return JobHost(target.name, str(error))
             left = end - time.monotonic()
             if timed and left > 0:
                 with suppress(MonitoringError, ValueError):
@@ -273,7 +279,7 @@ class Sidecars:
 
     def _given(self) -> Iterator[ScrapeTarget]:
         scheme, access = self.scheme, self.access
-        for text in self.targets or (() if self.files or self.urls else (_HERE,)):
+        for text in self.targets:
             for target in filter(str.strip, text.split(",")):
                 yield parsed(target, scheme=scheme)
         for path in self.files:
@@ -284,6 +290,18 @@ class Sidecars:
 
 
 SIDECARS = collected(Sidecars)
+
+
+def _of_this_host(*, stacks: bool) -> JobHost:
+    from jaxmon.facts.host import host
+    from jaxmon.host import rundir
+    from jaxmon_exporter.ranks import Ranks
+
+    ranks = Ranks(rundir.locate(), list[BaseException]().append)
+    try:
+        return host("this host", ranks.read(stacks=stacks)).replace(asked=time.time())
+    finally:
+        ranks.close()
 
 
 def _asked(target: ScrapeTarget, session: Session, *, stacks: bool = False) -> JobHost:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from jaxmon.cli import output
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
 from jaxmon.facts.ending import FINISHED
 from jaxmon.facts.process import Process, Snapshot, read
 from jaxmon.facts.reader import from_json
-from jaxmon.host import disclosure, rundir
-from jaxmon.host.formats.layout import clean, duration, shortened
+from jaxmon.facts.recent import TEN_MINUTES
+from jaxmon.host import bootstrap, disclosure, rundir
+from jaxmon.host.formats.layout import ago, clean, duration, shortened
 from jaxmon.host.http import fetch
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.resources import hung, process
@@ -29,6 +34,8 @@ _NEIGHBOUR_TIMEOUT = 1.0
 _MAX_BYTES = 32 << 20
 _ROOM = 76
 _MOST_LISTED = 20
+# A program of that age may be importing JAX; seconds to wait for it, and between looks.
+_YOUNG, _PATIENCE, _OFTEN = 60.0, 5.0, 0.2
 _HINTS = {
     True: "It may be stopped, or running native code that holds the GIL; try again.",
     False: "It may be another version of jaxmon, or another program listening there.",
@@ -180,9 +187,9 @@ def pick(
         )
     elif chosen:
         msg = f"{choice!r} may be any of these; give one by its number or pid:"
-    elif ended := _ends(choice, run_dir):
+    elif any(ended := ends(run_dir or rundir.locate(), choice)):
         msg = f"{choice!r} does not run any more:"
-        raise CommandError(msg, details=ended, exit_code=2)
+        raise CommandError(msg, details=[*ended[0], *ended[1]], exit_code=2)
     else:
         msg = f"no process has the number, pid or name {choice!r}; running here:"
     raise CommandError(msg, details=listed(chosen or workers), exit_code=2)
@@ -193,14 +200,71 @@ def candidates(choice: str | None, run_dir: Path | None) -> list[AgentProcess]:
     # Only a caller who asks for a hung process waits for it.
     only = _slot(choice, run_dir)
     workers = (only and running(run_dir, only=only)) or running(run_dir)
+    directory = run_dir or rundir.locate()
+    if not workers and wait_for_start(directory):
+        workers = running(run_dir)
     if not workers:
-        msg = (
-            "no instrumented process is running: no agent in "
-            f"{run_dir or rundir.locate()}. Start one with `jaxmon run PROGRAM`, "
-            "or set its directory with --run-dir."
-        )
-        raise CommandError(msg, details=_ends(choice, run_dir))
+        raise nothing_runs(directory, choice)
     return workers
+
+
+def wait_for_start(directory: Path) -> bool:
+    """
+    Wait some seconds for the agent of a program that has just been started; return
+    whether there was one to wait for.
+    """
+    starting = _starting(directory)
+    if not any(age < _YOUNG for age in starting.values()):
+        return False
+    pids = " and ".join(f"pid {pid}" for pid in starting)
+    output.line(f"Waiting for {pids} to import JAX ...", err=True)
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and starting.keys() <= _starting(directory).keys():
+        time.sleep(_OFTEN)
+    return True
+
+
+def _starting(directory: Path) -> dict[int, float]:
+    """Return pid and age of what `jaxmon run` has started, and has no agent yet."""
+    have, found = set[int | None](), {}
+    with suppress(OSError):  # `running` says why
+        have = {hung.listener(path) for path in rundir.sockets(directory).values()}
+    for pid, environ, settings in bootstrap.started():
+        chosen = rundir.locate(settings.get("run_dir"), environ)
+        # Its temporary directory may be another one.
+        here = environ.get("TMPDIR") == os.environ.get("TMPDIR")
+        is_there = here or chosen != rundir.locate(None, {})
+        if pid not in have and is_there and chosen.absolute() == directory.absolute():
+            found[pid] = process.age(Path(f"/proc/{pid}")) or 0.0
+    return found
+
+
+def nothing_runs(directory: Path, choice: str | None = None) -> CommandError:
+    """
+    Return that no agent is in *directory*: first which process *choice* has just ended
+    without finishing, any for `None`, last what is known of others.
+    """
+    msg = (
+        f"no instrumented process is running: no agent in {directory}. Start one with "
+        "`jaxmon run PROGRAM`, or set its directory with --run-dir."
+    )
+    just, earlier = ends(directory, choice)
+    lines = [*just, msg, *earlier, *hints(directory)]
+    return CommandError(lines[0], details=lines[1:])
+
+
+def hints(directory: Path) -> list[str]:
+    """Return what runs besides *directory*: in others, or without an agent yet."""
+    found = [
+        f"pid {pid} ({hung.program(pid)}) has no agent here: `jaxmon run` started it "
+        f"{ago(age)}, and an agent begins once JAX is imported."
+        for pid, age in _starting(directory).items()
+    ]
+    for other, count in rundir.listening(os.getuid()).items():
+        if other != directory.absolute():
+            have = "process has" if count == 1 else "processes have"
+            found.append(f"{count} {have} an agent in {other}: add --run-dir {other}")
+    return list(map(clean, found[:_MOST_LISTED]))
 
 
 def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentProcess]:
@@ -218,15 +282,20 @@ def matching(workers: Sequence[AgentProcess], choice: str | None) -> list[AgentP
     return []
 
 
-def _ends(choice: str | None, run_dir: Path | None) -> list[str]:
-    """Return a line for each process *choice* that did not finish, all for `None`."""
+def ends(directory: Path, choice: str | None = None) -> tuple[list[str], list[str]]:
+    """
+    Return a sentence on each process *choice* that did not finish, on all for `None`,
+    the latest first: on those of the last ten minutes, and on others.
+    """
     found = []
-    for number, end in endings.ends(run_dir or rundir.locate()).items():
+    for number, end in endings.ends(directory).items():
         names_of_it = {number, str(end.pid), *names(end.program)}
         if end.ended != FINISHED and choice in {None, *names_of_it}:
-            what = ", ".join(filter(None, (f"pid {end.pid}", end.program)))
-            found.append(clean(f"worker {number} ({what}): {end.sentence}"))
-    return found[:_MOST_LISTED]
+            age = endings.age_of(end)
+            found.append((inf if age is None else age, clean(end.line(age))))
+    found = sorted(found)[:_MOST_LISTED]
+    just = [line for age, line in found if age < TEN_MINUTES]
+    return just, [line for _, line in found[len(just) :]]
 
 
 def listed(workers: Sequence[AgentProcess]) -> list[str]:

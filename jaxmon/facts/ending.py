@@ -12,6 +12,8 @@ sidecar the exit status, as the kernel saw it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from time import gmtime, strftime
 from typing import Any, Literal, TypeAlias
 
 from jaxmon.facts.record import Fact
@@ -171,19 +173,37 @@ class ProcessEnd(Fact):
     @property
     def sentence(self) -> str:
         """How and where it ended, and how far it had come, as a sentence."""
+        return f"It {self._did()}{self._seen('')}."
+
+    def line(self, age: float | None) -> str:
+        """Return the same with what is known of the process, and when, *age* ago."""
+        from jaxmon.host.formats.layout import ago  # noqa: PLC0415 - agents load it seldom
+
+        who = f"pid {self.pid}" if self.pid else "A process"
+        program = f" ({self.program})" if self.program else ""
+        when = ""
+        with suppress(ValueError, OverflowError, OSError):  # no such day
+            if self.time is not None:
+                when = strftime("at %Y-%m-%d %H:%M:%S UTC", gmtime(self.time))
+        when = when if age is None else f"{ago(age)}{when and f' ({when[3:]})'}"
+        if seen := self._seen(when):
+            when = ""
+        return f"{who}{program} {self._did()}{seen}{when and f', {when}'}."
+
+    def _did(self) -> str:
         found = [str(self)]
         if self.failed and self.where:
             found.append(f"at {self.where} in {self.function}")
         if self.loop:
             found.append(f"after step {self.steps:,} of {self.loop}")
-        text = f"It {found[0]}{', ' if found[1:] else ''}{' '.join(found[1:])}"
-        return f"{text}{self._seen()}."
+        return f"{found[0]}{', ' if found[1:] else ''}{' '.join(found[1:])}"
 
-    def _seen(self) -> str:
-        """Return where one was last that left no word."""
+    def _seen(self, when: str) -> str:
+        """Return where one was last that left no word, and *when* that was."""
         if self.kind or self.state == FINISHED:
             return ""
         found = [
+            *([f"alive {when}"] if when else []),
             *([f"in the activity {self.activity}"] if self.activity else []),
             *([f"at {self.place}"] if self.place else []),
             *([f"waiting for {self.awaited}"] if self.awaited else []),

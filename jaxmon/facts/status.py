@@ -203,6 +203,18 @@ class SharedFinding(FindingSummary):
     workers: tuple[str, ...] = ()
 
 
+class CallRate(Fact):
+    """
+    The jitted ``function`` that a process which marks nothing calls most lately, and
+    its calls a second; ``loop`` is the line of the loop that does so again and again,
+    if one is recognised from samples. Empty if that is not known.
+    """
+
+    function: str = ""
+    rate: float = 0.0
+    loop: str = ""
+
+
 class ProcessVerdict(Fact):
     """
     What is wrong with one process.
@@ -213,6 +225,8 @@ class ProcessVerdict(Fact):
     read yet; ``notes`` say why some may be missing or wrong. ``observed_seconds`` is
     what they are about. ``pid`` and ``program``, its command line, are known with the
     findings only, as is ``doing``, where its time goes lately, in a sentence.
+    ``crashed_seconds`` is how long ago an exception ended it, `None` if none did.
+    ``calling`` is what it calls, if it marks nothing.
     """
 
     pid: int | None = None
@@ -223,6 +237,8 @@ class ProcessVerdict(Fact):
     trouble: str = ""
     notes: tuple[str, ...] = ()
     doing: str = ""
+    crashed_seconds: float | None = None
+    calling: CallRate = CallRate()
 
 
 class AgentSummary(ProcessVerdict):

@@ -97,6 +97,8 @@ class PlaceTime(Fact):
         caller: the line of the loop that had called that, empty if it is that itself.
         divided: whether it waited for work that is divided: other threads waited there,
             too, for no lock, or a pool of processes worked for it.
+        loop: the line of the outermost loop of the program that this was in, if any;
+            not in an event loop.
         seconds: how long.
     """
 
@@ -107,6 +109,7 @@ class PlaceTime(Fact):
     event_loop: bool = False
     caller: str = ""
     divided: bool = False
+    loop: str = ""
     seconds: float = 0.0
 
     @property
@@ -284,6 +287,10 @@ class WallTime(Fact):
     Attributes:
         recent: the last one to two minutes.
         requests: those that have been in progress for long, the oldest of each route.
+        rates: calls a second in the last minute, by jitted function, of those called
+            most.
+        loops: by jitted function, the line of the only loop around a place that is
+            known to call it.
     """
 
     since_start: Period = Period()
@@ -291,6 +298,8 @@ class WallTime(Fact):
     recent: Period = Period()
     now: Now = Now()
     requests: tuple[Hanging, ...] = ()
+    rates: Mapping[str, float] = NOTHING
+    loops: Mapping[str, str] = NOTHING
 
     by_name = ("requests",)
 

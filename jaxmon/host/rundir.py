@@ -77,6 +77,34 @@ def sockets(directory: Path) -> dict[str, Path]:
     return {str(slot): found[slot] for slot in sorted(found)}
 
 
+def listening(uid: int, *, table: Path = Path("/proc/net/unix")) -> dict[Path, int]:
+    """
+    Return the run directories of the user *uid* in which agents listen, wherever they
+    are, and on how many sockets; none where the kernel does not list them.
+    """
+    found: dict[Path, set[str]] = {}
+    with contextlib.suppress(OSError):
+        # Number, references, protocol, flags (here: listens), type, state, inode, and
+        # the path at first: a socket is hidden until it listens.
+        text = table.read_text(errors="replace")
+        for path, slot in re.findall(
+            rf"(?m) 00010000 .* (/.*)/\.?{_SOCKET_NAME}$", text
+        ):
+            found.setdefault(Path(path), set()).add(slot)
+    return {
+        directory: len(slots)
+        for directory, slots in sorted(found.items())
+        if _owner(directory) == uid
+    }
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.stat().st_uid
+    except OSError:  # removed, or of another container
+        return None
+
+
 def of_others(uid: int) -> dict[Path, int | None]:
     """
     Return the run directories of users other than *uid* where this module puts them,

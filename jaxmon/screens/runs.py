@@ -31,8 +31,10 @@ from jaxmon.host.formats.layout import counted, shortened
 from jaxmon.limits import Limits
 from jaxmon.screens.notes import doubts
 from jaxmon.screens.status import summarise
+from jaxmon.screens.time_table import doing
 from jaxmon.symptoms.findings import as_fact, find, verdict
 from jaxmon.symptoms.symptom import Finding
+from jaxmon.symptoms.unmarked import calling
 
 
 SCHEMA = 1
@@ -193,6 +195,7 @@ class Facts(NamedTuple):
         host: name of the host.
         worker: its slot.
         state: as in `jaxmon.screens.runs.Run`.
+        crash: how it crashed, in a sentence; empty if it did not, or that is unknown.
         others: the functions of its neighbours.
         redacted: removes secrets from a text, besides those of well-known forms.
         limits: by which it is judged; the defaults if `None`.
@@ -205,6 +208,7 @@ class Facts(NamedTuple):
     host: str
     worker: str
     state: str
+    crash: str = ""
     others: Sequence[Snapshot] = ()
     redacted: Callable[[str], str] = str
     limits: Limits | None = None
@@ -255,9 +259,14 @@ def _answer(facts: Facts, snapshot: Snapshot, findings: Sequence[Finding]) -> An
     """Return whether users have been all right since the start."""
     families = [*facts.families, gauge(AGENT_UP, 1, facts.worker)]
     if facts.state == "crashed":
-        families.append(gauge(AGENT_DIED, 1, facts.worker, ""))
+        loop = snapshot.steps[0].name if snapshot.steps else ""
+        families.append(gauge(AGENT_DIED, 1, facts.worker, loop))
     now = read_families(families, time=snapshot.process.now, worker=facts.worker)
-    verdicts = ProcessVerdict(findings=tuple(map(as_fact, findings)))
+    found = tuple(map(as_fact, findings))
+    verdicts = ProcessVerdict(findings=found, verdict=facts.crash)
+    if facts.state == "running":
+        text, calls = doing(snapshot), calling(snapshot)
+        verdicts = verdicts.replace(doing=text, calling=calls)
     status = summarise(
         now,
         young=inf,

@@ -129,13 +129,13 @@ def _processes(
     Return the processes by slot.
 
     A slot whose process ended without finishing in a loop is one as well, until another
-    takes it: what it ran is missing.
+    takes it: what it ran is missing. So is one that an exception has just ended.
     """
     up = {worker: bool(value) for (worker,), value in now.of(catalog.AGENT_UP).items()}
     died = {
         worker
         for (worker, loop), value in now.of(catalog.AGENT_DIED).items()
-        if value and (loop or worker in up)
+        if value and (loop or worker in up or _has_just_crashed(verdicts.get(worker)))
     }
     runtimes = {row["worker"]: row for row, _ in now.rows(catalog.RUNTIME_INFO)}
     resident = now.of(catalog.PROCESS_RESIDENT_MEMORY_BYTES)
@@ -162,6 +162,11 @@ def _processes(
             )
         )
     return found
+
+
+def _has_just_crashed(verdict: ProcessVerdict | None) -> bool:
+    seconds = None if verdict is None else verdict.crashed_seconds
+    return seconds is not None and seconds < TEN_MINUTES
 
 
 def _accelerators(now: Reading) -> list[AcceleratorSummary]:

@@ -32,6 +32,7 @@ from jaxmon.screens.time_table import time_table
 from jaxmon.symptoms.findings import about, verdict
 from jaxmon.symptoms.recompiles import every_recompile_time, recompile_advice
 from jaxmon.symptoms.symptom import Finding, Urgency
+from jaxmon.symptoms.unmarked import call_text, calling
 
 
 _FUNCTIONS = "COMPILE TIME"
@@ -277,12 +278,16 @@ def screen(
 
 
 def summary(
-    snapshot: Snapshot, findings: Sequence[Finding], *, width: int = WIDTH
+    snapshot: Snapshot,
+    findings: Sequence[Finding],
+    *,
+    crash: str = "",
+    width: int = WIDTH,
 ) -> list[str]:
-    """Return the exit report in at most `MOST_LINES` lines."""
+    """Return the exit report, the *crash* first, in at most `MOST_LINES` lines."""
     title = f"── {shortened(f'jaxmon: {snapshot.process.program}', width - 8)} "
     facts = [
-        [title + "─" * (width - columns(title))],
+        [title + "─" * (width - columns(title)), *wrapped(crash, width)],
         time_table(snapshot, most=_MOST_STATES).lines(width),
         functions(snapshot, most=_MOST_OF_A_SCREEN).lines(width),
         _memory(snapshot, width),
@@ -312,9 +317,11 @@ def _head(snapshot: Snapshot, worker: str, width: int) -> list[str]:
         since.append(
             f"compiling now, for {duration(snapshot.compiling.oldest_seconds)}"
         )
+    called = call_text(calling(snapshot))
     return [
         heading(process, worker, width),
         shortened(" · ".join(filter(None, since)), width),
+        *wrapped(called, width),
     ]
 
 

@@ -128,7 +128,11 @@ def doing(snapshot: Snapshot) -> str:
         state, place = max(lately, key=lambda key: lately[key])
     if (part := lately[state, place]) < _WORTH_SAYING:
         return ""
-    return f"Lately, {share(part, 1)} of the time goes to {place} ({STATES[state]})."
+    there = [of for of in recent.places if (of.state, of.place) == (state, place)]
+    functions = {of.function for of in there}
+    what = f" {functions.pop()}" if state == "compile" and len(functions) == 1 else ""
+    what = f"{STATES[state]}{what}".rstrip()
+    return f"Lately, {share(part, 1)} of the time goes to {place} ({what})."
 
 
 def _parts(period: Period) -> dict[tuple[str, str], float]:

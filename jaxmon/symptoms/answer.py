@@ -21,6 +21,7 @@ from jaxmon.symptoms.alert import PAGE, TICKET
 from jaxmon.symptoms.findings import SYMPTOMS
 from jaxmon.symptoms.reason import reason, verdicts
 from jaxmon.symptoms.steps import named
+from jaxmon.symptoms.unmarked import unmarked_text
 
 
 STATES: tuple[State, ...] = ("failing", "degraded", "fine", "unknown")
@@ -39,6 +40,10 @@ _MARK = (
     "jaxmon.asgi or jaxmon.wsgi, or the interceptor of jaxmon.grpc for requests; "
     "jaxmon.steps(loader) for a training loop."
 )
+_MARK_LOOP = "Mark the loop to have its steps watched: jaxmon.steps(loader)."
+
+QUESTION = "Are users all right?"
+"""What "Yes", "No" and the like answer."""
 
 
 class Onsets:
@@ -95,7 +100,10 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
     reasons.sort(key=lambda reason: reason.kind not in _NOTICED)
     reasons.sort(key=lambda reason: STATES.index(reason.state))
     marked = bool(facts.requests or facts.loops)
-    advice = "" if marked or not facts.agents else _MARK
+    runs = any(agent.up for agent in facts.agents)
+    advice = _MARK if runs and not marked else ""
+    if advice and all(agent.calling.loop for agent in facts.agents):
+        advice = _MARK_LOOP
     if reasons:
         first, rest = reasons[0], len(reasons) - 1
         lead = "No" if first.state == "failing" else "Not quite"
@@ -103,7 +111,11 @@ def answer(facts: HostFacts, onsets: Onsets | None = None) -> Answer:
         text = f"{lead}: {first.text}{more}"
         return Answer(first.state, text, tuple(reasons), advice)
     if not marked:
-        text = _NO_MARKS if facts.agents else _NO_PROCESS
+        text = (
+            " ".join((_NO_MARKS, *unmarked_text(facts)))
+            if facts.agents
+            else _NO_PROCESS
+        )
         return Answer("unknown", text, (), advice)
     return Answer("fine", _fine(facts), (), "")
 

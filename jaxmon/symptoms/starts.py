@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 
 from jaxmon import catalog, promql
 from jaxmon.facts.recent import HostFacts
-from jaxmon.facts.status import Reason
+from jaxmon.facts.status import AgentSummary, Reason
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, RecordedSeries, eq, events, gauge, gauge_over, re
@@ -102,9 +103,35 @@ def _warmup_failed(limits: Limits) -> Alert:
 
 
 def crashed(facts: HostFacts) -> Iterator[Reason]:
-    """Yield processes that ended without finishing."""
-    if died := [agent.worker for agent in facts.agents if agent.died]:
-        yield reason("crashed", PAGE, f"{listed('worker', died)} crashed.", died)
+    """Yield processes that ended without finishing, apart those that mark nothing."""
+    died_in = facts.now.of(catalog.AGENT_DIED).items()
+    marked = {worker for (worker, name), value in died_in if name and value}
+    for route in facts.requests:
+        marked.update(route.workers)
+    for loop in facts.loops:
+        marked.update(loop.workers)
+    died = [agent for agent in facts.agents if agent.died]
+    for name, severity, some in (
+        ("crashed", PAGE, [agent for agent in died if agent.worker in marked]),
+        ("program_crashed", TICKET, [a for a in died if a.worker not in marked]),
+    ):
+        if some:
+            workers = [agent.worker for agent in some]
+            yield reason(name, severity, _how_crashed(some), workers)
+
+
+def _how_crashed(died: Sequence[AgentSummary]) -> str:
+    """Return which processes crashed, and of the latest, how, if that is known."""
+    text = f"{listed('worker', [agent.worker for agent in died])} crashed"
+    latest = min(died, key=_seconds_since_crash).verdict
+    if not latest:
+        return f"{text}."
+    return latest if len(died) == 1 else f"{text}; one of them: {latest}"
+
+
+def _seconds_since_crash(agent: AgentSummary) -> tuple[bool, float]:
+    seconds = agent.crashed_seconds
+    return not agent.verdict, inf if seconds is None else seconds
 
 
 def _why_crashed(facts: HostFacts, about: Reason) -> Iterator[str]:
@@ -214,6 +241,13 @@ SYMPTOMS = (
         because=_why_crashed,
         rule=("JaxmonTrainingDied", _training_died),
         wait="died_for",
+    ),
+    Symptom(
+        *("program_crashed", "F8", "A program that marks nothing crashed."),
+        reason=crashed,
+        because=_why_crashed,
+        missing="its exit code says it to what started it",
+        other_runbook="JaxmonTrainingDied",
     ),
     Symptom(
         *("crash_loop", "F8", "A process crashes again and again."),

@@ -57,6 +57,7 @@ DROPPED = {
     r".*:time\.(lately|recent)\.(places|states)": "empty if it was idle",
     r".*:time\.\w+\.activities": "what is short is not seen each time",
     r".*:queues(\[\]|\.\*)\.(lows|highs)": "after 20 seconds, if the test is slow",
+    r".*:time\.(rates|loops)": "once there were seconds between two counts, or calls",
     ".*:notes": "they say that the processor was busy, if it was",
     r".*:agents\[\]\.notes": "likewise",
 }

@@ -99,10 +99,13 @@ def test_nothing_that_runs_is_said(run_dir):
 
     assert result.code == 1
     assert result.out == ""
-    assert result.err == (
+    said, *others = result.err.splitlines()
+    assert said == (
         f"Error: no instrumented process is running: no agent in {run_dir}. "
-        "Start one with `jaxmon run PROGRAM`, or set its directory with --run-dir.\n"
+        "Start one with `jaxmon run PROGRAM`, or set its directory with --run-dir."
     )
+    # What runs elsewhere on this machine.
+    assert all(" an agent in " in line for line in others)
     elsewhere = explain(run_dir, "--run-dir", str(run_dir / "none"))
     assert elsewhere.code == 1
     assert f"{run_dir}/none" in elsewhere.err
@@ -184,7 +187,8 @@ def test_reports_are_repeated_until_interrupted(programs, run_dir):
         code = watching.wait(90)
 
     assert len([one for one in heads if one.startswith("worker 0 · pid ")]) > 1
-    assert said.startswith("Error: no instrumented process is running")
+    assert said.startswith(f"Error: pid {program.pid} (python ")
+    assert ") was killed, or ended without a word; it was last seen alive " in said
     assert code == 130
 
 

@@ -191,7 +191,7 @@ def test_usual_pauses_keep_no_stacks(run_dir: Path, stack: ExitStack) -> None:
     assert one.asked == []
 
 
-def test_the_command_finds_its_targets(run_dir, tmp_path, stack):
+def test_the_command_finds_its_targets(run_dir, tmp_path, stack, monkeypatch):
     """Lists, Prometheus's files in JSON and YAML, and addresses that return these."""
     for slot, rank in enumerate([*waiting(3), report(3, calls=811, state="python")]):
         agent(stack, run_dir, slot, rank)
@@ -217,6 +217,12 @@ def test_the_command_finds_its_targets(run_dir, tmp_path, stack):
         assert done.exit_code == 1
         assert "1 of 2 hosts did not answer:" in done.output
         assert "ranks 0-3:\n  train.py:58 in main\n" in done.output
+        # Without a sidecar, the agents of this host are read.
+        monkeypatch.setenv("JAXMON_RUN_DIR", str(run_dir))
+        told = why("--targets", address, "--stacks").output
+        assert why("--stacks").output == told
+        monkeypatch.setenv("JAXMON_RUN_DIR", str(tmp_path))
+        assert why().exit_code == 3
         whole = json.loads(why("--targets", address, "--json").output)
         assert whole["state"] == "hung"
         assert whole["jobs"][0]["suspects"][0]["ranks"] == [3]
@@ -236,7 +242,6 @@ def test_targets_that_are_none_are_usage_errors(tmp_path: Path) -> None:
         done = why("--file-sd", str(bad))
         assert done.exit_code == 2
         assert said in " ".join(done.output.split())
-    assert why().exit_code == 2
     assert why("--targets", "a:99999").exit_code == 2
     assert why("--targets", "a:1", "--user", "ops").exit_code == 2
     done = why("--http-sd", "http://u:a-long-secret@127.0.0.1:1/x")

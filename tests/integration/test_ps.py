@@ -1,6 +1,7 @@
 """`jaxmon ps` beside real processes: those that run, hang, crashed or finished."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 from jaxmon.agent.end_writer import EndWriter
+from jaxmon.cli import workers
 from jaxmon.cli.main import main
 from jaxmon.facts.ending import FINISHED
-from jaxmon.host import rundir
+from jaxmon.host import bootstrap, rundir
 from jaxmon.host.formats import layout
+from tests.helpers.preloaded import start_preloaded
 from tests.helpers.processes import Result, clean_environ, freeze, until
 
 
@@ -122,7 +125,7 @@ def test_a_sidecar_is_asked_for_another_host(host, free_port):
     assert "at serve.py:" in one["because"]
     assert two["steps_per_second"] > 0
     assert crashed["state"] == "crashed"
-    assert text.startswith("No: ")
+    assert text.startswith("Are users all right? No: ")
     assert ps(elsewhere, "--url", url).code == 1
     assert ps(elsewhere, "--url", url, "--ended").code == 2
 
@@ -156,7 +159,7 @@ def test_processes_are_listed_with_what_they_do(host: dict[str, Any]) -> None:
     assert (ended["worker"], ended["state"]) == ("3", "ended")
     for text, width in ((narrow, 80), (wide, 120)):
         lines = text.splitlines()
-        assert lines[0].startswith("No: ")
+        assert lines[0].startswith("Are users all right? No: ")
         assert max(map(layout.columns, lines)) <= width
         row = next(line for line in lines if line.startswith("0 "))
         assert row.split()[1] == str(serve)
@@ -197,6 +200,89 @@ def test_none_is_an_error_with_advice(run_dir: Path, tmp_path: Path) -> None:
         assert said in result.err
     empty = ps(run_dir, "--json")
     assert (empty.code, json.loads(empty.out)["processes"]) == (1, [])
+
+
+RAISES = """
+import sys, time
+import jaxmon
+jaxmon.instrument(port=None)
+if sys.argv[1] == "raises":
+    raise OSError("the disk is gone")
+"""
+
+
+def jaxmon(run_dir: Path, *words: str) -> Result:
+    """Run any command in this process."""
+    environ = {"JAXMON_RUN_DIR": str(run_dir), "COLUMNS": "500"}
+    done = CliRunner().invoke(main, words, env=environ)
+    return Result(done.exit_code, done.stdout, done.stderr)
+
+
+def test_how_a_program_ended_is_the_first_line(
+    run_dir: Path, tmp_path: Path, host: dict[str, Any]
+) -> None:
+    """
+    Of one that marks nothing: pid, command, time, exception and line, on each screen;
+    nothing of its healthy twin. Other directories of this user are named.
+    """
+    script = tmp_path / "quick.py"
+    script.write_text(RAISES)
+    elsewhere = f"an agent in {host['run_dir']}: add --run-dir {host['run_dir']}"
+    for way in ("returns", "raises"):
+        with start_preloaded(
+            *(str(script), way),
+            environ=clean_environ(run_dir),
+            stderr=subprocess.PIPE,
+        ) as process:
+            process.communicate()
+        who = f"pid {process.pid} (python {script} …) raised OSError: the disk is gone"
+        listed = jaxmon(run_dir, "ps")
+        explained = jaxmon(run_dir, "explain")
+        examined = jaxmon(run_dir, "job", "post-mortem")
+        packed = jaxmon(run_dir, "bundle", f"--out={tmp_path}/{way}.tar.gz")
+        for found in (listed, explained):
+            assert (found.code, found.out) == (1, "")
+            assert elsewhere in found.err
+            assert f"in {run_dir}: add" not in found.err
+        if way == "returns":
+            assert examined.code == 3
+            assert listed.err.startswith("Error: no instrumented process is running")
+            assert "pid" not in packed.err
+            continue
+        how = re.compile(
+            rf"(Error: )?{re.escape(who)}, at {script}:6 in <module>, .* UTC"
+        )
+        for text in (listed.err, explained.err, examined.out, packed.err):
+            assert how.match(" ".join(text.split()))
+        assert examined.code == 1
+
+
+def test_a_program_that_is_starting_is_waited_for(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For some seconds, while it has no agent and lives; others' are not."""
+    monkeypatch.setattr(workers, "_PATIENCE", 0.3)
+    monkeypatch.setattr(workers, "_OFTEN", 0.02)
+    environ = bootstrap.environment(clean_environ(run_dir), {})
+    other = bootstrap.environment(clean_environ(run_dir / "other"), {})
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        subprocess.Popen(command, env=environ, **pipes) as starting,
+        subprocess.Popen(command, env=other, **pipes) as unrelated,
+    ):
+        for process in (starting, unrelated):
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"
+        found = ps(run_dir)
+        assert found.err.startswith(f"Waiting for pid {starting.pid} to import JAX")
+        assert f"  pid {starting.pid} (" in found.err
+        assert " has no agent here: `jaxmon run` started it " in found.err
+        assert str(unrelated.pid) not in found.err
+        starting.kill()
+        starting.wait()
+        assert "Waiting" not in ps(run_dir).err
+        unrelated.kill()
 
 
 def test_other_users_directories_are_found(

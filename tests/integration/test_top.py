@@ -121,7 +121,7 @@ def test_every_key_does_what_it_is_for(place: Path) -> None:  # noqa: PLR0915 - 
         lines = text.splitlines()
         assert lines[0].startswith("jaxmon top · ")
         assert "2 processes" in lines[0]
-        assert lines[1].startswith("No: ")
+        assert lines[1].startswith("Are users all right? No: ")
         screen.shows("ValueError at serve.py:14")
         assert any(line.split()[:2] == ["WORKER", "PID"] for line in lines)
         assert len(screen.lines()) == 24

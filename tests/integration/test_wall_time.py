@@ -17,6 +17,8 @@ PROGRAM = ROOT / "tests" / "programs" / "wall_time.py"
 NEAR = 0.08
 # More if a machine with other work to do delays looks and programs.
 ATTEMPTS = 3
+# Longer where a loop is to be recognised.
+SECONDS = {"blocked": "8"}
 
 # By kind of program: the states that are compared with its clocks.
 CASES: dict[str, tuple[str, ...]] = {
@@ -38,7 +40,9 @@ ALIKE = {"python_data", "hanging"}
 def measured(kind: str, attempt: int) -> dict[str, Any]:
     """Return what a program has measured, and what was measured of it."""
     found: dict[str, Any] = json.loads(
-        run_preloaded(str(PROGRAM), kind, "4", optimised=True).ok().out
+        run_preloaded(str(PROGRAM), kind, SECONDS.get(kind, "4"), optimised=True)
+        .ok()
+        .out
     )
     return found
 
@@ -88,6 +92,20 @@ def test_marked_activities_keep_their_names():
         if far <= NEAR + found["delayed"]:
             break
         assert attempt < ATTEMPTS - 1, found
+
+
+def test_a_loop_that_is_not_marked_is_recognised():
+    """With its line, and its calls a second; not in a program that marks requests."""
+    line = PROGRAM.read_text().partition("for batch in batches(wait)")[0].count("\n")
+    for attempt in range(ATTEMPTS):
+        found = measured("blocked", attempt)
+        calling = found["calling"]
+        assert calling["function"] == "__main__.step"
+        assert calling["loop"].endswith(f"wall_time.py:{line + 1}")
+        if calling["rate"] == pytest.approx(found["calls"], rel=0.2):
+            break
+        assert attempt < ATTEMPTS - 1, found
+    assert measured("serving", 0)["calling"] == {}
 
 
 def test_what_goes_on_now_counts_while_it_lasts():

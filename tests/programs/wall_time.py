@@ -21,13 +21,16 @@ import jax.numpy as jnp
 import jaxmon
 from jaxmon.agent.agent import runtime_of
 from jaxmon.agent.walltime.part import WallTimePart
+from jaxmon.facts.process import read
 from jaxmon.facts.record import encoded
+from jaxmon.symptoms.unmarked import calling
 
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
 AGENT = jaxmon.instrument(port=None, socket=False, time_interval=0.02)
 
 truth: dict[str, float] = {}
+calls: list[float] = []
 
 
 @contextmanager
@@ -67,6 +70,7 @@ def train(wait: Callable[[float], None] | None, rest: Callable[[Any], None]) -> 
     for batch in batches(wait):
         with clock("device"):
             state, loss = step(state, batch)
+        calls.append(time.perf_counter())
         rest(loss)
 
 
@@ -263,6 +267,8 @@ def main() -> None:
         "closed": looked / seconds,
         "delayed": delayed / seconds,
         "now": found["now"],
+        "calling": encoded(calling(read({"time": found}))),
+        "calls": len(calls) / (calls[-1] - calls[0]) if calls else 0.0,
         "place": {
             name: max(
                 whole["places"], key=lambda p: (p["state"] == name, p["seconds"])

@@ -7,7 +7,14 @@ import pytest
 from jaxmon import catalog
 from jaxmon.exposition.families import Family, gauge, series
 from jaxmon.facts.reading import Reading
-from jaxmon.facts.status import UNREAD, FindingSummary, HostVerdict, ProcessVerdict
+from jaxmon.facts.status import (
+    UNREAD,
+    CallRate,
+    FindingSummary,
+    HostVerdict,
+    ProcessVerdict,
+    Reason,
+)
 from jaxmon.screens.status import summarise
 from jaxmon.symptoms.answer import Onsets
 from jaxmon.symptoms.findings import as_fact
@@ -245,6 +252,61 @@ def test_without_marks_the_answer_says_what_to_mark() -> None:
     empty = status().answer
     assert (empty.state, empty.advice) == ("unknown", "")
     assert empty.text == "Not known: no instrumented process runs here."
+
+
+DOING_LATELY = "Lately, 88 % of the time goes to train.py:31 (compiling m.step)."
+SAID = f"m.step: 3 calls a second. {DOING_LATELY}"
+LOOP = f", in a repeating loop at train.py:9 (recognised, not marked). {DOING_LATELY}"
+
+
+@pytest.mark.parametrize("loop", ["", "train.py:9"])
+def test_what_is_known_without_marks_is_said(loop: str) -> None:
+    """Calls, a loop that was recognised, and where the time goes; never a step."""
+    calling = CallRate(function="m.step", rate=3.0, loop=loop)
+    process = ProcessVerdict(doing=DOING_LATELY, calling=calling)
+    found = status(Worker(), verdict=HostVerdict({"0": process})).answer
+    head = "Not known: no program here marks its requests or steps. "
+    assert found.state == "unknown"
+    assert found.text == head + (
+        SAID.replace(f". {DOING_LATELY}", LOOP) if loop else SAID
+    )
+    assert ("jaxmon.steps(loader)." in found.advice) == bool(loop)
+    assert ("@jaxmon.request" in found.advice) != bool(loop)
+
+    workers = [Worker(slot) for slot in range(3)]
+    verdicts = {"1": process, "2": process.replace(calling=CallRate("m.other", 9.0))}
+    several = status(*workers, verdict=HostVerdict(verdicts)).answer
+    assert several.text.startswith(f"{head}Worker 2: m.other: 9 calls a second.")
+    assert "Worker 1: m.step: 3 calls a second" in several.text
+    assert "@jaxmon.request" in several.advice
+    marked = Worker(3)
+    marked.steps(60, 1.0)
+    with_marks = status(*workers, marked, verdict=HostVerdict(verdicts)).answer
+    assert "m.step" not in with_marks.text
+
+
+CRASH = "pid 7 (train.py) raised OSError: full, at train.py:6 in save, 9 s ago."
+
+
+def test_how_a_program_crashed_is_the_first_line() -> None:
+    """Of one that marks nothing, for ten minutes; no alert is said to follow."""
+
+    def found(loop: str, seconds: float | None, verdict: str = CRASH) -> list[Reason]:
+        died = gauge(catalog.AGENT_DIED, 1, "3", loop)
+        process = ProcessVerdict(verdict=verdict, crashed_seconds=seconds)
+        whole = status(
+            Worker(), extra=[died], verdict=HostVerdict({"3": process})
+        ).answer
+        assert not whole.reasons or whole.text.endswith(whole.reasons[0].text)
+        return [*whole.reasons]
+
+    (unmarked,) = found("", 9.0)
+    (trained,) = found("train", 9.0)
+    assert unmarked.text == trained.text == CRASH
+    assert (unmarked.state, unmarked.kind) == ("degraded", "program_crashed")
+    assert (trained.state, trained.kind) == ("failing", "crashed")
+    assert found("", 601.0) == found("", None) == []
+    assert [one.text for one in found("train", None, "")] == ["worker 3 crashed."]
 
 
 def test_processes_that_crashed_or_hang_are_reasons() -> None:

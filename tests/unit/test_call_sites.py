@@ -1,12 +1,16 @@
 """Places that call, as they are found in the code of a function."""
 
+import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from jaxmon.agent.jaxlink.call_sites import DEVICE, EAGER, CallSite, CallSites
+from jaxmon.agent.jaxlink.code_loops import CodeLoops
 
 
 class Seen:
@@ -112,3 +116,50 @@ def test_a_place_that_calls_several_functions_names_none(state, names, called):
     traceback = SimpleNamespace(raw_frames=lambda: ([code], [offset]))
 
     assert sites.called(traceback) == called
+
+
+def loops(items: list[int], going: Iterator[bool]) -> list[int]:
+    """Return lines of loops around calls, and around none."""
+    found = [line_of_loop()]
+    for _ in items:
+        with suppress(KeyError):
+            found.append(line_of_loop())
+        for _ in items:
+            found.append(line_of_loop())
+            break
+    while next(going):
+        found.append(line_of_loop())
+    while True:
+        found.append(line_of_loop())
+        if items:
+            break
+    return [*found, line_of_loop()]
+
+
+async def waits() -> int:
+    """Wait, and handle exceptions: to the interpreter, both jump back."""
+    await asyncio.sleep(0)
+    number = 1
+    try:
+        number = int("x")
+    except ValueError:
+        number += 1
+    with suppress(ValueError):
+        number = int("x")
+    return line_of_loop()
+
+
+def line_of_loop() -> int:
+    """Return the line of the outermost loop of the caller."""
+    frame = sys._getframe(1)
+    found = CodeLoops().at(frame.f_code, frame.f_lasti)
+    return 0 if found is None else found.line
+
+
+def test_the_outermost_loop_around_a_call_is_found() -> None:
+    """By its first line; that of `while True` is in no bytecode, but its block is."""
+    first = loops.__code__.co_firstlineno
+    found = loops([1], iter([True, False]))
+
+    assert [line and line - first for line in found] == [0, 3, 3, 9, 11, 0]
+    assert asyncio.run(waits()) == 0

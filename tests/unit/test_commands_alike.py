@@ -14,7 +14,6 @@ from jaxmon.cli.main import COMMANDS, GROUPS, load, main
 from jaxmon.cli.options import OF_PROCESS, subcommand
 from jaxmon.cli.reference import commands
 from jaxmon.errors import CommandError
-from tests.fakes.http import FaultyServer, Reply
 from tests.helpers.processes import run_python
 
 
@@ -237,17 +236,3 @@ def test_completion_knows_commands_and_options():
     }
     result = run_python("-c", "from jaxmon.cli.entry import main; main()", env=asked)
     assert result.out.split() == ["plain,--stacks"], result.err
-
-
-def test_a_job_asks_the_sidecar_of_its_host(monkeypatch):
-    """Without an option, where one runs; else the message says what to give."""
-    with FaultyServer(lambda *_: Reply(200, {"ranks": []})) as server:
-        monkeypatch.setattr("jaxmon.cli.sidecars._HERE", f"127.0.0.1:{server.port}")
-        found = jaxmon("job", "why", "--json")
-        [seen] = server.seen
-    refused = jaxmon("job", "why", "--json")
-
-    assert seen.line == "GET /job"
-    assert json.loads(found.stdout)["jobs"] == []
-    assert (found.exit_code, refused.exit_code) == (3, 3)
-    assert "give others by --targets" in refused.stdout

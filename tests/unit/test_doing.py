@@ -1,11 +1,13 @@
-"""What a process does lately, as one sentence."""
+"""What a process does lately, and what one that marks nothing calls."""
 
 from typing import Any
 
 import pytest
 
 from jaxmon.facts.process import read
+from jaxmon.facts.status import CallRate
 from jaxmon.screens.time_table import doing
+from jaxmon.symptoms.unmarked import call_text, calling
 
 
 SERVES, STORE, REST = "serve.py:82", "store.py:5", "pace.py:60"
@@ -53,3 +55,73 @@ def test_it_names_the_line_whose_part_grew_most(name: str) -> None:
     recent, since_start, text = CASES[name]
     time = {"recent": recent, "since_start": since_start}
     assert doing(read({"time": time})) == text
+
+
+def test_what_is_compiled_there_is_named() -> None:
+    """If all compiles on that line are of one function."""
+    of_step, other = (
+        {"state": "compile", "place": SERVES, "function": name, "seconds": 40.0}
+        for name in ("m.step", "m.other")
+    )
+    for places, what in (([of_step], " m.step"), ([of_step, other], "")):
+        time = {"recent": {**period(), "places": places}}
+        assert f"goes to {SERVES} (compiling{what})." in doing(read({"time": time}))
+
+
+LOOP = "train.py:9"
+STEPS = {"m.step": 30.0, "m.init": 0.1}
+
+
+def looks(*places: tuple[str, str, str, float], count: int = 1000) -> dict[str, Any]:
+    """Return a period of 100 s: state, function, loop and seconds of its places."""
+    names = ("state", "function", "loop", "seconds")
+    found = [dict(zip(names, place, strict=True)) for place in places]
+    states = {
+        name: {"seconds": sum(place[3] for place in places if place[0] == name)}
+        for name, *_ in places
+    }
+    return {"seconds": 100.0, "looks": count, "states": states, "places": found}
+
+
+STEADY = looks(("fetch", "", LOOP, 90.0), ("device", "m.step", LOOP, 8.0))
+RARE = looks(("fetch", "", LOOP, 98.0))
+NO_LOOPS: dict[str, Any] = {
+    "called elsewhere": {
+        "recent": looks(("fetch", "", LOOP, 90.0), ("device", "m.step", "", 8.0))
+    },
+    "in two loops": {
+        "recent": looks(
+            ("device", "m.step", LOOP, 50.0), ("device", "m.step", "train.py:30", 50.0)
+        )
+    },
+    "waits for work": {
+        "recent": looks(("idle", "", LOOP, 60.0), ("device", "m.step", LOOP, 40.0))
+    },
+    "not known to call it": {"recent": RARE, "loops": {"m.other": LOOP}},
+    "called in another": {"recent": RARE, "loops": {"m.step": "train.py:30"}},
+    "in no loop": {"recent": looks(("device", "m.step", "", 99.0))},
+    "few looks": {"recent": {**STEADY, "looks": 40}},
+}
+
+
+@pytest.mark.parametrize("name", NO_LOOPS)
+def test_a_loop_is_recognised_only_where_looks_show_it(name: str) -> None:
+    """Calls are counted, and are said in any case."""
+    time = {"rates": STEPS, **NO_LOOPS[name]}
+    assert calling(read({"time": time})) == CallRate("m.step", 30.0, "")
+
+
+def test_a_loop_is_recognised_from_samples() -> None:
+    """By where calls were found; if they are too short for that, by the code."""
+    found = CallRate("m.step", 30.0, LOOP)
+    for time in ({"recent": STEADY}, {"recent": RARE, "loops": {"m.step": LOOP}}):
+        process = {"time": {"rates": STEPS, **time}}
+        assert calling(read(process)) == found
+        for mark in ("steps", "requests"):
+            assert calling(read({**process, mark: {"name": {}}})) == CallRate()
+    for rates in ({}, {"m.step": 0.05}, {"m.a": 1.0, "m.b": 1.0, "m.c": 1.0}):
+        process = {"time": {"rates": rates, "recent": STEADY}}
+        assert calling(read(process)) == CallRate()
+    assert call_text(CallRate()) == ""
+    text = f"in a repeating loop at {LOOP} (recognised, not marked)."
+    assert call_text(found) == f"m.step: 30 calls a second, {text}"

@@ -174,7 +174,12 @@ def test_a_page_of_nothing_is_a_page() -> None:
 def test_what_ended_with_an_exception_says_so() -> None:
     """Users are not all right then, whatever the requests before said."""
     crashed = full()._replace(state="crashed", families=[_started()])
+    crash = "pid 7 (train.py) raised OSError: full, at train.py:6 in save."
+    told = parse(build(crashed._replace(crash=crash)))
     found = parse(build(crashed))
+
+    assert told.answer.text.startswith(f"No: {crash}")
+    assert told.answer.state == "failing"
 
     assert found.state == "crashed"
     assert found.answer.state == "failing"

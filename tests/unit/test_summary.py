@@ -173,6 +173,8 @@ def test_agents_carry_what_is_known_of_them() -> None:
         "trouble": "",
         "notes": [],
         "doing": "",
+        "crashed_seconds": None,
+        "calling": {},
     }
     assert (down.worker, down.up, down.jax) == ("1", False, None)
 

@@ -175,8 +175,6 @@ class LastWords:
         """
         found: dict[str, Any] = {}
         with self._context.guard.contained(SITE, stays_on=True):
-            # Of texts that are not needed at the start.
-            self._program = self._program or disclosure.own_command()[:LONGEST]
             doing = {name: value[:LONGEST] for name, value in self._doing().items()}
             running = self._loops.running()
             found = {**self._reached(), **self._here(), **doing, "running": running}
@@ -214,6 +212,8 @@ class LastWords:
             self.say({**words, "causes": tuple(underlying), **self._here()})
 
     def _here(self) -> dict[str, Any]:
+        # Of texts that are not needed at the start.
+        self._program = self._program or disclosure.own_command()[:LONGEST]
         return {
             "program": self._program,
             **self._place_in_job(),

@@ -20,6 +20,7 @@ from jaxmon.agent.jaxlink.call_sites import (
     TRANSFER,
     CallSites,
 )
+from jaxmon.agent.jaxlink.code_loops import CodeLoops
 from jaxmon.agent.jaxlink.jit import directories
 from jaxmon.agent.jaxlink.other_threads import Position, Stack
 from jaxmon.agent.jaxlink.source_lines import AGENT, SourceLine, SourceLineFinder
@@ -249,6 +250,7 @@ class Doing(NamedTuple):
         divides: whether it waits for what a pool of `multiprocessing` does for it.
         holds_loop: whether a coroutine of the user's has called that, which keeps its
             event loop; then that is the *caller*.
+        loop: the line of the outermost loop of the user's that this is in, if any.
     """
 
     state: str
@@ -262,6 +264,7 @@ class Doing(NamedTuple):
     caller: SourceLine = _UNKNOWN
     divides: bool = False
     holds_loop: bool = False
+    loop: SourceLine = _UNKNOWN
 
 
 class ActivityReader:
@@ -280,6 +283,7 @@ class ActivityReader:
         self._sites = sites
         self._jax = directories(jax)
         self.finder = SourceLineFinder(jax)
+        self._loops = CodeLoops()
         self._kinds: dict[str, int] = {}
 
     def read(self, stack: Stack) -> Doing:
@@ -328,7 +332,18 @@ class ActivityReader:
             *(state, line, function, drives, loops, of_user, parked, ours, caller),
             divides=divides,
             holds_loop=holds and loops,
+            loop=self._loop(rest),
         )
+
+    def _loop(self, stack: Stack) -> SourceLine:
+        """Return the line of the outermost loop of the user's code on *stack*."""
+        found = (self.loop_at(at.code, at.offset) for at in reversed(stack))
+        return next(filter(None, found), _UNKNOWN)
+
+    def loop_at(self, code: CodeType, offset: int) -> SourceLine | None:
+        """Return the line of the outermost loop of *code*, if it is the user's."""
+        is_user = self._kind(code) == _USER
+        return self._loops.at(code, offset) if is_user else None
 
     def _innermost(self, stack: Stack) -> tuple[str, str, Stack]:
         """
@@ -349,7 +364,8 @@ class ActivityReader:
             return state, "", rest
         at, sites = rest[0], self._sites
         if state:
-            return state, self._runs_first(at) if state == DEVICE else "", rest
+            calls = state in {DEVICE, COMPILE}
+            return state, self._runs_first(at) if calls else "", rest
         sites.study(at.code, at.names)
         site = sites.at(at.code, at.offset)
         if site is None:
@@ -362,8 +378,8 @@ class ActivityReader:
 
     def _runs_first(self, at: Position) -> str:
         """
-        Return the label of the jitted function called *at* this position, whose
-        program JAX runs from Python, as the first call after a compile is.
+        Return the label of the jitted function called *at* this position, which JAX
+        compiles, or whose program it runs from Python, as the first call after that is.
         """
         site = self._sites.at(at.code, at.offset)
         return site.function if site is not None and site.state == DEVICE else ""

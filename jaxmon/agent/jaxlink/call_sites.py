@@ -188,6 +188,15 @@ class CallSites:
                     self._add(code, call.offset, state, "")
         self._asking[id(code)] = code, frozenset(asking), frozenset(receiving)
 
+    def places(self) -> list[tuple[str, CodeType, int]]:
+        """Return the known places that call jitted functions: label, code, offset."""
+        sites = self._sites.copy().items()
+        return [
+            (site.function, site.code, offset)
+            for (_, offset), site in sites
+            if site.state == DEVICE and site.function
+        ]
+
     def _elsewhere(self, code: CodeType, offset: int) -> CallSite | None:
         """Return what *code* calls by the name that it calls at *offset*."""
         called = self._called.get(id(code))

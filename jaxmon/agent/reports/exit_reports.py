@@ -47,10 +47,13 @@ def prepare() -> None:
     read({}, {"events": [{"kind": "recompile"}]})
 
 
-def exit_report(overview: Overview, limits: Limits) -> str:
-    """Return the current report, by *limits*; takes some milliseconds."""
+def exit_report(overview: Overview, limits: Limits, crash: str = "") -> str:
+    """
+    Return the current report, by *limits*, which begins with the *crash*; takes some
+    milliseconds.
+    """
     snapshot = overview.judged_by(limits)
-    return "\n".join(["", *summary(snapshot, find(snapshot)), ""])
+    return "\n".join(["", *summary(snapshot, find(snapshot), crash=crash), ""])
 
 
 def write(report: str) -> None:
@@ -109,7 +112,7 @@ class FinalReports:
         collect: Callable[[], Iterable[Family]],
         *,
         worker: str,
-        crashed: bool,
+        crash: str | None,
     ) -> None:
         """
         Write them; a file that cannot be written is logged, and nothing else.
@@ -119,7 +122,8 @@ class FinalReports:
             events: the event log.
             collect: returns the metrics.
             worker: number of the slot.
-            crashed: whether an exception ends the program.
+            crash: how an exception ends the program, in a sentence; empty if that is
+                unknown, `None` if none does.
         """
         if self._directory is not None:
             facts = Facts(
@@ -129,13 +133,14 @@ class FinalReports:
                 families=collect(),
                 host=platform.node(),
                 worker=worker,
-                state="crashed" if crashed else "finished",
+                state="finished" if crash is None else "crashed",
+                crash=crash or "",
                 redacted=disclosure.document,
                 limits=current(self._run_dir),
             )
             _save(self._directory, facts)
         if self._prints:
-            text = exit_report(overview, current(self._run_dir))
+            text = exit_report(overview, current(self._run_dir), crash or "")
             write(disclosure.document(text))
 
 

@@ -44,6 +44,7 @@ class LookEntry(NamedTuple):
         caller: the line of the loop that had called that, empty if it is that itself.
         divided: whether it waited for work that is divided: other threads waited there,
             too, for no lock, or a pool of processes worked for it.
+        loop: the line of the outermost loop of the program that this was in, if any.
     """
 
     activity: str
@@ -53,6 +54,7 @@ class LookEntry(NamedTuple):
     event_loop: bool = False
     caller: str = ""
     divided: bool = False
+    loop: str = ""
 
 
 class ThreadState(Enum):

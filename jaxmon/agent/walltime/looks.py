@@ -228,8 +228,9 @@ class Looks:
         loops = holds_loop or (seen.doing.event_loop and self._serves())
         caller = self._place(seen.doing.caller) if state in _CALLED else ""
         divided = state == BLOCKED and self._divides(seen, found)
+        loop = "" if seen.doing.event_loop else self._place(seen.doing.loop)
         entry = LookEntry(
-            activity, state, place, function, loops, caller, divided=divided
+            activity, state, place, function, loops, caller, divided=divided, loop=loop
         )
         spent = self._called_back(entry, late)
         if seen.doing.state == ITEM and state == DATA_WAIT:
@@ -293,6 +294,15 @@ class Looks:
             self._ledger.add(entry, how, rest)
             rest = 0.0
         self._looked = due - rest
+
+    def loops(self) -> dict[str, str]:
+        """Return by function the line of the only loop around a place that calls it."""
+        found: dict[str, str] = {}
+        for function, code, offset in self._sites.places():
+            if line := self._reader.loop_at(code, offset):
+                place = self._place(line)
+                found[function] = place if found.get(function, place) == place else ""
+        return found
 
     def task(self, ident: int) -> Task | None:
         """Return the thread *ident* as the kernel sees it, `None` if unknown."""

@@ -109,13 +109,14 @@ class WallTimePart(Part):
         self._every = context.settings.time_interval
         self._ledger = TimeLedger()
         reader = ActivityReader(context.jax, context.sites)
+        self._latest_calls = LatestCalls(partial(_call_counts, context.table))
         self._looks = Looks(
             self._ledger,
             reader,
             context.sites,
             timeline,
             _serves,
-            LatestCalls(partial(_call_counts, context.table)),
+            self._latest_calls,
         )
         self._reader = reader
         self._pauses = CallPauses(partial(_calls_together, context, spanning))
@@ -193,6 +194,8 @@ class WallTimePart(Part):
             recent=_described(self._ledger.recent()),
             now=now,
             requests=self._hanging(),
+            rates=self._latest_calls.rates(),
+            loops=self._looks.loops(),
         )
 
     def doing(self) -> Rank:

@@ -9,11 +9,12 @@ the latest half minute, six in the latest two, longer the older they are. Evalua
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from jaxmon.agent.functions import Function
+from jaxmon.agent.functions import OTHER, Function
 from jaxmon.agent.jaxlink.activity import (
     COMPILE,
     DATA_WAIT,
@@ -53,6 +54,8 @@ _DIGITS = 7
 _WEIGHT, _KNOWN_SECONDS = 0.25, 30.0
 _CHECKED_SECONDS = 1.0
 _MOST_CALLED = 3
+# Calls are counted over four to five of these, and at first over less.
+_PAST_SECONDS, _PAST, _SHORTEST_SECONDS = 15.0, 5, 5.0
 # Shorter ones cannot be distinguished.
 _GAP = 2 * _CHECKED_SECONDS
 # A pause is overdue if it is that long, and so many times as long as usual, once there
@@ -275,7 +278,22 @@ class LatestCalls:
         self._counts: dict[str, CallCount] = {}
         self._repeats: dict[str, int] = {}
         self._checked = 0.0
+        # Earlier counts, and when they were read.
+        self._past: deque[tuple[float, dict[str, CallCount]]] = deque(maxlen=_PAST)
         self.called: tuple[str, ...] = ()
+
+    def rates(self) -> dict[str, float]:
+        """Return the calls a second of the last minute, of those called most."""
+        since, past = self._past[0] if self._past else (self._checked, {})
+        if (seconds := self._checked - since) < _SHORTEST_SECONDS:
+            return {}
+        found = {
+            name: (count.calls - past.get(name, _NO_CALLS).calls) / seconds
+            for name, count in self._counts.items()
+            if name != OTHER
+        }
+        most = sorted(found, key=lambda name: -found[name])[:_MOST_CALLED]
+        return {name: found[name] for name in most if found[name] > 0}
 
     @property
     def repeats(self) -> int:
@@ -288,6 +306,8 @@ class LatestCalls:
             return False
         self._checked = now
         before, self._counts = self._counts, self._read()
+        if not self._past or now - self._past[-1][0] >= _PAST_SECONDS:
+            self._past.append((now, self._counts))
         called = [name for name, n in self._counts.items() if n != before.get(name)]
         for name in called:
             count, earlier = self._counts[name], before.get(name, _NO_CALLS)

@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,11 @@ from jaxmon.cli.findings import facts
 from jaxmon.cli.workers import TIMEOUT, AgentProcess, pick, running
 from jaxmon.errors import CommandError
 from jaxmon.facts import endings, responses
-from jaxmon.facts.ending import ProcessEnd
+from jaxmon.facts.ending import FINISHED, ProcessEnd
 from jaxmon.facts.process import Environment, Snapshot, read
 from jaxmon.facts.reader import from_json, mapping
 from jaxmon.host import disclosure, rundir
+from jaxmon.host.formats.layout import clean
 from jaxmon.host.http.fetch import FetchError, fetch_all
 from jaxmon.host.http.redaction import Secrets
 from jaxmon.host.resources import hung
@@ -188,6 +189,13 @@ def add_ends(archive: Archive, run_dir: Path | None) -> dict[str, ProcessEnd]:
     for number, end in found.items():
         archive.add_json(f"worker-{number}/end.json", end.as_json())
     return found
+
+
+def crashes(ends: Mapping[str, ProcessEnd]) -> list[str]:
+    """Return a sentence on each process of *ends* that did not finish, latest first."""
+    found = [end for end in ends.values() if end.ended != FINISHED]
+    found.sort(key=lambda end: -(end.time or 0.0))
+    return [disclosure.forms(clean(end.line(None))) for end in found]
 
 
 def _described(

@@ -89,6 +89,7 @@ def command(
         archive, run_dir, worker, programs=programs, limits=limits_of(run_dir)
     )
     ends = agents.add_ends(archive, run_dir)
+    crashes = agents.crashes(ends)
     _add_sidecar(archive, sidecar)
     disks = [run_dir or rundir.locate(), Path.cwd()]
     archive.add_json("host.json", host_facts(disks))
@@ -98,6 +99,7 @@ def command(
     text = postmortem.text(
         host=host,
         taken=moment,
+        crashes=crashes,
         processes=processes,
         timeline=postmortem.entries(processes, alerts or (), ends),
         alerts=alerts,
@@ -121,6 +123,7 @@ def command(
 
         whole.write(path, data, private=True, replace=False)
         output.line(path)
+    output.lines(crashes, err=True)
     for what, reason in archive.missing.items():
         output.line(f"without {what}: {reason}", err=True)
 

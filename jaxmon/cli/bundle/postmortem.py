@@ -91,6 +91,7 @@ def text(
     *,
     host: str,
     taken: float,
+    crashes: Sequence[str],
     processes: Sequence[AgentReport],
     timeline: Sequence[Entry],
     alerts: Sequence[Mapping[str, Any]] | None,
@@ -116,6 +117,7 @@ def text(
     )
     parts = [
         f"# Post-mortem: {GAP}: what failed, in one sentence",
+        *map(escaped, crashes),
         facts,
         *_to_write("Summary", "what happened, how long, and how it ended."),
         *_to_write("Impact", impact),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,10 +55,18 @@ def command(
     from jaxmon.cli.host import HostReader
     from jaxmon.cli.top.state import Reader
     from jaxmon.cli.top.terminal import Terminal
+    from jaxmon.cli.workers import hints
+    from jaxmon.host import rundir
 
     source = _source(url, run_dir, access)
     terminal = Terminal()
-    reader = Reader(HostReader(source, chosen()), terminal.wake, every=every)
+    here = partial(hints, run_dir or rundir.locate())
+    reader = Reader(
+        HostReader(source, chosen()),
+        terminal.wake,
+        every=every,
+        hints=tuple if url else here,
+    )
     name = platform.node() if url is None else url
     try:
         with terminal:

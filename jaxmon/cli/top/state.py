@@ -159,12 +159,16 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was read last, at Unix *time*, 0 if never; *trouble* is why not since."""
+    """
+    What was read last, at Unix *time*, 0 if never; *trouble* is why not since, *hints*
+    what else runs if no process does.
+    """
 
     summary: Summary
     processes: Sequence[ProcessView]
     time: float = 0.0
     trouble: str = ""
+    hints: Sequence[str] = ()
 
 
 class Reader:
@@ -175,9 +179,15 @@ class Reader:
     """
 
     def __init__(
-        self, host: HostReader, changed: Callable[[], None], *, every: float
+        self,
+        host: HostReader,
+        changed: Callable[[], None],
+        *,
+        every: float,
+        hints: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._host = host
+        self._hints = hints
         self._changed = changed
         self._every = every
         self._stopped = Event()
@@ -213,7 +223,8 @@ class Reader:
 
     def _show(self) -> None:
         found = self._host.processes()
-        self.seen = Seen(self._host.summary(), found, time.time())
+        hints = () if found else self._hints()
+        self.seen = Seen(self._host.summary(), found, time.time(), hints=hints)
         self._changed()
 
     def _trouble(self, text: str) -> None:

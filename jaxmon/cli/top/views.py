@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from jaxmon.cli.host import ProcessView
@@ -50,6 +51,7 @@ from jaxmon.screens.section import (
     words,
 )
 from jaxmon.screens.status import totals
+from jaxmon.symptoms.answer import QUESTION
 from jaxmon.symptoms.findings import NOTHING
 
 
@@ -228,7 +230,8 @@ def _footer(state: State, width: int) -> Line:
 def _answer(answer: status.Answer, width: int, *, most: int) -> list[Line]:
     """Return whether users are all right, and at most *most* further reasons."""
     colour = OF_STATE[answer.state]
-    lines = styled(wrapped(clean(answer.text), width), f"{STRONG} {colour}")
+    text = clean(f"{QUESTION} {answer.text}")
+    lines = styled(wrapped(text, width), f"{STRONG} {colour}")
     first, *further = answer.reasons or (None,)
     if first is not None and first.because:
         lines += _indented(first.because, width)
@@ -254,7 +257,8 @@ def _processes(seen: Seen, state: State, width: int, room: int) -> list[Line]:
     """Return a line for each process, and what is wrong with it if that fits."""
     found = state.sorted(seen.processes)
     if not found:
-        return styled(wrapped(_START, width), QUIET) if seen.time else []
+        texts = chain(*(wrapped(text, width) for text in (*seen.hints, _START)))
+        return styled(texts, QUIET) if seen.time else []
     fields = _fitting(found, width)
     command = max(width - sum(column.size for column, _ in fields) - 1, 1)
     place = state.place(found)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,28 @@ VARIABLE = "JAXMON_BOOTSTRAP"
 """Settings for one process, which removes the variable."""
 OF_CHILDREN = "JAXMON_BOOTSTRAP_CHILDREN"
 """Settings for a process and all that it starts."""
+
+
+def started(root: Path = Path("/proc")) -> Iterator[tuple[int, dict[str, str], Any]]:
+    """
+    Yield the Python processes of this user that `jaxmon run` has started, whether they
+    have imported JAX or not: pid, environment at the start, and settings.
+    """
+    for process in root.glob("[0-9]*"):
+        with suppress(OSError, ValueError, AttributeError):  # gone, another user's
+            raw = (process / "environ").read_bytes()
+            if VARIABLE.encode() not in raw:
+                continue
+            words = raw.decode(errors="replace").split("\0")
+            environ = dict(word.split("=", 1) for word in words if "=" in word)
+            text = environ.get(VARIABLE)
+            settings = json.loads(text or environ[OF_CHILDREN])
+            if (process / "exe").readlink().name.startswith("python"):
+                yield (
+                    int(process.name),
+                    environ,
+                    settings["settings"] if text else settings,
+                )
 
 
 def environment(

@@ -74,7 +74,7 @@ class Server:
             report=self._report,
         )
         self._listeners: list[Listener] = []
-        self._chores: list[tuple[float, Callable[[], None]]] = []
+        self._chores: list[tuple[float, float, Callable[[], None]]] = []
         self._stopping = False
         self._thread: DaemonThread | None = None
         # Made by start():
@@ -123,9 +123,14 @@ class Server:
                 self._loop.unwatch(listener.sock)
             listener.sock.close()
 
-    def every(self, seconds: float, call: Callable[[], None]) -> None:
-        """Have the server's thread *call* every so many *seconds*, once started."""
-        self._chores.append((seconds, call))
+    def every(
+        self, seconds: float, call: Callable[[], None], *, first: float | None = None
+    ) -> None:
+        """
+        Have the server's thread *call* every so many *seconds*, once started; at
+        *first* after fewer.
+        """
+        self._chores.append((seconds, seconds if first is None else first, call))
 
     def start(self) -> None:
         """Serve on a daemon thread, once. Raises `OSError` without descriptors."""
@@ -208,8 +213,8 @@ class Server:
     def _serve(self, loop: EventLoop, clients: ConnectionPool) -> None:
         for listener in self._listeners:
             self._listen(listener, loop, clients)
-        for seconds, call in self._chores:
-            loop.later(seconds, partial(self._do, loop, seconds, call))
+        for seconds, first, call in self._chores:
+            loop.later(first, partial(self._do, loop, seconds, call))
         while not self._stopping:
             since = now()
             loop.turn(clients.due)

@@ -1,0 +1,80 @@
+"""What is known of programs that mark neither requests nor steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from jaxmon.facts.process import Snapshot
+from jaxmon.facts.recent import HostFacts
+from jaxmon.facts.status import CallRate
+from jaxmon.host.formats.layout import amount
+
+
+# A loop in which a program spends so much of its time is what it does, unless it waits
+# for work for as much as the second.
+_MOST_OF_THE_TIME, _IDLE = 0.9, 0.05
+# Calls a second, and the part of all calls, that are worth a word.
+_AGAIN_AND_AGAIN, _MOST_OF_THE_CALLS = 0.1, 0.5
+_MOST_PROCESSES = 2
+
+
+def calling(snapshot: Snapshot) -> CallRate:
+    """
+    Return what a program that marks nothing calls most, and in which loop, as far as
+    looks and counted calls say; nothing of one that marks something.
+    """
+    rates = snapshot.time.rates
+    function = max(rates, key=rates.__getitem__, default="")
+    rate = rates.get(function, 0.0)
+    is_most = rate >= _MOST_OF_THE_CALLS * sum(rates.values())
+    is_often = rate >= _AGAIN_AND_AGAIN
+    if snapshot.steps or snapshot.requests or not (is_most and is_often):
+        return CallRate()
+    return CallRate(function, rate, _loop(snapshot, function))
+
+
+def _loop(snapshot: Snapshot, function: str) -> str:
+    """
+    Return the line of the loop that the program has lately been in, and that looks have
+    found to call *function*; empty if there is none.
+    """
+    period = snapshot.time.recent
+    spent: dict[str, float] = defaultdict(float)
+    for place in period.places:
+        spent[place.loop] += place.seconds
+    loop = max(spent, key=spent.__getitem__, default="")
+    # What is done once before a loop is no part of what is done again and again.
+    before = sum(
+        place.seconds
+        for place in period.places
+        if not place.loop and place.state in {"startup", "compile"}
+    )
+    stays = spent.get(loop, 0.0) >= _MOST_OF_THE_TIME * (period.seconds - before)
+    if not period.settled or not stays or period.share("idle") > _IDLE:
+        return ""
+    # Looks seldom find short calls, and the first one may be before the loop.
+    found = {
+        place.loop
+        for place in period.places
+        if place.function == function and place.state != "compile"
+    }
+    return loop if (found or {snapshot.time.loops.get(function, "")}) == {loop} else ""
+
+
+def call_text(found: CallRate) -> str:
+    """Return *found* in a sentence; empty if it is."""
+    if not found.function:
+        return ""
+    loop = f", in a repeating loop at {found.loop} (recognised, not marked)"
+    text = f"{found.function}: {amount(found.rate)} calls a second"
+    return f"{text}{loop if found.loop else ''}."
+
+
+def unmarked_text(facts: HostFacts) -> Iterator[str]:
+    """Yield what processes do that mark nothing, those with most calls first."""
+    agents = sorted(facts.agents, key=lambda agent: -agent.calling.rate)
+    for agent in agents[:_MOST_PROCESSES]:
+        lead = f"Worker {agent.worker}: " if len(agents) > 1 else ""
+        if text := " ".join(filter(None, (call_text(agent.calling), agent.doing))):
+            yield f"{lead}{text}"
