@@ -162,7 +162,7 @@ def explain(
     as_json: bool = AS_JSON,
 ) -> None:
     """
-    Say what the alert NAME compares, for how long, and with which limits.
+    Say what the alert NAME compares, how long, and by which limits.
 
     Of each series that it reads, the file of the rules has the same sentence.
 

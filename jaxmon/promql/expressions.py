@@ -153,7 +153,7 @@ _MARK, _NAMED = "\x1f", "\x1e"
 
 _SELECTOR = re.compile(rf"{_NAMED}?[a-zA-Z_:][\w:]*{_NAMED}?(\{{.*\}})?")
 
-_ATOMIC, _COMPARED, _SET = 3, 1, 0
+_ATOMIC, _COMPARED, _SET, _EITHER = 3, 1, 0, -1
 _ADDED, _MULTIPLIED = 2, 2.5
 
 
@@ -310,7 +310,7 @@ class Expr:
 
     def or_(self, other: Expr) -> Expr:
         """Add the series of *other* that are missing here."""
-        return self._binary("or", other, _SET)
+        return self._binary("or", other, _EITHER)
 
     def unless(self, other: Expr, *on: str) -> Expr:
         """Drop the series that *other* has too, comparing the labels *on*, or all."""
@@ -417,9 +417,12 @@ class Expr:
         return Expr(f"{left_text} {operator} {right_text}", binding, shape)
 
     def _operand(self, binding: float, *, strict: bool) -> str:
+        if self.binding == binding == _EITHER:
+            return self.marked
         loose = self.binding <= binding if strict else self.binding < binding
-        # Mixed or chained set operators and comparisons read better in brackets.
-        if loose or (self.binding == binding and binding <= _COMPARED):
+        # Mixed set operators and chained comparisons read better in brackets.
+        mixed = max(self.binding, binding) <= _SET
+        if loose or mixed or self.binding == binding == _COMPARED:
             return f"({self.marked})"
         return self.marked
 

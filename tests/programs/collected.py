@@ -50,7 +50,7 @@ def fail(depth: int) -> list[object]:
 
 jaxmon.instrument()
 jax.jit(abs)(1.0)
-for turn in range(2000):
+for turn in range(6000):
     gc.set_threshold(1 + turn % 3, 10, 10)
     first, second = pairs_of([turn])(), pairs_of([turn])()
     next(first)
