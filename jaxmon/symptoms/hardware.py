@@ -85,11 +85,7 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
         f"Jobs with a loop within {window}.",
     )
     paged = recorded.paged("JaxmonAcceleratorLost", limits)
-    used = on_gpus.or_(on_tpus).record(
-        *("instance", catalog.DEVICE_INFO, f"lost{window}"),
-        f"Accelerators that are down, by the programs that used them within {window}.",
-    )
-    page = used.and_(loops, "job").unless(paged, "job")
+    page = on_gpus.or_(on_tpus).and_(loops, "job").unless(paged, "job")
     in_use = ", used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
     for severity, expr, what in (
         (PAGE, page, f"{in_use}on it fails or hangs."),

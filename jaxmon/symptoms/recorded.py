@@ -202,7 +202,11 @@ def memory_growth(window: str, most: float) -> Expr:
 
 
 # Pages about a run: the first is enough, whatever else follows from it.
-_OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
+_OF_RUNS = {
+    "JaxmonAcceleratorLost": "loss",
+    "JaxmonTrainingDied": "death",
+    "JaxmonTrainingStalled": "stall",
+}
 
 
 def paged(but: str, limits: SiteLimits) -> Expr:
@@ -214,7 +218,7 @@ def paged(but: str, limits: SiteLimits) -> Expr:
     )
     latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
     return latest.record(
-        *("job", catalog.STEP_AGE_SECONDS, f"paged_before_{but}"),
+        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{_OF_RUNS[but]}"),
         f"Jobs with another page about their run within {window}.",
     )
 

@@ -90,8 +90,12 @@ def _not_ready(limits: Limits) -> Alert:
 def _warmup_failed(limits: Limits) -> Alert:
     window = limits.warmup_window
     failed = events.WARMUPS.within(window, eq("result", "failed"))
+    failed = failed.sum("job").record(
+        *("job", catalog.WARMUP_SIGNATURES, f"failed{window}"),
+        f"Signatures that failed to warm up within {window}.",
+    )
     return Alert(
-        expr=failed.sum("job") > 0,
+        expr=failed > 0,
         description=(
             "Signatures of a service fail to warm up; requests wait for their compiles."
         ),
@@ -204,10 +208,14 @@ def _crash_loop(limits: Limits) -> Iterator[Alert]:
         f"Processes of a job that crash again and again within {window}.",
     )
     # Of a job whose processes all crash, none may be there at the moment.
-    others = recorded.running() * limits.crash_share
+    others = recorded.running() * limits.crash_share >= many
+    most = many.unless(others).record(
+        *("job", catalog.AGENT_CRASHES, f"most{window}"),
+        "How many these are, if they are most processes of the job.",
+    )
     before = "before a step or request"
     for severity, expr, summary in (
-        (PAGE, many.unless(others >= many), f"{COUNT}{_OF_JOB}keep crashing {before}."),
+        (PAGE, most > 0, f"{COUNT}{_OF_JOB}keep crashing {before}."),
         (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),
     ):
         yield Alert(
