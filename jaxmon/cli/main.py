@@ -132,10 +132,10 @@ def main() -> None:
     Observability for JAX: compiles, cache hits, recompiles, device memory.
 
     \b
-    In a program:         import jaxmon; jaxmon.instrument()
-    From outside: jaxmon run train.py
-    As a sidecar: jaxmon exporter
-    On a running one: jaxmon explain
+    In a program:      import jaxmon; jaxmon.instrument()
+    From outside:      jaxmon run train.py
+    As a sidecar:      jaxmon exporter
+    On a running one:  jaxmon explain
     """
 
 
