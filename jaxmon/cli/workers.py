@@ -229,7 +229,7 @@ def _starting(directory: Path) -> dict[int, float]:
     have, found = set[int | None](), {}
     with suppress(OSError):  # `running` says why
         have = {hung.listener(path) for path in rundir.sockets(directory).values()}
-    for pid, environ, settings in bootstrap.started():
+    for pid, environ, settings in bootstrap.programs():
         chosen = rundir.locate(settings.get("run_dir"), environ)
         # Its temporary directory may be another one.
         here = environ.get("TMPDIR") == os.environ.get("TMPDIR")

@@ -23,7 +23,7 @@ OF_CHILDREN = "JAXMON_BOOTSTRAP_CHILDREN"
 """Settings for a process and all that it starts."""
 
 
-def started(root: Path = Path("/proc")) -> Iterator[tuple[int, dict[str, str], Any]]:
+def programs(root: Path = Path("/proc")) -> Iterator[tuple[int, dict[str, str], Any]]:
     """
     Yield the Python processes of this user that `jaxmon run` has started, whether they
     have imported JAX or not: pid, environment at the start, and settings.
