@@ -164,6 +164,11 @@ class ProcessLimits:
     unanswered_times = count(
         3, "... if that is so many times as long as 95 % of its requests take."
     )
+    left_after = count(
+        10,
+        "Seconds after which a caller who leaves has waited, and did not change their "
+        "mind.",
+    )
     late_request = duration(
         "15s", "Age from which a request hangs although others are answered, ..."
     )
@@ -368,6 +373,19 @@ class FleetLimits:
         "1s", "Mean time after which callers give up on a route that answers none, ..."
     )
     cancelled_requests = count(5, "... and how many of them do, at least.")
+    hung_requests = count(
+        5, "Requests in progress, or callers who left, of a process that answers none."
+    )
+    hung_share = ratio(
+        0.05, "Fraction of a route's processes above which those that hang page."
+    )
+    replica_slow = count(
+        3,
+        "How many times as long as in the median process a route's requests must "
+        "take, and longer by slow_requests_by, ...",
+    )
+    replica_slow_for = duration("10m", "... over and for which time, ...")
+    replicas_compared = count(3, "... of how many processes, at least.")
     oom_window = duration("10m", "Window for counting out-of-memory errors.")
     device_memory_for = duration("10m", "How long usage must stay above that.")
     leak_for = duration("20m", "How long a leak of live arrays must be suspected.")

@@ -9,11 +9,13 @@ from math import inf
 
 from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
+from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, histogram, ne
 from jaxmon.symptoms.alert import PROCESS
 
 
 ROUTE = ("job", "route")
+REPLICA = (*PROCESS, "route")
 GIVEN_UP = "client_error"
 # Evaluations and the like, by the words in their names.
 PAUSES = "(?i)(eval|valid|test|checkpoint|sav|restor|load|warm|init).*"
@@ -30,12 +32,104 @@ def running() -> Expr:
 # --- requests -----------------------------------------------------------------------
 
 
-def unanswered(window: str) -> Expr:
-    """Return the age of the oldest request where none was answered for *window*."""
+def unanswered(window: str, limits: Limits) -> Expr:
+    """
+    Return the age of the oldest request where none was answered for *window*, by the
+    route or by too many of its processes.
+    """
     oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*ROUTE)
-    return oldest.unless(_answered(window)).record(
+    hanging, most = hung(window, limits), limits.hung_share
+    processes = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA).count(*ROUTE)
+    some = (
+        hanging.max(*ROUTE)
+        .and_(hanging.count(*ROUTE) > processes * most)
+        .record(
+            *("route", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+            f"Age of the oldest, if more than {most:.0%} of the processes hang.",
+        )
+    )
+    return (oldest.unless(_answered(window)).or_(some)).record(
         *("route", catalog.REQUEST_OLDEST_SECONDS, f"unanswered{window}"),
-        f"Age of the oldest request to a route that answered none within {window}.",
+        f"Age of the oldest request to a route that answered none within {window}, or "
+        f"of which more than {most:.0%} of the processes hang.",
+    )
+
+
+def hung(window: str, limits: Limits) -> Expr:
+    """Return the age of the oldest request to each process that hangs."""
+    oldest = gauge(catalog.REQUEST_OLDEST_SECONDS).max(*REPLICA)
+    several = gauge(catalog.REQUESTS_IN_PROGRESS).max(*REPLICA) >= limits.hung_requests
+    late = oldest > durations.seconds(window)
+    return (
+        late.unless(replica_answered(window))
+        .and_(several)
+        .record(
+            *("worker", catalog.REQUEST_OLDEST_SECONDS, f"hung{window}"),
+            f"Age of the oldest request to a process that answered none within "
+            f"{window}, if it is as old and there are several.",
+        )
+    )
+
+
+def left(window: str, limits: Limits) -> Expr:
+    """Return how many callers left each process that answered none, after a wait."""
+    asked = histogram(catalog.REQUEST_SECONDS, eq("outcome", GIVEN_UP))
+    every, soon = (
+        counted.increase(window).sum(*REPLICA)
+        for counted in (asked.count, asked.at_most(limits.left_after))
+    )
+    return (
+        (every - soon)
+        .unless(replica_answered(window))
+        .record(
+            *("worker", catalog.REQUESTS, f"left{window}"),
+            f"Callers who left within {window} after more than {limits.left_after:g} "
+            "s, of a process that answered none.",
+        )
+    )
+
+
+def replica_answered(window: str) -> Expr:
+    """Return how many requests each process answered, if it did."""
+    answered = counter(catalog.REQUESTS, ne("outcome", GIVEN_UP))
+    first = answered.total().unless(answered.total().offset(window))
+    found = (answered.increase(window) > 0).or_(first).sum(*REPLICA)
+    return found.record(
+        *("worker", catalog.REQUESTS, f"answered{window}"),
+        f"Requests that a process answered within {window}, if it did.",
+    )
+
+
+def times_siblings(window: str, limits: Limits) -> Expr:
+    """Return how many times as long as in the median process requests take."""
+    warm = histogram(
+        *(catalog.REQUEST_SECONDS, eq("outcome", "success"), eq("start", "warm"))
+    )
+    total, number = (
+        counted.rate(window).sum(*REPLICA) for counted in (warm.sum, warm.count)
+    )
+    enough = number >= limits.requests_judged / durations.seconds(window)
+    mean = (
+        (total / enough)
+        .of_unit("seconds")
+        .record(
+            *("worker", catalog.REQUEST_SECONDS, f"mean{window}"),
+            f"Mean time of warm requests within {window}, of a process with enough.",
+        )
+    )
+    several = mean.count(*ROUTE) >= limits.replicas_compared
+    median = (
+        mean.median(*ROUTE)
+        .and_(several)
+        .record(
+            *("route", catalog.REQUEST_SECONDS, f"median{window}"),
+            "The median of these, of a route with several processes.",
+        )
+    )
+    slower = mean.and_(mean.less(median, *ROUTE) > limits.slow_requests_by)
+    return slower.relative_to(median, *ROUTE).record(
+        *("worker", catalog.REQUEST_SECONDS, f"times_median{window}"),
+        "How many times as long as that of the route, of processes that are slower.",
     )
 
 
@@ -201,6 +295,18 @@ def memory_growth(window: str, most: float) -> Expr:
     )
 
 
+def budget_paged(page: str, window: str, alert: str) -> Expr:
+    """Return the routes about which an *alert* paged within *window*."""
+    fired = promql.alerts(
+        eq("alertname", alert), eq("alertstate", "firing"), eq("severity", page)
+    )
+    latest = promql.call("last_over_time", f"{fired}[{window}]").max(*ROUTE)
+    return latest.record(
+        *("route", catalog.REQUESTS, "paged"),
+        f"Routes about which the error budget paged within {window}.",
+    )
+
+
 # Pages about a run: the first is enough, whatever else follows from it.
 _OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
 
@@ -213,7 +319,7 @@ def paged(but: str, page: str, window: str) -> Expr:
     )
     latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
     return latest.record(
-        *("job", catalog.STEP_AGE_SECONDS, f"paged_before_{but}"),
+        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{but.removeprefix('Jaxmon')}"),
         f"Jobs with another page about their run within {window}.",
     )
 

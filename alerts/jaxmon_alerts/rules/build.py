@@ -24,6 +24,7 @@ from jaxmon.symptoms import (
     memory,
     monitoring,
     recompiles,
+    replicas,
     requests,
     results,
     runs,
@@ -34,6 +35,7 @@ from jaxmon.symptoms import (
 from jaxmon.symptoms.alert import (
     DEPLOY_NOISE,
     INFO,
+    MONITORING_ALERT,
     PAGE,
     TICKET,
     Alert,
@@ -53,7 +55,7 @@ from jaxmon_alerts.overviews.hosts import recorded_power
 from jaxmon_alerts.overviews.services import recorded_slowdowns
 from jaxmon_alerts.rules.causes import causes, overridden
 from jaxmon_alerts.slo import Slo, Slos
-from jaxmon_alerts.slo.model import Pair
+from jaxmon_alerts.slo.model import LatencyIndicator, Pair, Ratio
 from jaxmon_alerts.slo.recording import (
     Rule,
     RuleGroup,
@@ -183,7 +185,7 @@ ONCALL = "jaxmon-oncall"
 
 # By the module of the symptom.
 _BOARDS = {
-    "jaxmon-serving": (requests,),
+    "jaxmon-serving": (requests, replicas),
     "jaxmon-training": (steps, runs, time, job),
     "jaxmon-accelerators": (hardware,),
     "jaxmon-fleet": (starts,),
@@ -287,6 +289,7 @@ def all_alerts(
     slos, options = slos or slo_module.load(), options or RuleOptions()
     alerts = [
         *causes(slos, options.scale),
+        *(alert for slo in slos for alert in bucket_alerts(slo, options.scale)),
         *(alert for slo in slos for alert in burn_alerts(slo, options.scale)),
     ]
     return tuple(overridden(alerts, slos.overrides))
@@ -434,6 +437,31 @@ def _yaml(content: dict[str, Any]) -> str:
     dumper = type("Dumper", (base,), {"ignore_aliases": lambda *_: True})
     text = yaml.dump(content, Dumper=dumper, sort_keys=False, width=100_000)
     return f"{_HEADER}{text}"
+
+
+def bucket_alerts(slo: Slo, scale: float) -> Iterator[Alert]:
+    """Yield a ticket for each bucket without which *slo* is not judged."""
+    indicator, ten = slo.indicator, durations.scaled("10m", scale)
+    if isinstance(indicator, Ratio) and indicator.left:
+        indicator = indicator.left
+    if not isinstance(indicator, LatencyIndicator):
+        return
+    for bound in indicator.bounds:
+        yield Alert(
+            name=MONITORING_ALERT,
+            expr=indicator.missing(bound, ten, slo),
+            for_=ten,
+            summary=(
+                "Job {{ $labels.job }} exports {{ $labels.histogram }} without the "
+                f"bucket {{{{ $labels.le }}}}, by which '{slo.title}' is judged."
+            ),
+            description="A histogram lacks the bucket of an objective.",
+            labels=(
+                ("symptom", "bucket"),
+                ("slo", slo.name),
+                ("histogram", indicator.histogram.metric.name),
+            ),
+        )
 
 
 def burn_alerts(slo: Slo, scale: float) -> Iterator[Alert]:

@@ -30,7 +30,7 @@ _WITNESSES = {
 # In files, where they keep their place from release to release; new ones come last.
 _ORDER = (
     " "
-    "DeployInProgress RequestsHang ColdStartBudgetBurn TrainingStalled RankStuck "
+    "DeployInProgress RequestsHang ReplicaSlow ColdStartBudgetBurn TrainingStalled RankStuck "
     "TrainingDied CrashLoop WarmupFailed NonFinite TimeLost Straggler CheckpointFailed "
     "RunNoProgress GoodputLow Slowdown OutOfMemory DeviceMemoryHigh MemoryLeak "
     "HostMemoryGrowth RecompileStorm CompileFailed CompileStuck ThunderingCompilation "
