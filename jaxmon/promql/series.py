@@ -150,7 +150,8 @@ class HistogramQuery:
         text = str(float(bound))
         whole = text.removesuffix(".0")
         return self._series(
-            "bucket", eq("le", text) if whole == text else re("le", rf"{whole}|{whole}\.0")
+            "bucket",
+            eq("le", text) if whole == text else re("le", rf"{whole}|{whole}\.0"),
         )
 
     def buckets(

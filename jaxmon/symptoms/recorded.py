@@ -266,6 +266,38 @@ def crashes(window: str) -> Expr:
     )
 
 
+def unserved(window: str, traffic: str) -> Expr:
+    """
+    Return services with requests in their last minutes within *window*, of whose routes
+    no service in the same place reports one any more.
+    """
+    metric = catalog.REQUESTS_IN_PROGRESS
+    gone = gauge_over(metric, "last", window).max(*ROUTE)
+    gone = gone.unless(gauge(metric).max(*ROUTE), promql.PLACE, "route")
+    busy = traffic_of(traffic).latest(window) > 0
+    return (
+        gone.max("job")
+        .and_(busy, "job")
+        .record(
+            *("job", metric, f"unserved{window}"),
+            f"Services with requests in their last {traffic}, of which a route has "
+            "none to serve it any more.",
+        )
+    )
+
+
+def traffic_of(window: str) -> Expr:
+    """Return how many requests of each service finished within *window*."""
+    return (
+        events.REQUESTS.within(window)
+        .sum("job")
+        .record(
+            *("job", catalog.REQUESTS, f"sum{window}"),
+            f"Requests to a service that finished within {window}.",
+        )
+    )
+
+
 def vanished(window: str) -> Expr:
     """Return services that had requests within *window*, and report none any more."""
     metric = catalog.REQUESTS_IN_PROGRESS
@@ -292,6 +324,48 @@ def memory_growth(window: str, most: float) -> Expr:
             *("worker", rss, f"growth{window}"),
             f"By which part the memory of a process grew within {window}, if by much.",
         )
+    )
+
+
+def container_left(window: str) -> Expr:
+    """Return in how many seconds memory reaches the limit of its container."""
+    used = catalog.CONTAINER_MEMORY_WORKING_SET_BYTES
+    slope = (promql.gauge_slope(used, window).max(*PROCESS) > 0).record(
+        *("worker", used, f"slope{window}"),
+        f"Bytes a second by which the memory of a container grows within {window}.",
+    )
+    free = gauge(catalog.CONTAINER_MEMORY_LIMIT_BYTES).min(*PROCESS)
+    free -= gauge(used).max(*PROCESS)
+    # What a start takes does not go on for twice that long.
+    return (
+        (free / slope.and_(slope.offset(window)))
+        .of_unit("seconds")
+        .record(
+            *("worker", used, f"seconds_left{window}"),
+            "Seconds until the container reaches its limit at that pace.",
+        )
+    )
+
+
+def lost_loops(window: str) -> Expr:
+    """Return by how many processes a loop ran within *window* that is gone."""
+    metric, by = catalog.STEP_AGE_SECONDS, ("job", "loop")
+    processes = gauge_over(metric, "last", window).max(*PROCESS, "loop").count(*by)
+    # Counts of a process that finished are served for some minutes.
+    finished = gauge_over(catalog.AGENT_ENDED_SECONDS, "last", window).max("job")
+    lost = processes.unless(gauge(metric).max(*by)).unless(finished, "job")
+    return lost.record(
+        *("loop", metric, "lost"),
+        f"Processes of a loop that ran within {window} and is gone, and none finished.",
+    )
+
+
+def crashed(window: str) -> Expr:
+    """Return how often each process crashed within *window*, if it did."""
+    crashed = counter(catalog.AGENT_CRASHES).rise(window).max(*PROCESS) > 0
+    return crashed.record(
+        *("worker", catalog.AGENT_CRASHES, f"crashed{window}"),
+        f"Crashes of a process within {window}, if there were some.",
     )
 
 

@@ -132,8 +132,14 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         "Loops that run in processes that are no ranks of a job.",
     )
     ended = "ended in the middle of loop {{ $labels.loop }}"
+    lost = recorded.lost_loops(limits.died_seen)
+    gone = died.count("job", "loop").unless(others)
+    gone = gone.or_(lost).record(
+        *("loop", catalog.AGENT_DIED, "gone"),
+        "Processes of a loop that ended in the middle of it.",
+    )
     for severity, expr, who in (
-        (PAGE, died.count("job", "loop").unless(others), COUNT + _OF_JOB),
+        (PAGE, gone, COUNT + _OF_JOB),
         (TICKET, died > 0, A_PROCESS),
     ):
         # It may be the first that is known of the same outage.
@@ -141,6 +147,8 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         yield Alert(
             expr=expr.unless(paged, "job") if severity == PAGE else expr,
             for_=limits.died_for,
+            # A restart that fails as well is the same outage.
+            keep_for=limits.died_seen if severity == PAGE else "",
             severity=severity,
             description="A training process ended, and none replaced it.",
             summary=f"{who}{ended}.",
@@ -155,8 +163,14 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
         )
         what = ", ".join(f"{label} {value}" for label, value in run.match)
+        ended = catalog.AGENT_ENDED_SECONDS
+        ended = ended._replace(labels=(*ended.labels, *dict(run.match)))
+        finished = gauge_over(ended, "last", limits.finished_within, *match).count()
+        # Its loops page themselves if they end in the middle.
+        told = lost.where(*match).latest(limits.died_within).count()
+        over = count.equals(0).and_(finished.or_(told))
         yield Alert(
-            expr=count < run.processes,
+            expr=(count < run.processes).unless(over),
             for_=limits.died_for,
             severity=PAGE,
             description="A run that is expected to run has lost processes.",
@@ -172,8 +186,11 @@ def _once(limits: SiteLimits) -> str:
 _OF_JOB = " processes of job {{ $labels.job }} "
 
 
-def _crash_loop(limits: Limits) -> Iterator[Alert]:
-    """Yield a page if most processes of a job crash, and a ticket for each."""
+def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
+    """
+    Yield a page if most processes of a job crash in vain, a ticket for each, one for
+    each that crashes often, and one for services of which several crash.
+    """
     window, often = limits.crash_window, limits.crash_starts
     crashing = recorded.crashes(window) >= often
     many = crashing.count("job").record(
@@ -182,7 +199,23 @@ def _crash_loop(limits: Limits) -> Iterator[Alert]:
     )
     # Of a job whose processes all crash, none may be there at the moment.
     others = recorded.running() * limits.crash_share
-    before = "before a step or request"
+    before, hour = "before a step or request", limits.duration("1h")
+    crashed = recorded.crashed(hour)
+    # Those of a run page by themselves.
+    serving = gauge_over(catalog.REQUESTS_IN_PROGRESS, "last", hour).max("job")
+    several = crashed.count("job").and_(serving) >= limits.crashed_processes
+    again = (crashed >= limits.crashes).unless(crashing)
+    yield Alert(
+        expr=again.and_(serving, "job"),
+        description="A process keeps crashing.",
+        summary=f"{A_PROCESS}crashed {COUNT} times within {hour}.",
+        labels=(("within", hour),),
+    )
+    yield Alert(
+        expr=several,
+        description="Processes of a service crash, one after the other.",
+        summary=f"{COUNT}{_OF_JOB}crashed within {hour}.",
+    )
     for severity, expr, summary in (
         (PAGE, many.unless(others >= many), f"{COUNT}{_OF_JOB}keep crashing {before}."),
         (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),
