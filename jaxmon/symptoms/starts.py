@@ -163,9 +163,9 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
             agents.max(*PROCESS).count().or_(promql.call("vector", promql.number(0)))
         )
         what = ", ".join(f"{label} {value}" for label, value in run.match)
-        ended = catalog.AGENT_ENDED_SECONDS
-        ended = ended._replace(labels=(*ended.labels, *dict(run.match)))
-        finished = gauge_over(ended, "last", limits.finished_within, *match).count()
+        finish = catalog.AGENT_ENDED_SECONDS
+        finish = finish._replace(labels=(*finish.labels, *dict(run.match)))
+        finished = gauge_over(finish, "last", limits.finished_within, *match).count()
         # Its loops page themselves if they end in the middle.
         told = lost.where(*match).latest(limits.died_within).count()
         over = count.equals(0).and_(finished.or_(told))
