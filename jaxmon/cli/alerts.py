@@ -173,12 +173,14 @@ def explain(
       jaxmon alerts explain JaxmonRequestsHang
       jaxmon alerts explain JaxmonRequestsHang --prometheus http://prometheus:9090
     """
+    from jaxmon.symptoms.alert import FORMER_NAMES
     from jaxmon_alerts import slo
     from jaxmon_alerts.rules import all_alerts
     from jaxmon_alerts.rules.explanation import explain as explained
     from jaxmon_alerts.rules.explanation import limits_of
 
     slos = slo.load(slo_file)
+    name = FORMER_NAMES.get(name, name)
     found = explained(name, slos)
     if not found:
         names = {alert.name for alert in all_alerts(slos)}

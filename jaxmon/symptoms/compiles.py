@@ -90,8 +90,12 @@ def _compile_stuck(limits: Limits) -> Alert:
 def _compile_failed(limits: Limits) -> Alert:
     window = limits.compile_window
     failed = events.COMPILES.within(window, eq("outcome", "failed"))
+    failed = failed.sum("job", "function").record(
+        *("function", catalog.COMPILES, f"failed{window}"),
+        f"Compiles of a function that failed within {window}.",
+    )
     return Alert(
-        expr=failed.sum("job", "function") >= limits.compile_failures,
+        expr=failed >= limits.compile_failures,
         description="Compiles of a function fail; calls that need them raise.",
         summary=(
             "Function {{ $labels.function }} of job {{ $labels.job }} failed to "

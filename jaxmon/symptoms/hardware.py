@@ -29,14 +29,15 @@ _GPUS, _TPUS = promql.re("uuid", "GPU-.+"), promql.re("uuid", "TPU-.+")
 
 
 def lost(facts: HostFacts) -> Iterator[Reason]:
-    """Yield accelerators that do not respond, those first that a program uses."""
+    """Yield accelerators that do not respond, those first that a run uses."""
     used = {device.uuid for device in facts.devices}
     # To which GPU a part of one belongs is not known here.
     parts = any(uuid.startswith("MIG-") for uuid in used)
     found: dict[Severity, list[str]] = {PAGE: [], TICKET: []}
     for accelerator in facts.accelerators:
         if accelerator.up is False:
-            severity = PAGE if parts or accelerator.uuid in used else TICKET
+            in_use = parts or accelerator.uuid in used
+            severity = PAGE if in_use and facts.loops else TICKET
             found[severity].append(accelerator.index)
     for severity, indices in found.items():
         if indices:
@@ -97,7 +98,7 @@ def _accelerator_lost(limits: SiteLimits) -> Iterator[Alert]:
         *("job", catalog.STEP_AGE_SECONDS, f"last{window}"),
         f"Jobs with a loop within {window}.",
     )
-    paged = recorded.paged("JaxmonAcceleratorLost", limits.page, limits.duration("30m"))
+    paged = recorded.paged("JaxmonAcceleratorLost", limits)
     page = on_gpus.or_(on_tpus).and_(loops, "job").unless(paged, "job")
     in_use = ", used by job {{ $labels.job }} on {{ $labels.instance }}, is lost; work "
     for severity, expr, what in (

@@ -11,7 +11,7 @@ from jaxmon import catalog, promql
 from jaxmon.host.formats import durations
 from jaxmon.limits import Limits
 from jaxmon.promql import Expr, counter, eq, events, gauge, gauge_over, histogram, ne
-from jaxmon.symptoms.alert import PROCESS
+from jaxmon.symptoms.alert import PROCESS, SiteLimits
 
 
 ROUTE = ("job", "route")
@@ -382,18 +382,23 @@ def budget_paged(page: str, window: str, alert: str) -> Expr:
 
 
 # Pages about a run: the first is enough, whatever else follows from it.
-_OF_RUNS = ("JaxmonAcceleratorLost", "JaxmonTrainingDied", "JaxmonTrainingStalled")
+_OF_RUNS = {
+    "JaxmonAcceleratorLost": "loss",
+    "JaxmonTrainingDied": "death",
+    "JaxmonTrainingStalled": "stall",
+}
 
 
-def paged(but: str, page: str, window: str) -> Expr:
+def paged(but: str, limits: SiteLimits) -> Expr:
     """Return the jobs about whose run another alert than *but* paged of late."""
+    page, window = limits.page, limits.duration("1h")
     others = "|".join(name for name in _OF_RUNS if name != but)
     fired = promql.alerts(
         promql.re("alertname", others), eq("alertstate", "firing"), eq("severity", page)
     )
     latest = promql.call("last_over_time", f"{fired}[{window}]").max("job")
     return latest.record(
-        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{but.removeprefix('Jaxmon')}"),
+        *("job", catalog.STEP_AGE_SECONDS, f"paged_but_{_OF_RUNS[but]}"),
         f"Jobs with another page about their run within {window}.",
     )
 

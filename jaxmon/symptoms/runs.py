@@ -346,8 +346,12 @@ def _saves_failing(facts: HostFacts) -> Iterator[Reason]:
 def _checkpoint_failed(limits: Limits) -> Alert:
     window = limits.checkpoint_window
     failed = events.CHECKPOINT_FAILURES.within(window, eq("operation", "save"))
+    failed = failed.sum("job").record(
+        *("job", catalog.CHECKPOINT_FAILURES, f"saves{window}"),
+        f"Saves that failed within {window}.",
+    )
     return Alert(
-        expr=failed.sum("job") > 0,
+        expr=failed > 0,
         description="Saves fail; the work since the last checkpoint is not saved.",
         summary=(
             "{{ $value | humanize }} saves of job {{ $labels.job }} failed in "

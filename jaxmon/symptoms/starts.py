@@ -89,8 +89,12 @@ def _not_ready(limits: Limits) -> Alert:
 def _warmup_failed(limits: Limits) -> Alert:
     window = limits.warmup_window
     failed = events.WARMUPS.within(window, eq("result", "failed"))
+    failed = failed.sum("job").record(
+        *("job", catalog.WARMUP_SIGNATURES, f"failed{window}"),
+        f"Signatures that failed to warm up within {window}.",
+    )
     return Alert(
-        expr=failed.sum("job") > 0,
+        expr=failed > 0,
         description=(
             "Signatures of a service fail to warm up; requests wait for their compiles."
         ),
@@ -143,7 +147,7 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         (TICKET, died > 0, A_PROCESS),
     ):
         # It may be the first that is known of the same outage.
-        paged = recorded.paged("JaxmonTrainingDied", limits.page, _once(limits))
+        paged = recorded.paged("JaxmonTrainingDied", limits)
         yield Alert(
             expr=expr.unless(paged, "job") if severity == PAGE else expr,
             for_=limits.died_for,
@@ -179,10 +183,6 @@ def _training_died(limits: SiteLimits) -> Iterator[Alert]:
         )
 
 
-def _once(limits: SiteLimits) -> str:
-    return limits.duration("30m")
-
-
 _OF_JOB = " processes of job {{ $labels.job }} "
 
 
@@ -198,7 +198,11 @@ def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
         f"Processes of a job that crash again and again within {window}.",
     )
     # Of a job whose processes all crash, none may be there at the moment.
-    others = recorded.running() * limits.crash_share
+    others = recorded.running() * limits.crash_share >= many
+    most = many.unless(others).record(
+        *("job", catalog.AGENT_CRASHES, f"most{window}"),
+        "How many these are, if they are most processes of the job.",
+    )
     before, hour = "before a step or request", limits.duration("1h")
     crashed = recorded.crashed(hour)
     # Those of a run page by themselves.
@@ -217,7 +221,7 @@ def _crash_loop(limits: SiteLimits) -> Iterator[Alert]:
         summary=f"{COUNT}{_OF_JOB}crashed within {hour}.",
     )
     for severity, expr, summary in (
-        (PAGE, many.unless(others >= many), f"{COUNT}{_OF_JOB}keep crashing {before}."),
+        (PAGE, most > 0, f"{COUNT}{_OF_JOB}keep crashing {before}."),
         (TICKET, crashing, f"{A_PROCESS}crashed {COUNT} times in {window}, {before}."),
     ):
         yield Alert(

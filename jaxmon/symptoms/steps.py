@@ -285,7 +285,7 @@ def _training_stalled(limits: SiteLimits) -> Alert:
         compiling=seconds_in(limits.stuck_after),
         active=seconds_in(limits.activity_after),
     )
-    paged = recorded.paged(STALLED_ALERT, limits.page, limits.duration("30m"))
+    paged = recorded.paged(STALLED_ALERT, limits)
     return Alert(
         expr=(late > limit).unless(paged, "job"),
         # The step after a long compile is due.

@@ -16,7 +16,7 @@ from jaxmon.facts.walltime import Period
 from jaxmon.host.formats.durations import seconds as seconds_in
 from jaxmon.host.formats.layout import duration, share
 from jaxmon.limits import Limits
-from jaxmon.promql import eq, re
+from jaxmon.promql import eq, ne
 from jaxmon.symptoms import compiles, memory, recorded
 from jaxmon.symptoms.alert import TICKET, Alert, Severity
 from jaxmon.symptoms.recompiles import every_recompile_time
@@ -358,7 +358,7 @@ def _time_lost(limits: Limits) -> Alert:
     window = limits.time_lost_window
     lost = recorded.time_in_states("data_wait|eager|gc|gil|blocked", window)
     data = lost.where(eq("state", "data_wait")) > limits.data_wait
-    rest = lost.where(re("state", "eager|gc|gil|blocked")) > limits.time_lost
+    rest = lost.where(ne("state", "data_wait")) > limits.time_lost
     return Alert(
         expr=data.or_(rest),
         description=(

@@ -207,7 +207,7 @@ def silent(up: float) -> Scene:
 
 
 def accelerator(up: float, *, used: bool = True) -> Scene:
-    """One that a program uses is a page, another one a ticket."""
+    """One that a program in a loop uses is a page, another one a ticket."""
     worker = trained()
     uuid = "GPU-%s"
     if used:
@@ -223,6 +223,7 @@ def accelerator(up: float, *, used: bool = True) -> Scene:
     found = {
         f"jaxmon_accelerator_up{{{host},{own}}}": constant(up),
         f'jaxmon_collector_success{{{host},collector="nvml"}}': constant(1),
+        f'jaxmon_step_age_seconds{{{WHERE},loop="train"}}': constant(0.1),
     }
     if used:
         found[f'jaxmon_device_info{{{WHERE},device="0",{own}}}'] = constant(1)

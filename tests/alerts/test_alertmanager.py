@@ -1,6 +1,7 @@
 """Routing and inhibition, asked of the real amtool and tried on a real Alertmanager."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +164,64 @@ def test_a_stalled_loop_pages_once(alertmanager):
             "JaxmonStepFreshnessBudgetBurn/ticket": "suppressed",
         },
     )
+
+
+RUN = {"loop": "main"}
+# What fires in an outage in the order of time, and the one of it that notifies.
+ONCE = {
+    "total outage": (
+        alert(BURN, "page", **SLO),
+        [
+            alert(
+                "JaxmonWarmLatencyBudgetBurn", "page", slo="warm-latency", route="/a"
+            ),
+            alert("JaxmonServiceVanished", "page"),
+            alert("JaxmonCrashLoop", "page"),
+            alert(BURN, "ticket", **SLO),
+            alert("JaxmonCrashLoop", "ticket", instance="a:1"),
+        ],
+    ),
+    "every request hangs": (
+        alert("JaxmonRequestsHang", "page", route="/a"),
+        [alert(BURN, "page", **SLO), alert("JaxmonRequestsHang", "ticket", route="/a")],
+    ),
+    "lost GPU host": (
+        alert("JaxmonTrainingDied", "page", **RUN),
+        [
+            alert("JaxmonTrainingDied", "ticket", **RUN, instance="a:1"),
+            alert("JaxmonCrashLoop", "page"),
+        ],
+    ),
+    "lost GPU": (
+        alert("JaxmonAcceleratorLost", "page", uuid="GPU-1"),
+        [alert("JaxmonAcceleratorLost", "ticket", uuid="GPU-1")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "rest"), ONCE.values(), ids=ONCE.keys())
+def test_an_outage_pages_once(first, rest, alertmanager, webhook):
+    """What follows from what has paged notifies no one."""
+    alertmanager.post(first)
+    webhook.until_alert(first["alertname"])
+    alertmanager.post(first, *rest)
+
+    muted = {f"{one['alertname']}/{one['severity']}": "suppressed" for one in rest}
+    page = {f"{first['alertname']}/page": "active"}
+    until_states(alertmanager, muted | page)
+    # Groups wait half a second, and are sent again after five.
+    time.sleep(8)
+    assert [path for path, _ in webhook.alerts()] == ["/page"]
+
+
+def test_windows_of_a_budget_are_one_alert():
+    """As its window follows another, a budget does not notify again."""
+    burning = [one for one in alerts.all_alerts() if one.name == BURN]
+
+    assert [one.severity for one in burning] == ["page", "ticket"]
+    assert {frozenset(dict(one.labels)) for one in burning} == {
+        frozenset({"slo", "owner"})
+    }
 
 
 def test_notifications_arrive_grouped_and_in_their_place(alertmanager, webhook):

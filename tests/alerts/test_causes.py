@@ -60,12 +60,17 @@ def test_every_cause_has_a_case():
 def test_a_wrong_expectation_is_noticed(tmp_path):
     """The comparison with promtool can fail: on labels, summaries, and silence."""
     case = CASES["the only gpu of a host lost"]
-    [firing] = case.firing["7m"]
+    firing, *others = case.firing["7m"]
     wrong = (
-        replace(case, firing={"7m": [replace(firing, summary="GPU lost.")]}),
+        replace(case, firing={"7m": [replace(firing, summary="GPU lost."), *others]}),
         replace(
             case,
-            firing={"7m": [replace(firing, labels={**firing.labels, "uuid": "GPU-9"})]},
+            firing={
+                "7m": [
+                    replace(firing, labels={**firing.labels, "uuid": "GPU-9"}),
+                    *others,
+                ]
+            },
         ),
         replace(case, quiet=("7m",)),
     )

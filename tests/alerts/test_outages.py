@@ -21,29 +21,18 @@ def uptime(pod=0, job="web"):
 
 
 def fired(at, *windows, **who):
-    """Return what promtool should find: pages, by their long windows and burn rates."""
+    """Return what promtool should find: a page, while it burns in these *windows*."""
     labels = {"job": "web", **who}
+    text = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    names = "slo:jaxmon_request_error:burning(10m_of_few|30m_of_few|1h_14_4|1h_3|6h_6)"
+    burning = f'{{__name__=~"{names}"}}'
+    found = f'label_replace({burning}, "at", "$1", "__name__", "{names}")'
+    page = 'ALERTS{alertstate="firing",severity="page"}'
     return {
-        "expr": (
-            "group by (cluster, job, long, factor) "
-            '(ALERTS{alertstate="firing",severity="page"})'
-        ),
+        "expr": f"group by (cluster, job, at) ({found} and on (job) {page})",
         "eval_time": at,
         "exp_samples": [
-            {
-                "labels": "{"
-                + ",".join(
-                    f'{label}="{value}"'
-                    for label, value in {
-                        **labels,
-                        "long": window,
-                        **({"factor": factor} if factor else {}),
-                    }.items()
-                )
-                + "}",
-                "value": 1,
-            }
-            for window, _, factor in (one.partition(" at ") for one in windows)
+            {"labels": f'{{{text},at="{window}"}}', "value": 1} for window in windows
         ],
     }
 
@@ -72,8 +61,8 @@ def test_an_outage_at_one_request_a_minute(tmp_path):
         fired("60m"),
         fired("64m"),
         # Once 100 requests are known, so is the burn rate of the hour.
-        fired("70m", "10m"),
-        fired("85m", "10m", "30m"),
+        fired("70m", "10m_of_few"),
+        fired("85m", "10m_of_few", "30m_of_few"),
         fired("125m"),
     )
 
@@ -82,7 +71,7 @@ def test_an_outage_of_a_new_service(tmp_path):
     """A service that has never answered pages within ten minutes as well."""
     series = {uptime(): "5+60x60", requests("error"): "1+1x60"}
 
-    trial(tmp_path, series, fired("4m"), fired("9m", "10m", "30m"))
+    trial(tmp_path, series, fired("4m"), fired("9m", "10m_of_few", "30m_of_few"))
 
 
 def test_an_outage_at_twelve_requests_an_hour(tmp_path):
@@ -93,7 +82,7 @@ def test_an_outage_at_twelve_requests_an_hour(tmp_path):
         requests("error"): "0+0x19 " + " ".join(f"{n}+0x4" for n in range(1, 30)),
     }
 
-    trial(tmp_path, series, fired("20m"), fired("35m"), fired("48m", "30m"))
+    trial(tmp_path, series, fired("20m"), fired("35m"), fired("48m", "30m_of_few"))
 
 
 def test_two_failures_in_a_quiet_hour_page_no_one(tmp_path):
@@ -111,7 +100,7 @@ def test_pods_that_fail_their_first_requests(tmp_path):
         series[requests("error", pod)] = "_x59 30+0x60"
         series[requests("success", pod)] = "_x59 0+10x60"
 
-    trial(tmp_path, series, fired("59m"), fired("64m", "1h at 14.4", "6h at 6"))
+    trial(tmp_path, series, fired("59m"), fired("64m", "1h_14_4", "6h_6"))
 
 
 def test_a_gap_of_prometheus_is_no_outage(tmp_path):
@@ -331,6 +320,6 @@ def test_clusters_are_told_apart(tmp_path):
         requests("success", 1, cluster="us"): "0+98x90",
         requests("error", 1, cluster="us"): "0+2x90",
     }
-    pages = ("1h at 14.4", "6h at 6", "1h at 3")
+    pages = ("1h_14_4", "6h_6", "1h_3")
 
     trial(tmp_path, series, fired("80m", *pages, cluster="us"))

@@ -35,7 +35,8 @@ symptoms/memory.py: _OF_A_NUMBER; _SLOWEST; age > 2 * seconds_in(window)
 symptoms/monitoring.py: limits.duration('1d'); limits.duration('1h')
 symptoms/reason.py: _MINUTE_LEAST; _MINUTE_MOST
 symptoms/recompiles.py: _MOST_EVIDENCE
-symptoms/recorded.py: buckets.quantile(0.95, *ROUTE); part > most / 2
+symptoms/recorded.py: buckets.quantile(0.95, *ROUTE); limits.duration('1h');
+    part > most / 2
 symptoms/requests.py: 2 * seconds_in(limits.hang_after); _HANGS_FOR; _SOME
 symptoms/results.py: _MOST_NAMED; _SAME_SAMPLES
 symptoms/runs.py: _ADDED; _AROUND; _NEAR; _RECENT; record.behind_in_all >

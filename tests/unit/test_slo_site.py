@@ -127,6 +127,10 @@ def test_what_a_site_cannot_change_is_refused(text, line, problem, load, tmp_pat
             "there is no alert 'JaxmonRecompileStrom'; allowed are ",
         ),
         (
+            VALID + "overrides:\n  JaxmonGpuXid: {enabled: false}\n",
+            "JaxmonGpuXid is no alert any more; see JaxmonGpuFault",
+        ),
+        (
             VALID + "local:\n- {match: {job: a, loop: b}, recompiles: 3}\n",
             "no alert that depends on recompiles has the labels job, loop",
         ),
@@ -162,3 +166,28 @@ def test_a_bound_between_two_is_interpolated_on_request(load):
     assert 'le="0.3"' in counted
     assert 'le="0.5"' in counted
     assert str(errors).count("* 0.5") == 2
+
+
+def test_a_condition_of_an_alert_is_changed_alone(load):
+    """Its other conditions stay, and a page and a ticket of one name remain two."""
+    text = VALID + (
+        "overrides:\n  JaxmonGpuFault/xid: {severity: page}\n"
+        "  JaxmonMonitoringDegraded/spans: {enabled: false}\n"
+        "  JaxmonCrashLoop: {severity: ticket}\n"
+    )
+    found = [
+        (one.name, one.severity, one.labels) for one in alerts.all_alerts(load(text))
+    ]
+    of = {
+        name: [
+            (severity, dict(labels)) for what, severity, labels in found if what == name
+        ]
+        for name, *_ in found
+    }
+
+    assert [
+        (severity, labels["symptom"]) for severity, labels in of["JaxmonGpuFault"]
+    ] == [("page", "xid"), ("ticket", "ecc"), ("ticket", "reset")]
+    assert "spans" not in str(of["JaxmonMonitoringDegraded"])
+    assert of["JaxmonCrashLoop"] == [("ticket", {"usually": "page"}), ("ticket", {})]
+    assert len(found) == len(set(found))

@@ -89,8 +89,8 @@ def burning(start: float) -> tuple[list[Pod], list[Fault], dict[str, Burn]]:
     return pods, faults, by_job
 
 
-Condition: TypeAlias = tuple[str, str, str]
-"""Name and severity of an alert, and its pace."""
+Condition: TypeAlias = tuple[str, str]
+"""Name and severity of an alert."""
 
 
 @dataclass(frozen=True)
@@ -141,31 +141,31 @@ def outcomes(
         for one in firings:
             labels = dict(one.labels)
             if labels.get("job") == job and one.severity != "info":
-                pace = _pace(labels.get("long", ""), labels.get("factor", ""))
-                spans = found.setdefault((one.alert, one.severity, pace), [])
+                spans = found.setdefault((one.alert, one.severity), [])
                 spans.append((one.start, one.end or float("inf")))
-        due: dict[Condition, Sequence[tuple[float, float]]] = {}
+        due: dict[Condition, list[tuple[float, float]]] = {}
         pods = [pod for pod in fleet.pods if pod.job == job]
         for each in requests(fleet, pods, times).expected(objective):
-            factor = f"{each.pair.factor:g}" if each.pair.factor else ""
-            pace = _pace(each.pair.long, factor)
-            due[objective.alert, str(each.pair.severity), pace] = each.spans
+            spans = due.setdefault((objective.alert, str(each.pair.severity)), [])
+            spans.extend(each.spans)
         for what in sorted(found.keys() | due.keys()):
             mine, others = (
-                (spans[0][0] - begins, spans[-1][1] - over) if spans else None
+                (min(spans)[0] - begins, max(end for _, end in spans) - over)
+                if spans
+                else None
                 for spans in (found.get(what), due.get(what))
             )
             results.append(Outcome(burn, what, mine, others, len(found.get(what, ()))))
         if not found and not due:
-            results.append(Outcome(burn, ("none", "", ""), None, None, 0))
+            results.append(Outcome(burn, ("none", ""), None, None, 0))
     return results
 
 
 def table(results: Sequence[Outcome]) -> str:
     """Return *results* as Markdown."""
     lines = [
-        "| burn | alert | severity | pace | times | fires | due | resolves | due | |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
+        "| burn | alert | severity | times | fires | due | resolves | due | |",
+        "|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
     for one in results:
         found, due = ((span or (None, None)) for span in (one.found, one.due))
@@ -174,10 +174,6 @@ def table(results: Sequence[Outcome]) -> str:
         cells = (one.burn.text, *one.what, str(one.times), *moments, wrong)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _pace(long: str, factor: str) -> str:
-    return f"{factor}x of {long}" if factor else f"most of {long}" if long else ""
 
 
 def _moment(seconds: float | None) -> str:

@@ -49,6 +49,4 @@ _SUBJECT = (
     "loop",
     "instance",
     "worker",
-    "factor",
-    "long",
 )

@@ -105,14 +105,16 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
     hanging = 'alertname="JaxmonRequestsHang"'
     failing, vanished = f'alertname="{FAILED}"', 'alertname="JaxmonServiceVanished"'
     crashing = 'alertname="JaxmonCrashLoop"'
-    ended, lost = 'alertname="JaxmonTrainingDied"', 'alertname="JaxmonAcceleratorLost"'
+    died, lost = 'alertname="JaxmonTrainingDied"', 'alertname="JaxmonAcceleratorLost"'
     run = 'alertname=~"JaxmonTraining.*|JaxmonServiceVanished"'
+    ended = 'alertname=~"JaxmonTrainingDied|JaxmonAcceleratorLost"'
     inhibitions = (
         ([page, 'slo!=""'], [ticket, 'slo!=""'], [*site.service_labels, *_SAME]),
         # The same, more urgent.
         ([page], [ticket], ["alertname", *service, "route"]),
         ([f'alertname="{DEPLOY_ALERT}"'], [_not(page), *noise], service),
         ([stalled], [_not(stalled), f'slo="{STALLED_SLO}"'], [*service, "loop"]),
+        ([page, ended], [_not(page), f'slo="{STALLED_SLO}"'], service),
         # One outage is one page, and what comes first does not end before the rest.
         ([page, hanging], [page, _not(hanging), 'slo!=""'], [*service, "route"]),
         ([page, failing], [page, _not(failing), 'slo!=""'], [*service, "route"]),
@@ -120,9 +122,7 @@ def configuration(site: Site, scale: float) -> dict[str, Any]:
         ([page, 'slo!=""', _not(stalled)], [page, crashing], service),
         ([page, run], [page, crashing], service),
         ([page, vanished], ['alertname="JaxmonTargetDown"'], service),
-        ([page, ended], [ticket, f'slo="{STALLED_SLO}"'], service),
-        ([page, lost], [ticket, f'slo="{STALLED_SLO}"'], service),
-        ([page, lost], [ticket, ended], service),
+        ([page, lost], [ticket, died], service),
         # What a stalled loop waits for takes the time.
         ([stalled], [f'alertname="{TIME_ALERT}"'], service),
     )

@@ -124,8 +124,9 @@ def overridden(
     """Yield the alerts as *overrides* change them; `SloError` if one names none."""
     alerts = list(alerts)
     by_name = {override.alert: override for override in overrides}
+    conditions = {_condition(alert) for alert in alerts}
     names = sorted({alert.name for alert in alerts})
-    for unknown in by_name.keys() - set(names):
+    for unknown in by_name.keys() - conditions.union(names):
         part = FORMER_NAMES.get(unknown)
         by_name[unknown].source.fail(
             f"{unknown} is no alert any more; see {part}"
@@ -133,18 +134,25 @@ def overridden(
             else f"there is no alert {unknown!r}; allowed are {', '.join(names)}"
         )
     for alert in alerts:
-        change = by_name.get(alert.name)
+        change = by_name.get(_condition(alert)) or by_name.get(alert.name)
         if change is None:
             yield alert
         elif change.enabled:
+            severity = change.severity or alert.severity
+            # Its page and its ticket remain two.
+            usual = (("usually", alert.severity),) * (severity != alert.severity)
             yield replace(
                 alert,
-                severity=change.severity or alert.severity,
+                severity=severity,
                 for_=change.for_ or alert.for_,
-                labels=(*alert.labels, *change.labels),
+                labels=(*alert.labels, *usual, *change.labels),
                 summary=change.summary or alert.summary,
                 description=change.description or alert.description,
             )
+
+
+def _condition(alert: Alert) -> str:
+    return f"{alert.name}/{dict(alert.labels).get('symptom', '')}"
 
 
 def _place(alert: Alert) -> int:

@@ -56,33 +56,27 @@ def in_use(uuid, job="gpus", instance="a:1"):
     )
 
 
-def idle(uuid):
+def down(uuid, instance="a:1"):
+    """Return the ticket about a lost accelerator, with the labels of its sidecar."""
     return ticket(
-        f"Accelerator {uuid}, of a:1 (job gpus), is lost; no program has used it "
-        "recently.",
-        **labels(uuid),
+        f"Accelerator {uuid} of {instance} is lost.",
+        **labels(uuid, instance=instance),
     )
 
 
-def held(uuid, utilization, *, loop=False):
-    """Return series of an accelerator that a program uses, in a loop or not."""
-    process = 'job="train",instance="a:1",worker="0"'
-    sidecar = 'job="gpus",instance="a:2"'
-    found = {
-        f'jaxmon_device_info{{{process},device="{uuid}",uuid="{uuid}"}}': "1+0x200",
-        f"jaxmon_runtime_info{{{process}}}": "1+0x200",
-        f"jaxmon_uptime_seconds{{{process}}}": "60+60x200",
-        f'jaxmon_accelerator_utilization_ratio{{{sidecar},uuid="{uuid}"}}': utilization,
+def loops(*jobs):
+    """Return the series of loops, whose runs are at stake."""
+    labels = 'job="{}",instance="a:1",worker="0",loop="main"'
+    return {
+        f"jaxmon_step_age_seconds{{{labels.format(job)}}}": "1+0x70" for job in jobs
     }
-    if loop:
-        found[f'jaxmon_step_age_seconds{{{process},loop="main"}}'] = "1+0x200"
-    return found
 
 
 CASES = {
     "gpu lost under a program, which dies of it": Case(
         "JaxmonAcceleratorLost",
         {
+            **loops("gpus"),
             GPU: "1+0x5 0+0x30 1+0x10",
             OTHER_GPU: "1+0x60",
             USES: "1+0x7 stale _x60",
@@ -90,26 +84,28 @@ CASES = {
         },
         quiet=("5m", "6m", "37m"),
         firing={
-            "7m": in_use("GPU-1"),
-            "15m": in_use("GPU-1"),
+            "7m": [*in_use("GPU-1"), *down("GPU-1")],
+            "15m": [*in_use("GPU-1"), *down("GPU-1")],
             # Nothing runs there any more: it can wait for the morning.
-            "25m": idle("GPU-1"),
+            "25m": down("GPU-1"),
         },
     ),
     "gpu lost that a sidecar of the host reports, not that of the program": Case(
         "JaxmonAcceleratorLost",
         {
+            **loops("train"),
             GPU: "1+0x5 0+0x30",
             OTHER_GPU: "1+0x60",
             USES.replace('job="gpus"', 'job="train"').replace("a:1", "pod:1"): "1+0x60",
             NVML: "1+0x60",
         },
         quiet=("5m", "6m"),
-        firing={"7m": in_use("GPU-1", "train", "pod:1")},
+        firing={"7m": [*in_use("GPU-1", "train", "pod:1"), *down("GPU-1")]},
     ),
     "gpu lost that two services share and two sidecars report": Case(
         "JaxmonAcceleratorLost",
         {
+            **loops("train"),
             GPU: "1+0x5 0+0x30",
             GPU.replace("a:1", "a:2"): "1+0x5 0+0x30",
             OTHER_GPU: "1+0x60",
@@ -119,12 +115,17 @@ CASES = {
         },
         quiet=("5m",),
         firing={
-            "7m": [*in_use("GPU-1", "train", "pod:1"), *in_use("GPU-1", "web", "pod:2")]
+            "7m": [
+                *in_use("GPU-1", "train", "pod:1"),
+                *down("GPU-1"),
+                *down("GPU-1", "a:2"),
+            ]
         },
     ),
     "gpu lost under programs on parts of it": Case(
         "JaxmonAcceleratorLost",
         {
+            **loops("gpus"),
             GPU: "1+0x5 0+0x60",
             OTHER_GPU: "1+0x70",
             # A lost GPU does not tell of its parts.
@@ -137,8 +138,8 @@ CASES = {
         },
         quiet=("5m", "6m"),
         firing={
-            "7m": in_use("GPU-1", instance="pod:1"),
-            "60m": in_use("GPU-1", instance="pod:1"),
+            "7m": [*in_use("GPU-1", instance="pod:1"), *down("GPU-1")],
+            "60m": [*in_use("GPU-1", instance="pod:1"), *down("GPU-1")],
         },
     ),
     "gpu lost whose parts nobody uses": Case(
@@ -152,19 +153,19 @@ CASES = {
             NVML: "1+0x70",
         },
         quiet=("5m", "6m"),
-        firing={"7m": idle("GPU-1")},
+        firing={"7m": down("GPU-1")},
     ),
     "the only gpu of a host lost": Case(
         "JaxmonAcceleratorLost",
-        {GPU: "1+0x5 0+0x30", USES: "1+0x60", NVML: "1+0x60"},
+        {**loops("gpus"), GPU: "1+0x5 0+0x30", USES: "1+0x60", NVML: "1+0x60"},
         quiet=("5m",),
-        firing={"7m": in_use("GPU-1")},
+        firing={"7m": [*in_use("GPU-1"), *down("GPU-1")]},
     ),
     "gpu removed from a host where nothing runs": Case(
         "JaxmonAcceleratorLost",
         {GPU: "1+0x15 0+0x30", USES: "1+0x2 stale _x60", NVML: "1+0x60"},
         quiet=("16m",),
-        firing={"17m": idle("GPU-1")},
+        firing={"17m": down("GPU-1")},
     ),
     "a program elsewhere uses a device of that name": Case(
         "JaxmonAcceleratorLost",
@@ -174,17 +175,18 @@ CASES = {
             USES.replace("GPU-1", "TPU-0000:00:05.0").replace("a:1", "b:1"): "1+0x60",
         },
         quiet=("5m",),
-        firing={"7m": idle("TPU-0000:00:05.0")},
+        firing={"7m": down("TPU-0000:00:05.0")},
     ),
     "the only tpu of a host lost": Case(
         "JaxmonAcceleratorLost",
         {
+            **loops("gpus"),
             CHIP: "1+0x5 0+0x30",
             USES.replace("GPU-1", "TPU-0000:00:05.0"): "1+0x60",
             NVML: "0+0x60",
         },
         quiet=("5m",),
-        firing={"7m": in_use("TPU-0000:00:05.0")},
+        firing={"7m": [*in_use("TPU-0000:00:05.0"), *down("TPU-0000:00:05.0")]},
     ),
     "a driver is upgraded under a program": Case(
         "JaxmonAcceleratorLost",
@@ -198,9 +200,15 @@ CASES = {
     ),
     "gpu lost where only agents see the driver": Case(
         "JaxmonAcceleratorLost",
-        {GPU: "1+0x5 0+0x30", OTHER_GPU: "1+0x60", USES: "1+0x60", NVML: "0+0x60"},
+        {
+            **loops("gpus"),
+            GPU: "1+0x5 0+0x30",
+            OTHER_GPU: "1+0x60",
+            USES: "1+0x60",
+            NVML: "0+0x60",
+        },
         quiet=("5m",),
-        firing={"7m": in_use("GPU-1")},
+        firing={"7m": [*in_use("GPU-1"), *down("GPU-1")]},
     ),
     "a sidecar that restarts, and a host that is drained": Case(
         "JaxmonAcceleratorLost",

@@ -42,6 +42,18 @@ def deploy(share):
     return [Firing({"severity": "info", "job": "web"}, text)]
 
 
+ANOTHER = 'job="train",instance="b1:1",worker="0"'
+ENDED = [
+    *page(
+        "1 processes of job train ended in the middle of loop main.",
+        "job=train loop=main",
+    ),
+    *ticket(
+        "A process of job train on a:1 (worker 0) ended in the middle of loop main.",
+        "job=train instance=a:1 worker=0 loop=main",
+    ),
+]
+
 CASES = {
     "deploy in progress": Case(
         "JaxmonDeployInProgress",
@@ -133,8 +145,12 @@ CASES = {
         quiet=("10m", "15m", "50m"),
         firing={
             "18m": page(
+                "1 processes of job train keep crashing before a step or request.",
+                "job=train",
+            )
+            + ticket(
                 "A process of job train on a:1 (worker 0) crashed 3 times in 15m, "
-                "without a step or request.",
+                "before a step or request.",
                 "job=train instance=a:1 worker=0",
             )
         },
@@ -161,8 +177,12 @@ CASES = {
         quiet=("10m",),
         firing={
             "28m": page(
+                "1 processes of job web keep crashing before a step or request.",
+                "job=web",
+            )
+            + ticket(
                 "A process of job web on a:1 (worker 1) crashed 5 times in 15m, "
-                "without a step or request.",
+                "before a step or request.",
                 "job=web instance=a:1 worker=1",
             )
         },
@@ -171,23 +191,39 @@ CASES = {
         "JaxmonTrainingDied",
         {DIED.format("main"): "0+0x10 1+0x20 0+0x10"},
         quiet=("10m", "12m", "32m"),
-        firing={
-            "15m": page(
-                "A process of job train on a:1 (worker 0) ended in the middle of loop "
-                "main.",
-                "job=train instance=a:1 worker=0 loop=main",
-            )
-        },
+        firing={"15m": ENDED},
     ),
     "a death that no one mended in six hours": Case(
         "JaxmonTrainingDied",
         {DIED.format("main"): "0+0x10 1+0x600"},
         quiet=("380m", "500m"),
+        firing={"300m": ENDED},
+    ),
+    "one of several runs in a job that died": Case(
+        "JaxmonTrainingDied",
+        {
+            DIED.format("main"): "0+0x10 1+0x20",
+            f'jaxmon_step_age_seconds{{{ANOTHER},loop="main"}}': "1+0x40",
+            f"jaxmon_processes{{{ANOTHER}}}": "1+0x40",
+        },
+        quiet=("10m", "12m"),
+        firing={"15m": ENDED[1:]},
+    ),
+    "one of two hundred crashes again and again": Case(
+        "JaxmonCrashLoop",
+        {
+            CRASHES: "0+0x10 1+0x2 2+0x2 3+0x60",
+            **{
+                RUNTIME.format(ANOTHER.replace("1", str(n), 1)): "1+0x60"
+                for n in range(200)
+            },
+        },
+        quiet=("10m", "15m", "50m"),
         firing={
-            "300m": page(
-                "A process of job train on a:1 (worker 0) ended in the middle of loop "
-                "main.",
-                "job=train instance=a:1 worker=0 loop=main",
+            "18m": ticket(
+                "A process of job train on a:1 (worker 0) crashed 3 times in 15m, "
+                "before a step or request.",
+                "job=train instance=a:1 worker=0",
             )
         },
     ),
